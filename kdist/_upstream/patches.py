@@ -5,7 +5,16 @@ By name they are in `docs/design/keras-patches.md`, which `docs/keras_patches_pa
 
 import functools
 
-from . import fit, replicas, rows, steps, worker_callbacks, worker_saving, worker_steps
+from . import (
+    error_messages,
+    fit,
+    replicas,
+    rows,
+    steps,
+    worker_callbacks,
+    worker_saving,
+    worker_steps,
+)
 from .patching import Patch
 
 # What every strategy needs.
@@ -14,6 +23,7 @@ ONE_MACHINE: tuple[Patch, ...] = (
     *fit.HOOK_PATCHES,
     *fit.OBSERVER_PATCHES,
     *fit.OPTION_PATCHES,
+    *error_messages.PATCHES,
     *steps.PATCHES,
     *replicas.PATCHES,
     *rows.PATCHES,

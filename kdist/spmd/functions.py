@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tensorflow.python.client.pywrap_tf_session import TF_SetOpStackTrace
+from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+from tensorflow.python.util.tf_stack import LoadTracesFromDebugInfo, extract_stack
 
 # Attributes of operations that name functions.
 _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
@@ -48,10 +51,46 @@ def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
         for name, value in op.node_def.attr.items()
         if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
     }
-    dtypes = [output.dtype for output in op.outputs]
-    return graph._create_op_internal(
-        op.type, list(inputs), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
-    )
+    return create_like(graph, op, inputs, [output.dtype for output in op.outputs], attributes)
+
+
+def create_like(
+    graph: Any, op: Any, inputs: Sequence[Any], dtypes: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """Make an operation with the name of another one, and with its lines of the user's program."""
+    with graph.name_scope(None):
+        made = graph._create_op_internal(
+            op.type, list(inputs), list(dtypes), name=op.name, attrs=attributes, op_def=op.op_def
+        )
+    set_traceback(made, user_traceback(op))
+    return made
+
+
+class TracedGraph(func_graphs.FuncGraph):
+    """Graph of a step; keeps the traceback of each operation, for its copies.
+
+    `Operation.traceback` refers to its operation, and to copy its frames takes a long time.
+    """
+
+    def _create_op_internal(self, *args: Any, **options: Any) -> Any:
+        made = super()._create_op_internal(*args, **options)
+        made._kdist_traceback = extract_stack()
+        return made
+
+
+def user_traceback(op: Any) -> Any:
+    """Return the traceback of an operation, for another one; `None` if TensorFlow has none."""
+    kept = getattr(op, "_kdist_traceback", None)
+    if kept is not None or op.traceback is None:
+        return kept
+    # A slice, as TensorFlow prints nothing of what `get_user_frames` returns.
+    return op.traceback.get_user_frames()[:]
+
+
+def set_traceback(op: Any, traceback: Any) -> None:
+    """Let error messages of an operation show a traceback, if there is one."""
+    if traceback is not None:
+        TF_SetOpStackTrace(op._c_op, traceback)
 
 
 def own_graph(function: Any) -> Any:
@@ -77,7 +116,12 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
     if inputs is not None:
         shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
     with op.graph.as_default():  # which has the functions that it calls
-        return function_def_to_graph(function.cached_definition, input_shapes=shapes)
+        graph = function_def_to_graph(function.cached_definition, input_shapes=shapes)
+    tracebacks = LoadTracesFromDebugInfo(function.graph_debug_info)
+    for made in graph.get_operations():
+        if made.name in tracebacks:
+            set_traceback(made, tracebacks[made.name][:])
+    return graph
 
 
 def called_graphs(op: Any) -> list[Any]:

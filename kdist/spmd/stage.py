@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,7 +15,14 @@ from tensorflow.python.ops import handle_data_util
 
 from .effects import DRAWN_BY_XLA, QUIET, READS
 from .explanation import place_of
-from .functions import copy_of, function_of, is_compiled
+from .functions import (
+    copy_of,
+    create_like,
+    function_of,
+    is_compiled,
+    set_traceback,
+    user_traceback,
+)
 from .placements import (
     AsIs,
     ListOf,
@@ -32,6 +40,25 @@ from .sizes import AnySize, AxisSize, Element, Space, key_of
 _numbers = itertools.count()
 
 
+class StageGraph(func_graphs.FuncGraph):
+    """Graph of a stage, whose error messages name lines and layers of the user's program."""
+
+    _traceback: Any = None  # of the operation of the step that is written
+
+    @contextlib.contextmanager
+    def writes(self, op: Any) -> Iterator[None]:
+        """Give the operations made in this block the scope and traceback of one of the step."""
+        before, self._traceback = self._traceback, user_traceback(op)
+        with self.name_scope(f"{op.name}/"):
+            yield
+        self._traceback = before
+
+    def _create_op_internal(self, *args: Any, **options: Any) -> Any:
+        made = super()._create_op_internal(*args, **options)
+        set_traceback(made, self._traceback)
+        return made
+
+
 class Stage:
     """A function that is being written.
 
@@ -46,7 +73,7 @@ class Stage:
 
     def __init__(self, planner: Planner, name: str) -> None:
         self.planner = planner
-        self.graph = func_graphs.FuncGraph(f"kdist_{name}_{next(_numbers)}")
+        self.graph = StageGraph(f"kdist_{name}_{next(_numbers)}")
         self.inputs: dict[Any, Any] = {}  # what each placeholder stands for -> placeholder
         self.values: dict[int, Any] = {}  # tensor id -> what this replica has of it
         self.operations: dict[Any, Any] = {}
@@ -166,6 +193,10 @@ class Stage:
 
     def emit(self, item: Item) -> None:
         """Write an operation."""
+        with self.graph.writes(item.op):
+            self._emit(item)
+
+    def _emit(self, item: Item) -> None:
         inputs = [
             self.get(tensor, placement, want)
             for tensor, placement, want in zip(
@@ -433,9 +464,7 @@ class Stage:
 
     def create(self, op: Any, args: Sequence[Any], dtypes: Sequence[Any], attributes: Any) -> Any:
         """Write an operation of the type of another one, with other attributes."""
-        made = self.graph._create_op_internal(
-            op.type, list(args), list(dtypes), name=op.type, attrs=attributes, op_def=op.op_def
-        )
+        made = create_like(self.graph, op, args, dtypes, attributes)
         self.operations[op] = made
         return made
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
-from tensorflow.python.framework import func_graph as func_graphs
 
 from .._upstream.steps import one_device
+from .functions import TracedGraph
 
 
 @dataclass
@@ -67,7 +67,7 @@ def trace(
         leaf_of: Says for each leaf of the arguments which tensors the replicas have, a list for the
             components of a sparse or ragged one; `None` passes it on as it is.
     """
-    graph = func_graphs.FuncGraph("kdist_global_step")
+    graph = TracedGraph("kdist_global_step")
     inputs: list[tuple[Any, Leaf]] = []
 
     def place(value: Any, leaf: Leaf | list[Leaf] | None) -> Any:

@@ -1,10 +1,14 @@
 """What stock Keras and TensorFlow do with variables, batches and gradients of a step."""
 
+import inspect
+
 import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.atomic_function import InterpolateRuntimeError
+from tensorflow.python.framework import error_interpolation
 
 
 def test_a_scalar_variable_is_no_number(stock):
@@ -88,3 +92,38 @@ def test_nobody_is_told_of_the_number_of_a_constant():
 
     assert step(tf.zeros(6)).shape == (2, 3)
     assert not asked
+
+
+def test_an_error_names_its_operation_for_each_device():
+    cause = "{{function_node f_specialized_for_g}} wrong\n\t [[{{node a}}]]"
+    message = (
+        f"2 root error(s) found.\n  (0) INTERNAL: {cause}\n\t [[b]]\n  (1) INTERNAL: {cause}"
+        "\n0 successful operations.\n0 derived errors ignored. [Op:f]"
+    )
+
+    def names(parse):
+        text, functions, operations = parse(message)
+        return text, [tag.name for tag in functions], [tag.name for tag in operations]
+
+    stock = names(inspect.unwrap(error_interpolation.parse_message))
+    assert stock[1:] == (["f_specialized_for_g"] * 2, ["a", "a"])
+    own = names(error_interpolation.parse_message)
+    assert own == (" wrong\n\t [[{{node a}}]] [Op:f]", ["f"], ["a"])
+
+
+def test_an_error_shows_all_lines_outside_tensorflow(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=1)
+
+    @tf.function
+    def fail():
+        return strategy.run(lambda: tf.debugging.check_numerics(tf.math.log(0.0), "no number"))
+
+    def shows_strategy():
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            fail()
+        return "/kdist/spmd/strategy.py" in str(error.value)
+
+    assert not shows_strategy()
+    stock = inspect.unwrap(InterpolateRuntimeError.interpolate)
+    monkeypatch.setattr(InterpolateRuntimeError, "interpolate", stock)
+    assert shows_strategy()

@@ -1,0 +1,79 @@
+"""Error messages of steps that fail while they run."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tensorflow.python.eager.polymorphic_function.atomic_function import InterpolateRuntimeError
+from tensorflow.python.framework import error_interpolation
+
+from .patching import TENSORFLOW, Patch
+
+_OWN = "|".join(
+    re.escape(str(Path(__file__).parents[1] / folder).removeprefix("/"))
+    for folder in ("_upstream", "distribute", "spmd")
+)
+# Lines that say nothing of the user's program; XLA prints paths without their first slash.
+_OWN_FRAME = re.compile(rf'^ *File "/?(?:{_OWN})/.*\n\n?', re.MULTILINE)
+# TensorFlow cuts a long summary, and the name of the function that was called comes after it.
+_SUMMARY = re.compile(
+    r"\d+ root error\(s\) found\.\n(.*?)"
+    r"(?:\n0 successful operations\.\n\d+ derived errors ignored\.|(?=(?: \[Op:\S+\])?\Z))",
+    re.DOTALL,
+)
+_CAUSE = re.compile(r"^  \(\d+\) \w+: +", re.MULTILINE)
+# Of a device that waited: its operation, or all that it says.
+_WAITING = re.compile(r"\n\t \[\[[^{\n]*\]\]|.*Function was cancelled before it was started")
+_LOST = "RecvAsync is cancelled."
+_WHERE = (
+    " The error of another device is lost: a run on one device, with the same shards, prints it."
+)
+# TensorFlow's copy of a function for the devices of its arguments, whose operations have its names.
+_COPY = re.compile(r"_specialized_for_.*$")
+# An operation of a branch that TensorFlow put in the place of the condition, which is named.
+_INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
+
+
+def _parse_message(
+    original: Callable[[str], tuple[str, list[Any], list[Any]]], message: str
+) -> tuple[str, list[Any], list[Any]]:
+    """Return the text, functions and operations of a message: each cause and operation once."""
+    text, functions, operations = original(_SUMMARY.sub(_only_cause, message))
+    functions = [tag._replace(name=_COPY.sub("", tag.name)) for tag in functions]
+    operations = [tag._replace(name=_INLINED.sub(r"\1", tag.name)) for tag in operations]
+    return text, functions, list(dict.fromkeys(operations))
+
+
+def _only_cause(summary: re.Match[str]) -> str:
+    """Return the cause that all devices report; the whole summary if there are several."""
+    causes = [_WAITING.sub("", cause).strip() for cause in _CAUSE.split(summary[1])[1:]]
+    longest = max(causes, key=len, default="")
+    # The beginning of a cause is the same cause, cut.
+    return longest if longest and all(map(longest.startswith, causes)) else summary[0]
+
+
+def _interpolate(original: Callable[..., str], *args: Any) -> str:
+    """Return an error message without kdist's lines, and with a way to find a lost cause."""
+    return _OWN_FRAME.sub("", original(*args)).replace(_LOST, _LOST + _WHERE)
+
+
+PATCHES = (
+    Patch(
+        owner=error_interpolation,
+        name="parse_message",
+        replacement=_parse_message,
+        why="Names an operation that failed again for each device that waited for it, and finds no"
+        " line of a function that is copied for its arguments.",
+        test="test_an_error_names_its_operation_for_each_device",
+        seen_in=TENSORFLOW,
+    ),
+    Patch(
+        owner=InterpolateRuntimeError,
+        name="interpolate",
+        replacement=_interpolate,
+        why="Shows kdist's lines between those of `fit` and of the step.",
+        test="test_an_error_shows_all_lines_outside_tensorflow",
+        seen_in=TENSORFLOW,
+    ),
+)
