@@ -16,9 +16,11 @@ from typing import Any, Final
 
 from ..errors import cut_line, is_of_user, line_at
 
-# Functions that use a number where they are called, and the patch that shows it. Other code of
-# libraries uses settings of objects, such as the rate of a schedule, made outside the step.
-_FUNCTIONS = re.compile(r"/tensorflow/|/keras/src/(backend|ops|random|utils)/|/_upstream/")
+# Functions that use a number where they are called, the patch that shows it, and the graph of the
+# step. Other code of libraries uses settings of objects, such as the rate of a schedule, made outside the step.
+_FUNCTIONS = re.compile(
+    r"/tensorflow/|/keras/src/(backend|ops|random|utils)/|/_upstream/|/spmd/functions\.py"
+)
 _OPTIMIZERS = "/keras/src/optimizers/"
 
 
