@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tensorflow.python.client.pywrap_tf_session import TF_SetOpStackTrace
@@ -63,7 +63,19 @@ def create_like(
             op.type, list(inputs), list(dtypes), name=op.name, attrs=attributes, op_def=op.op_def
         )
     set_traceback(made, user_traceback(op))
+    hold_back([made], graph._current_control_dependencies())
     return made
+
+
+def hold_back(operations: Sequence[Any], controls: Iterable[Any]) -> None:
+    """Let the stateful ones of some operations wait for others.
+
+    TensorFlow leaves out a wait that one of their inputs has; but a branch that takes the place of
+    a condition waits for the condition's own control inputs only.
+    """
+    for op in operations:
+        if op.op_def.is_stateful and op.type != "Placeholder":
+            op._add_control_inputs(list({*controls}.difference(op.control_inputs)))
 
 
 class TracedGraph(func_graphs.FuncGraph):

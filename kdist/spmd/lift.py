@@ -19,7 +19,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
 from .effects import CALLS, effects_of, handle_source
-from .functions import called_graphs, copy_of, is_compiled
+from .functions import called_graphs, copy_of, hold_back, is_compiled
 from .variables import SCATTERS, with_rows
 
 _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
@@ -230,22 +230,25 @@ def _is_handle(value: Any) -> bool:
 def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Run the operations of a function, in the order in which they were made."""
     made: dict[int, Any] = {id(t): one for t, one in zip(graph.inputs, given, strict=True)}
-    written: dict[Any, Any] = {}
+    written: dict[Any, Any] = {}  # what stands for each operation
+    default = ops.get_default_graph()
     for op in graph.get_operations():
         if op.type == "Placeholder":
             continue
         inputs = [made[id(t)] for t in op.inputs]
-        waits = [written[one] for one in op.control_inputs if one in written]
+        waits = [own for one in op.control_inputs for own in written.get(one, ())]
+        before = len(default.get_operations())
         with tf.control_dependencies(waits):
             if not any(isinstance(one, Variable) for one in inputs):
                 if op.type == "UnsortedSegmentSum" and state.due is not None:
                     inputs[1] = _without_wrong(inputs[1], inputs[2], state.due)
                 outputs = copy_whole(op, inputs)
-                written[op] = outputs[0].op if outputs else _last_operation()
             elif op.type == "Identity":
                 outputs = inputs
             else:
                 outputs = _run(op, inputs, state)
+        written[op] = default.get_operations()[before:]
+        hold_back(written[op], waits)
         made |= {id(t): one for t, one in zip(op.outputs, outputs, strict=True)}
     return [made[id(t)] for t in graph.outputs]
 
@@ -254,10 +257,6 @@ def _without_wrong(segments: Any, count: Any, due: Any) -> Any:
     """Leave out segments that are an error, unless they are due."""
     is_right = tf.logical_or(due, segments < tf.cast(count, segments.dtype))
     return tf.where(is_right, segments, -tf.ones_like(segments))
-
-
-def _last_operation() -> Any:
-    return ops.get_default_graph().get_operations()[-1]
 
 
 def copy_whole(op: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -22,7 +22,7 @@ from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import CALLS, QUIET, READS, effects_of, handle_source
-from .functions import Bodies, is_compiled, kernel_of
+from .functions import Bodies, hold_back, is_compiled, kernel_of
 from .lift import PLAIN, lift, lifted_places
 from .placements import (
     AS_IS,
@@ -609,6 +609,7 @@ class Planner:
             ):
                 outputs = make()
             operations = op.graph.get_operations()[before:]
+            hold_back(operations, op.control_inputs)
             self.bodies.rewritten[op] = (operations, outputs)
             self.bodies.added |= dict.fromkeys(operations, op)
         operations, outputs = self.bodies.rewritten[op]

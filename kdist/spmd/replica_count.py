@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from ..errors import cut_line, is_of_user, line_at
 
-# Functions that use a number where they are called, the patch that shows it, and the graph of the
-# step. Other code of libraries uses settings of objects, such as the rate of a schedule, made outside the step.
+# Functions that use a number where they are called, the patch that shows it, and the step's graph.
+# Other code of libraries uses settings of objects, such as a schedule's rate, made outside of it.
 _FUNCTIONS = re.compile(
     r"/tensorflow/|/keras/src/(backend|ops|random|utils)/|/_upstream/|/spmd/functions\.py"
 )
@@ -72,15 +72,18 @@ class ReplicaNumber:
 class ReplicaCount(ReplicaNumber, int):
     """The number of replicas."""
 
+    __module__ = "builtins"  # W&B writes numbers of other modules as texts
     dtype: Final = int  # Keras promotes dtypes by it as by a plain number's type
 
 
 class _IntShare(ReplicaNumber, int):
+    __module__ = "builtins"
     dtype: Final = int
     __mul__ = __rmul__ = _product
 
 
 class _FloatShare(ReplicaNumber, float):
+    __module__ = "builtins"
     dtype: Final = float
     __mul__ = __rmul__ = _product
 

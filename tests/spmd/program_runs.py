@@ -55,12 +55,12 @@ def gradient(fn, value):
     return tape.gradient(result, value, unconnected_gradients="zero")
 
 
-def changes(kind, variable, value, rows):
-    """Change a variable in a body, and return what the body makes of rows."""
+def changes(kind, variable, value, rows, other):
+    """Change a variable in a body, and return what the body makes of rows and of another one."""
 
     def body(rows):
         variable.assign(0.5 * variable + tf.tanh(value))
-        return tf.sin(rows + tf.reduce_sum(tf.tanh(variable)))
+        return tf.sin(rows + tf.reduce_sum(tf.tanh(variable)) - tf.reduce_sum(tf.sin(other)))
 
     if kind == "condition":
         return tf.cond(tf.reduce_sum(tf.tanh(value)) > 0.1, lambda: body(rows), lambda: -rows)

@@ -861,8 +861,8 @@ def update_in_body(w):
     dims = INPUTS[name][0]
     a = w.pick(lambda v: v.dims == dims and v.name not in VARIABLES)
     b = w.pick(lambda v: v.rank)
-    kind = w.choose(["condition", "loop", "call", "compiled"])
-    w.add(f"changes('{kind}', {name}, {a.name}, {b.name})", b.dims, bound=9.0)
+    kind, other = w.choose(["condition", "loop", "call", "compiled"]), w.choose(VARIABLES)
+    w.add(f"changes('{kind}', {name}, {a.name}, {b.name}, {other})", b.dims, bound=9.0)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,28 @@ def nests_calls():
     return step, [v, w]
 
 
+def reads_before_and_after_a_change():
+    w, count, moved = tf.Variable(tf.ones((6,), tf.float64)), counter(), counter()
+
+    def step(x):
+        def before():
+            count.assign_add(1.0)
+            return tf.reshape(w, [-1])
+
+        def after():
+            moved.assign(tf.reduce_sum((tf.reshape(w, [-1]) - first) ** 2))
+            return 0.0
+
+        first = tf.cond(count < 5.0, before, lambda: tf.zeros([0], tf.float64))
+        w.assign_sub(tf.reduce_mean(x, 0))
+        tf.cond(count < 5.0, after, lambda: 0.0)
+        return moved + 0.0
+
+    return step, [w, count, moved]
+
+
 PROGRAMS = (
+    reads_before_and_after_a_change,
     counts_and_returns_rows,
     counts_and_returns_a_sum,
     drops_a_layer,
