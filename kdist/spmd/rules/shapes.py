@@ -17,7 +17,6 @@ from ..placements import (
     ListOf,
     Local,
     OwnRows,
-    Partial,
     Replicate,
     Rows,
     Shard,
@@ -32,7 +31,7 @@ from . import rule
 def shape(op: Operation) -> Decision | None:
     """Give the shape of the whole batch's tensor."""
     if not op.any_shard:
-        if any(isinstance(p, ListOf) or p == Partial("moments") for p in op.placements):
+        if any(isinstance(p, ListOf) for p in op.placements):
             return None  # what a replica has is of another shape
         return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs))
     dims = [op.dims(i) for i in range(len(op.inputs))]
@@ -53,7 +52,7 @@ def shape(op: Operation) -> Decision | None:
 def reshape(op: Operation) -> Decision | None:
     """Keep the rows together: in row-major order, those of a replica are contiguous."""
     if op.is_partial(0):
-        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
+        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
     if dims is None or target is None:
         return None
@@ -146,11 +145,6 @@ def _is_zero(size: AnySize) -> bool:
     return isinstance(size, int) and size == 0
 
 
-def _fits(op: Operation) -> bool:
-    """Whether what each replica has of a partial tensor has the tensor's own shape."""
-    return not op.is_partial(0, "moments")
-
-
 @rule("ExpandDims")
 def expand_dims(op: Operation) -> Decision | None:
     """Insert an axis."""
@@ -158,7 +152,7 @@ def expand_dims(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     if op.is_partial(0):
-        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
+        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True)
     shard = op.shard(0)
     if shard is None:
         return None
@@ -172,7 +166,7 @@ def expand_dims(op: Operation) -> Decision | None:
 def squeeze(op: Operation) -> Decision | None:
     """Remove axes."""
     if op.is_partial(0):
-        return Decision([AS_IS], [op.placements[0]], alias=True) if _fits(op) else None
+        return Decision([AS_IS], [op.placements[0]], alias=True)
     shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
     if shard is None or rank is None or not axes:
         return None
@@ -191,7 +185,7 @@ def transpose(op: Operation) -> Decision | None:
     if order is None:
         return None
     if op.is_partial(0):
-        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
+        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True)
     shard = op.shard(0)
     if shard is None:
         return None
