@@ -9,12 +9,16 @@ from program_runs import cases, failures_of
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 
-@pytest.mark.parametrize("runs", [3, *[pytest.param(31, marks=pytest.mark.slow)] * 3])
-def test_random_programs(runs, monkeypatch):
-    monkeypatch.setenv("KDIST_VERIFY", "1")
+@pytest.mark.parametrize(
+    ("runs", "validated"),
+    [(3, False), (3, True), *[pytest.param(31, False, marks=pytest.mark.slow)] * 3],
+)
+def test_random_programs(runs, validated, monkeypatch):
+    """Those that are validated are the same ones each time."""
+    monkeypatch.setenv("KDIST_VERIFY", "1" if validated else "0")
     counts = Counter()
 
-    @settings(max_examples=runs, derandomize=False, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=runs, derandomize=validated, suppress_health_check=list(HealthCheck))
     @given(cases())
     def check(case):
         failures = failures_of(*case, counts)

@@ -59,11 +59,8 @@ WITHOUT_ROW = {  # the kernels, and variables that are divided, have tests of th
 }
 
 
-@pytest.mark.parametrize("verified", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rules(family, verified, monkeypatch):
-    if verified:
-        monkeypatch.setenv("KDIST_VERIFY", "1")
+def test_rules(family):
     failures = failures_of(FAMILIES[family]())
     assert not failures, "\n\n".join(failures)
 
