@@ -129,10 +129,12 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
         shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
     with op.graph.as_default():  # which has the functions that it calls
         graph = function_def_to_graph(function.cached_definition, input_shapes=shapes)
-    tracebacks = LoadTracesFromDebugInfo(function.graph_debug_info)
-    for made in graph.get_operations():
-        if made.name in tracebacks:
-            set_traceback(made, tracebacks[made.name][:])
+    debug_info = getattr(function, "graph_debug_info", None)  # a function of a gradient has none
+    if debug_info is not None:
+        tracebacks = LoadTracesFromDebugInfo(debug_info)
+        for made in graph.get_operations():
+            if made.name in tracebacks:
+                set_traceback(made, tracebacks[made.name][:])
     return graph
 
 
