@@ -12,6 +12,9 @@ import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
+_SMALL = 16384  # elements: without collectives, smaller tensors are exchanged together
+_BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
+
 
 @dataclass(frozen=True)
 class ExchangedRows:
@@ -64,50 +67,95 @@ class Collectives:
     Attributes:
         replicas: Their number.
         places: For each device, the place of its replica's rows among those of all replicas.
+        bucket_bytes: Sums of gradients begin while others are computed, once there are so many.
     """
 
     in_fixed_order = False
-    _options: Any = None  # of `cross_device_ops`, for a sum
 
     def __init__(self, devices: Sequence[str], cross_device_ops: Any = None) -> None:
         self.devices = devices
         self.cross_device_ops = cross_device_ops
         self.replicas = len(devices)
         self.places: Sequence[int] = range(len(devices))
+        self.bucket_bytes: float = _BUCKET_BYTES
 
     def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        chosen = [at for at, parts in enumerate(values) if self._is_reduced(parts[0])]
-        reduced = dict(zip(chosen, self._reduced([values[at] for at in chosen]), strict=True))
-        return [
-            reduced[at] if at in reduced else self._sum(parts) for at, parts in enumerate(values)
-        ]
+        return self._together(values, self._sum)
 
-    def _is_reduced(self, part: Any) -> bool:
-        """Whether a sum is left to `cross_device_ops`."""
-        if not isinstance(self.cross_device_ops, CollectiveAllReduce):
-            return self.cross_device_ops is not None
-        # NCCL's: all others are few, small, or of another shape in each step.
-        is_float = part.dtype.is_floating and part.dtype in _SUMMED
-        return bool(is_float and part.shape.is_fully_defined())
+    def stacks(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return, for each list of the replicas' tensors, their stack on every device."""
+        return self._together(values, self.stack)
 
-    def _reduced(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def _together(
+        self, values: Sequence[Sequence[Any]], exchange: Callable[[Sequence[Any]], list[Any]]
+    ) -> list[list[Any]]:
+        """Exchange tensors, packed into vectors where that is sooner."""
         results: list[list[Any]] = [[] for _ in values]
-        for dtype in dict.fromkeys(parts[0].dtype for parts in values):
-            # TensorFlow packs what it sums together.
-            chosen = [at for at, parts in enumerate(values) if parts[0].dtype == dtype]
-            pairs = [(each, each) for each in (_per_replica(values[at]) for at in chosen)]
-            reduced = self.cross_device_ops.batch_reduce(
-                tf.distribute.ReduceOp.SUM, pairs, self._options
-            )
-            for at, one in zip(chosen, reduced, strict=True):
-                results[at] = list(getattr(one, "values", [one]))
+        for pack in self._packs([parts[0] for parts in values]):
+            if len(pack) == 1:
+                results[pack[0]] = exchange(values[pack[0]])
+                continue
+            vectors = []
+            for replica, device in enumerate(self.devices):
+                with tf.device(device):
+                    flat = [tf.reshape(values[at][replica], [-1]) for at in pack]
+                    vectors.append(tf.concat(flat, 0))
+            unpacked: dict[Any, list[Any]] = {}  # shards of one device share a result
+            for whole, device in zip(exchange(vectors), self.devices, strict=True):
+                if whole.ref() not in unpacked:
+                    with tf.device(device):
+                        unpacked[whole.ref()] = _unpack(whole, [values[at][0] for at in pack])
+                for at, tensor in zip(pack, unpacked[whole.ref()], strict=True):
+                    results[at].append(tensor)
         return results
 
+    def _packs(self, parts: Sequence[Any]) -> list[list[int]]:
+        """Return the places of tensors that are exchanged as one vector, as each takes its time."""
+        kinds: list[Any] = []
+        for at, part in enumerate(parts):
+            elements = part.shape.num_elements()
+            limit = math.inf if self._is_collective(part) else _SMALL
+            fits = elements is not None and elements <= limit and part.dtype != tf.string
+            kinds.append(part.dtype.name if fits else at)
+        sizes = [(part.shape.num_elements() or 0) * part.dtype.size for part in parts]
+        return _buckets(kinds, sizes, self.bucket_bytes)
+
+    def _is_collective(self, part: Any) -> bool:
+        """Whether TensorFlow's collectives, NCCL's on GPUs, exchange a tensor of the replicas."""
+        # They know few types, and are made for one shape.
+        is_float = part.dtype.is_floating and part.dtype in _SUMMED
+        has_shape = part.shape.is_fully_defined()
+        return isinstance(self.cross_device_ops, CollectiveAllReduce) and is_float and has_shape
+
     def _sum(self, parts: Sequence[Any]) -> list[Any]:
-        with tf.device(self.devices[0]):
-            total = parts[0] + parts[1] if len(parts) == 2 else tf.add_n(list(parts))
-        return self.copies(total)
+        """Return the sum of the replicas' tensors on every device."""
+        if self._is_collective(parts[0]):
+            return self._all_reduce(parts)
+        if self.cross_device_ops is None or isinstance(self.cross_device_ops, CollectiveAllReduce):
+            with tf.device(self.devices[0]):
+                total = parts[0] + parts[1] if len(parts) == 2 else tf.add_n(list(parts))
+            return self.copies(total)
+        value = values.PerReplica(tuple(parts))
+        total = self.cross_device_ops.reduce(tf.distribute.ReduceOp.SUM, value, value)
+        return list(getattr(total, "values", [total]))
+
+    def _all_reduce(self, parts: Sequence[Any]) -> list[Any]:
+        launchers = self.cross_device_ops._launchers
+        return [each.all_reduce(part) for each, part in zip(launchers, parts, strict=True)]
+
+    def _all_gather(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the stack of all replicas' tensors on every device, in the order of launchers."""
+        stacks = []
+        for part, device, launcher in zip(
+            parts, self.devices, self.cross_device_ops._launchers, strict=True
+        ):
+            with tf.device(device):
+                rows = launcher._all_gather(part[None], None)
+                known = part.shape.rank is not None
+                rows.set_shape([self.replicas, *part.shape] if known else None)
+                stacks.append(rows)
+        return stacks
 
     def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
@@ -134,6 +182,8 @@ class Collectives:
 
     def stack(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of the replicas' tensors on every device."""
+        if self._is_collective(parts[0]):
+            return self._all_gather(parts)
         with tf.device(device_for(parts[0], self.devices[0])):
             return self.copies(tf.stack(list(parts)))
 
@@ -222,24 +272,27 @@ class WorkerCollectives(Collectives):
         # have worker by worker.
         self.places = [number * workers + worker for number in range(local)]
         self._order = [place % workers * local + place // workers for place in range(self.replicas)]
-        self._bucket_bytes = bucket_bytes or math.inf
-        self._options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=bucket_bytes)
+        self.bucket_bytes = bucket_bytes or math.inf
 
     @_in_a_function
     def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
         return super().sums(values)
 
-    def _is_reduced(self, part: Any) -> bool:
+    def _is_collective(self, part: Any) -> bool:
         return part.dtype in _SUMMED
 
     def _sum(self, parts: Sequence[Any]) -> list[Any]:
+        if self._is_collective(parts[0]):
+            return self._all_reduce(parts)
         return [tf.reduce_sum(rows, 0) for rows in self.stack(parts)]
 
     def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
         found: dict[int, list[Any]] = {}
-        for bucket in self._packed(values):
+        dtypes = [one.parts[0].dtype for one in values]
+        sizes = [one.packed_size * dtype.size for one, dtype in zip(values, dtypes, strict=True)]
+        for bucket in _buckets(dtypes, sizes, self.bucket_bytes):
             own = [
                 tf.concat([values[at].packed(values[at].parts[n], place) for at in bucket], 0)
                 for n, place in enumerate(self.places)
@@ -249,18 +302,6 @@ class WorkerCollectives(Collectives):
             ]
             found |= dict(zip(bucket, map(list, zip(*unpacked, strict=True)), strict=True))
         return [found[at] for at in range(len(values))]
-
-    def _packed(self, values: Sequence[ExchangedRows]) -> list[list[int]]:
-        """Return which tensors are sent together: those of a type, as many as fit a bucket."""
-        buckets: dict[Any, list[list[int]]] = {}
-        for at, one in enumerate(values):
-            dtype = one.parts[0].dtype
-            of_type = buckets.setdefault(dtype, [])
-            filled = sum(values[i].packed_size for i in of_type[-1]) if of_type else 0
-            if not of_type or (filled + one.packed_size) * dtype.size > self._bucket_bytes:
-                of_type.append([])
-            of_type[-1].append(at)
-        return [bucket for of_type in buckets.values() for bucket in of_type]
 
     def _unpacked(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
         """Return whole tensors from what the replicas have sent of them, each in a row."""
@@ -320,16 +361,11 @@ class WorkerCollectives(Collectives):
         """Return the stack of the replicas' tensors on every device."""
         if parts[0].dtype == tf.string:
             return self._stack_of_strings(parts)
-        launchers = self.cross_device_ops._launchers
         stacks = []
-        for part, device, launcher in zip(parts, self.devices, launchers, strict=True):
+        sent = [_sendable(part) for part in parts]
+        for rows, device in zip(self._all_gather(sent), self.devices, strict=True):
             with tf.device(device):
-                sent = _sendable(part)
-                rows = launcher._all_gather(sent[None], None)
-                rows.set_shape(
-                    [self.replicas, *sent.shape] if sent.shape.rank is not None else None
-                )
-                stacks.append(_received(tf.gather(rows, self._order), part.dtype))
+                stacks.append(_received(tf.gather(rows, self._order), parts[0].dtype))
         return stacks
 
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
@@ -360,19 +396,14 @@ class WorkerFixedOrder(WorkerCollectives):
 
     in_fixed_order = True
 
-    @_in_a_function
-    def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Return, for each list of this worker's shards, the sum of all shards on every device."""
+    def _sum(self, parts: Sequence[Any]) -> list[Any]:
         local = len(self.cross_device_ops._launchers)
-        found = []
-        for parts in values:
-            totals = []
-            stacks = self.stack(_added(parts, self.devices, least=local))
-            for stacked, device in zip(stacks[:local], self.devices, strict=False):
-                terms = tf.unstack(stacked)
-                totals += _added(terms, [device_for(stacked, device)] * len(terms))
-            found.append(totals * (len(parts) // local))
-        return found
+        totals = []
+        stacks = self.stack(_added(parts, self.devices, least=local))
+        for stacked, device in zip(stacks[:local], self.devices, strict=False):
+            terms = tf.unstack(stacked)
+            totals += _added(terms, [device_for(stacked, device)] * len(terms))
+        return totals * (len(parts) // local)
 
     @_in_a_function
     def stack(self, parts: Sequence[Any]) -> list[Any]:
@@ -417,6 +448,32 @@ def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list
     return terms
 
 
+def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
+    """Return the places of what is exchanged together: of one kind, and not larger than a limit.
+
+    Args:
+        kinds: For each tensor, what it has in common with others of its bucket.
+        sizes: In bytes.
+        limit: In bytes; a larger tensor is alone.
+    """
+    buckets: dict[Any, list[list[int]]] = {}
+    for at, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
+        of_kind = buckets.setdefault(kind, [])
+        if not of_kind or sum(sizes[i] for i in of_kind[-1]) + size > limit:
+            of_kind.append([])
+        of_kind[-1].append(at)
+    return [bucket for of_kind in buckets.values() for bucket in of_kind]
+
+
+def _unpack(vector: Any, members: Sequence[Any]) -> list[Any]:
+    """Return tensors of the members' shapes from a vector, or from rows of them."""
+    pieces = tf.split(vector, [part.shape.num_elements() for part in members], -1)
+    return [
+        tf.reshape(piece, [*vector.shape[:-1], *part.shape])
+        for piece, part in zip(pieces, members, strict=True)
+    ]
+
+
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # that CollectiveGather knows
 _SUMMED = (*_SENT, tf.bfloat16)  # that CollectiveReduce knows
 _OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
@@ -439,7 +496,3 @@ def _received(tensor: Any, dtype: Any) -> Any:
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:
         return tf.cast(tensor, dtype)
     return tf.bitcast(tensor, dtype)
-
-
-def _per_replica(parts: Sequence[Any]) -> Any:
-    return values.PerReplica(tuple(parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,20 +12,10 @@ from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOUR
 from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
-from .placements import PARTIAL, Partial, Placement, Shard
+from .placements import PARTIAL, Placement, Shard
 from .plan import BEFORE, Item, Planner
 from .sizes import Space
 from .stage import Stage, end_function, live_items, local_shape
-
-_SMALL = 16384  # elements: smaller tensors are reduced together
-
-
-class SmallTensors(NamedTuple):
-    """Small tensors that are reduced together: when, their type, and whether they are added up."""
-
-    time: int
-    dtype: Any
-    is_sum: bool
 
 
 class Exchange(NamedTuple):
@@ -82,13 +71,14 @@ class Program:
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[int, ProgramStage] = {}
-        self.bucket_of: dict[int, tuple[SmallTensors, int]] = {}  # tensor id -> bucket, place there
-        self.buckets: dict[SmallTensors, list[Any]] = {}
-        self.used: set[Any] = set()  # what is exchanged: buckets, and ids of tensors
+        self.used: set[int] = set()  # ids of tensors that are exchanged
         self.counts = counts
         self.rounds = 0
         self.exports_all = False
         self._called: dict[int, list[Any]] = {}  # the results of a stage on each replica
+        self._order: dict[int, int] = {}  # tensor id -> place in the step
+        self._exchanged: dict[Any, list[Any]] = {}  # key of an input -> values of all replicas
+        self._sums: dict[Any, list[Any]] = {}  # key -> tensors that no stage has needed the sum of
 
     def stage(self, time: int) -> ProgramStage:
         """Return the function of a stage."""
@@ -116,8 +106,6 @@ class Program:
             For each output the whole tensor; or, if it stays divided, what each replica has.
         """
         planner = self.planner
-        for time, tensors in planner.exchanges.items():
-            self._fill_buckets(time, list(tensors.values()))
         live = live_items(planner, [tensor for tensor, _ in results])
         for item in planner.items:
             if item in live and item.time != BEFORE:
@@ -136,31 +124,13 @@ class Program:
                 kept.append((False, final.replicated(canonical, placement)))
         return self._call(final, kept)
 
-    def _fill_buckets(self, time: int, tensors: Sequence[Any]) -> None:
-        """Reduce small tensors of the same type together, as every collective takes its time."""
-        groups = defaultdict(list)
-        for tensor in tensors:
-            placement = self.planner.placement(tensor)
-            if not isinstance(placement, Partial):
-                continue
-            if id(tensor) in self.planner.scattered:
-                continue
-            elements = tensor.shape.num_elements()
-            if elements is not None and elements <= _SMALL and tensor.dtype != tf.string:
-                groups[SmallTensors(time, tensor.dtype, placement.op == "add")].append(tensor)
-        for bucket, members in groups.items():
-            if len(members) > 1:
-                self.buckets[bucket] = members
-                for place, member in enumerate(members):
-                    self.bucket_of[id(member)] = (bucket, place)
-
     def exchanged(self) -> list[Any]:
         """Return the tensors that are exchanged; those that nothing needs are not."""
         return [
             tensor
             for tensors in self.planner.exchanges.values()
             for key, tensor in tensors.items()
-            if (self.bucket_of[key][0] if key in self.bucket_of else key) in self.used
+            if key in self.used
         ]
 
     # Calls
@@ -168,7 +138,6 @@ class Program:
     def _call(self, final: ProgramStage, kept: Sequence[tuple[bool, Any]]) -> list[Any]:
         """Call all functions, in order, and return the results."""
         planner = self.planner
-        exchanged: dict[Any, list[Any]] = {}
         rows_out = {
             id(t): self.stage(planner.time(t)).export(self.stage(planner.time(t)).value(t))
             for is_rows, t in kept
@@ -186,12 +155,12 @@ class Program:
         times = sorted({*self.stages, *sources})
         for time in times:
             if time in sources:
-                self._write_exchange(sources[time], called, exchanged)
+                self._write_exchange(sources[time])
             stage = self.stages.get(time)
             if stage is not None and (stage.outputs or stage.has_effects):
-                called[time] = self._call_stage(stage, called, exchanged, outer)
+                called[time] = self._call_stage(stage, outer)
             if stage is not None and stage.writer is not None:
-                self._call_stage(stage.writer, called, exchanged, outer)
+                self._call_stage(stage.writer, outer)
         results: list[Any] = []
         for (is_rows, value), at in zip(kept, results_at, strict=True):
             if not is_rows:
@@ -203,13 +172,10 @@ class Program:
                 results.append([outputs[place] for outputs in called[planner.time(value)]])
         return results
 
-    def _call_stage(
-        self,
-        stage: ProgramStage,
-        called: dict[int, list[Any]],
-        exchanged: dict[Any, list[Any]],
-        outer: Any,
-    ) -> list[Any]:
+    def _call_stage(self, stage: ProgramStage, outer: Any) -> list[Any]:
+        # Sums that this stage waits for come before any that only a later one needs.
+        self._add_up([key for key in stage.inputs if key in self._sums])
+        self._add_up_full_bucket()
         attributes: dict[str, Any] = {}
         if self.collectives.in_fixed_order:
             attributes[NO_INLINE] = True  # the same kernels on any number of devices
@@ -222,7 +188,7 @@ class Program:
         function = end_function(stage, stage.outputs, outer, **attributes)
         outputs = []
         for replica in stage.replicas:
-            args = [self._argument(key, replica, called, exchanged) for key in stage.inputs]
+            args = [self._argument(key, replica) for key in stage.inputs]
             waits = [
                 call for earlier in stage.after for call in earlier.calls_before(stage, replica)
             ]
@@ -243,20 +209,18 @@ class Program:
                     tensor.set_shape(inner.shape)
         return outputs if not stage.runs_once else outputs * len(self.devices)
 
-    def _argument(
-        self, key: Any, replica: int, called: dict[int, list[Any]], exchanged: dict[Any, list[Any]]
-    ) -> Any:
+    def _argument(self, key: Any, replica: int) -> Any:
         kind, what = key
         if kind == "input":
             return self.inputs[what][replica]
         if kind == "index":
             return tf.constant(self.collectives.places[replica])
         if kind == "counts":
-            return self.counts[what] if what.source is None else exchanged["counts", what][replica]
+            return self.counts[what] if what.source is None else self._exchanged[key][replica]
         if kind == "result":
             time, at = what
-            return called[time][replica][at]
-        return exchanged[key][replica]
+            return self._called[time][replica][at]
+        return self._exchanged[key][replica]
 
     # Validation
 
@@ -286,17 +250,8 @@ class Program:
         """Return what is exchanged before a stage."""
         planner = self.planner
         found: list[Exchange] = []
-        stage = self.stage(time - 1) if time else None
-        for bucket, members in self.buckets.items():
-            if bucket.time == time and stage is not None and bucket in self.used:
-                with stage.graph.as_default():
-                    packed = tf.concat([tf.reshape(stage.value(t), [-1]) for t in members], 0)
-                    packed.set_shape([sum(t.shape.num_elements() for t in members)])
-                how = "sum" if bucket.is_sum else "stack"
-                place = stage.export(packed)
-                found.append(Exchange(("bucket", bucket), how, 0, time - 1, place))
         for key, tensor in planner.exchanges.get(time, {}).items():
-            if key in self.bucket_of or key not in self.used:
+            if key not in self.used:
                 continue
             placement = planner.placement(tensor)
             sizes: tuple[int, ...] = ()
@@ -322,36 +277,55 @@ class Program:
             found.append(Exchange(("counts", space), "stack", 0, maker.time, place))
         return found
 
-    def _write_exchange(
-        self,
-        sources: Sequence[Exchange],
-        called: dict[int, list[Any]],
-        exchanged: dict[Any, list[Any]],
-    ) -> None:
+    def _write_exchange(self, sources: Sequence[Exchange]) -> None:
         if sources:
             self.rounds += 1
-        sums, scattered, gathered = [], [], []
+        scattered: dict[Any, ExchangedRows] = {}
+        gathered: dict[Any, ExchangedRows] = {}
+        stacked: dict[Any, list[Any]] = {}
         for key, how, axis, made, place, sizes, shape in sources:
             if made == BEFORE:
                 parts = list(self.inputs[place])
             else:
-                parts = [outputs[place] for outputs in called[made]]
+                parts = [outputs[place] for outputs in self._called[made]]
             if how == "sum":
-                sums.append((key, parts))
+                self._sums[key] = parts
+            elif how == "stack":
+                stacked[key] = parts
             elif how == "scatter":
-                scattered.append((key, ExchangedRows(parts, shape.as_list(), axis, sizes)))
-            elif how == "gather" and sizes:
-                gathered.append((key, ExchangedRows(parts, shape.as_list(), axis, sizes)))
-            elif how == "gather":
-                exchanged[key] = self.collectives.gather(parts, axis)
+                scattered[key] = ExchangedRows(parts, shape.as_list(), axis, sizes)
+            elif sizes:
+                gathered[key] = ExchangedRows(parts, shape.as_list(), axis, sizes)
             else:
-                exchanged[key] = self.collectives.stack(parts)
-        for (key, _), summed in zip(sums, self.collectives.sums([p for _, p in sums]), strict=True):
-            exchanged[key] = summed
-        own = self.collectives.scattered_sums([value for _, value in scattered])
-        whole = self.collectives.gathered([value for _, value in gathered])
-        for (key, _), values in zip((*scattered, *gathered), (*own, *whole), strict=True):
-            exchanged[key] = values
+                self._exchanged[key] = self.collectives.gather(parts, axis)
+        stacks = self.collectives.stacks(list(stacked.values()))
+        own = self.collectives.scattered_sums(list(scattered.values()))
+        whole = self.collectives.gathered(list(gathered.values()))
+        keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
+        self._exchanged |= dict(zip(keys, values, strict=True))
+
+    def _add_up(self, keys: Sequence[Any]) -> None:
+        """Write sums over replicas, in buckets in the order in which the stages make the terms."""
+        keys = sorted(keys, key=self._place_of)
+        sums = self.collectives.sums([self._sums.pop(key) for key in keys])
+        self._exchanged |= dict(zip(keys, sums, strict=True))
+
+    def _add_up_full_bucket(self) -> None:
+        """Add up the gradients of the stages so far while the next ones run, once they are many."""
+        if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
+            self._add_up(list(self._sums))
+
+    def _place_of(self, key: Any) -> int:
+        """Return the place of an exchanged tensor's operation in the step."""
+        if not self._order:
+            outputs = (output for item in self.planner.items for output in item.op.outputs)
+            self._order.update({id(output): place for place, output in enumerate(outputs)})
+        return self._order.get(key[1], -1)
+
+
+def _bytes_of(parts: Sequence[Any]) -> int:
+    elements = parts[0].shape.num_elements()
+    return 0 if elements is None else elements * parts[0].dtype.size
 
 
 def stays(placement: Placement) -> bool:
@@ -488,12 +462,6 @@ class ProgramStage(Stage):
         program = self.program
         placement: Any = self.planner.placement(tensor)
         count = program.collectives.replicas
-        if id(tensor) in program.bucket_of:
-            bucket, place = program.bucket_of[id(tensor)]
-            whole = self._unpacked(bucket)[place]
-            if bucket.is_sum:
-                return tf.reshape(whole, tensor.shape)
-            return reduce_stacked(placement.op, tf.reshape(whole, [count, *tensor.shape]))
         program.used.add(id(tensor))
         key = ("exchange", id(tensor))
         if isinstance(placement, Shard):
@@ -509,21 +477,6 @@ class ProgramStage(Stage):
         self.program.used.add(id(tensor))
         shape = local_shape(tensor, self.planner.scattered[id(tensor)])
         return self.add_input(("exchange", id(tensor)), tensor.dtype, shape)
-
-    def _unpacked(self, bucket: SmallTensors) -> Any:
-        """Return the members of a bucket, each as a vector."""
-        members = self.program.buckets[bucket]
-        self.program.used.add(bucket)
-        sizes = [t.shape.num_elements() for t in members]
-
-        def make() -> Any:
-            shape = [sum(sizes)]
-            if not bucket.is_sum:
-                shape = [self.program.collectives.replicas, *shape]
-            whole = self.add_input(("bucket", bucket), bucket.dtype, shape)
-            return tf.split(whole, sizes, axis=-1)
-
-        return self.cached(("bucket", bucket), make)
 
     def _sorted(self, gathered: Any, placement: Shard) -> Any:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""

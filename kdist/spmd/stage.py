@@ -38,6 +38,7 @@ from .plan import Item, Planner, Want, is_never_used
 from .sizes import AnySize, AxisSize, Element, Space, key_of
 
 _numbers = itertools.count()
+_LARGEST_SLICED_RANK = 8  # of TensorFlow's Slice
 
 
 class StageGraph(func_graphs.FuncGraph):
@@ -211,7 +212,8 @@ class Stage:
         for output, made, placement in zip(
             item.op.outputs, outputs, item.decision.out, strict=True
         ):
-            if made.shape.rank is None and output.shape.rank is not None:
+            # What a replica has of a tensor has its shape, but for the divided axis.
+            if not made.shape.is_fully_defined() and output.shape.rank is not None:
                 made.set_shape(local_shape(output, placement))
             self.values[id(output)] = made
 
@@ -365,7 +367,7 @@ class Stage:
 
     def own_rows(self, tensor: Any, shard: Shard, broadcasts: bool = False) -> Any:
         """Return the replica's rows of a whole tensor; if it may, all of a single one."""
-        axis, rank = shard.axis, tensor.shape.rank
+        axis = shard.axis
         size = tf.shape(tensor)[axis]
         total = self.size(shard.rows.total, tf.int32)
         # Without any row, TensorFlow may compute with another size where a shape has a -1.
@@ -381,13 +383,7 @@ class Stage:
             if broadcasts:
                 begin = tf.where(single, 0, begin)
                 count = tf.where(single, 0 if parts else 1, count)
-            if rank is None:
-                here = tf.equal(tf.range(tf.rank(tensor)), axis)
-                starts, counts = tf.where(here, begin, 0), tf.where(here, count, -1)
-            else:
-                starts = tf.stack([begin if i == axis else 0 for i in range(rank)])
-                counts = tf.stack([count if i == axis else -1 for i in range(rank)])
-            parts.append(tf.slice(tensor, starts, counts))
+            parts.append(_rows_from(tensor, axis, begin, count))
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
     # Functions within this one
@@ -585,6 +581,23 @@ def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
             if not isinstance(want, Local)
         )
     return live
+
+
+def _rows_from(tensor: Any, axis: int, begin: Any, count: Any) -> Any:
+    """Return `count` rows of a tensor along an axis, from row `begin` on."""
+    rank = tensor.shape.rank
+    if rank is None:
+        here = tf.equal(tf.range(tf.rank(tensor)), axis)
+        return tf.slice(tensor, tf.where(here, begin, 0), tf.where(here, count, -1))
+    if rank > _LARGEST_SLICED_RANK:
+        shape = tf.shape(tensor)
+        before, rows, after = shape[:axis], shape[axis], shape[axis + 1 :]
+        flat = tf.reshape(tensor, [tf.reduce_prod(before), rows, tf.reduce_prod(after)])
+        own = tf.slice(flat, [0, begin, 0], [-1, count, -1])
+        return tf.reshape(own, tf.concat([before, [count], after], 0))
+    starts = tf.stack([begin if i == axis else 0 for i in range(rank)])
+    counts = tf.stack([count if i == axis else -1 for i in range(rank)])
+    return tf.slice(tensor, starts, counts)
 
 
 def _forget_size(handle: Any, axis: int) -> None:

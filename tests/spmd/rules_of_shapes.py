@@ -44,6 +44,11 @@ def shapes():
         batches=True,
     )
     rows.add(
+        "Reshape",  # to more axes than a slice has
+        lambda x, y: [tf.reshape(x, [-1, *[1] * 8, 3]) * tf.reshape(y, [-1, *[1] * 8, 3])],
+        [(B, 3), (B, 3)],
+    )
+    rows.add(
         "Reshape",
         lambda x: [
             tf.reshape(x, [2, -1, 12]),

@@ -23,14 +23,13 @@ class Recording(tf.distribute.ReductionToOneDevice):
         super().__init__()
         self.seen = []
 
-    def batch_reduce_implementation(self, reduce_op, value_destination_pairs, options):
-        summed = super().batch_reduce_implementation(reduce_op, value_destination_pairs, options)
-        for (value, destination), result in zip(value_destination_pairs, summed, strict=True):
-            first = value.values[0]
-            what = (reduce_op.name, first.dtype.name, tuple(first.shape))
-            ends = (value, destination, result)
-            self.seen.append((what, *(tuple(one.device for one in end.values) for end in ends)))
-        return summed
+    def reduce_implementation(self, reduce_op, value, destination, options):
+        result = super().reduce_implementation(reduce_op, value, destination, options)
+        first = value.values[0]
+        what = (reduce_op.name, first.dtype.name, tuple(first.shape))
+        ends = (value, destination, result)
+        self.seen.append((what, *(tuple(one.device for one in end.values) for end in ends)))
+        return result
 
 
 def trained(replicas, cross_device_ops=None):
