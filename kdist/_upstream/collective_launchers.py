@@ -95,7 +95,7 @@ class Launcher(CollectiveReplicaLauncher):
         is_static = value.shape.is_fully_defined()
         size = value.shape.num_elements() * value.dtype.size if is_static else 0
         if is_static and is_tracing_step() and self._is_gathered_sooner(size, value.dtype):
-            rows = self._all_gather(value[None], options)
+            rows = self._all_gather(tf.expand_dims(value, 0), options)
             rows = tf.ensure_shape(rows, [self._group_size, *value.shape])
             return tf.add_n(tf.unstack(rows))
         with self._made(is_static, is_bucket=size >= _GRADIENT_BYTES):

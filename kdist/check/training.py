@@ -20,7 +20,8 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError, line_of_error, since_check, user_line
-from ..spmd.validation import WRONG, validated
+from ..spmd.stage import WRONG
+from ..spmd.validation import validated
 from ..user_model.compiled_model import checked_model
 from ..user_model.functions import UserFunctions, reason_of
 from .batches import Batches, read_batches

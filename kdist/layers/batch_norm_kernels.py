@@ -285,6 +285,61 @@ def fused_batch_norm(
     )
 
 
+def by_inference_kernels(
+    x: Any, gamma: Any, beta: Any, *, epsilon: float
+) -> tuple[Any, tuple[Any, Any]]:
+    """Return outputs, and float32 mean and variance, of a batch with channels last.
+
+    For a step that will be divided over GPUs: there is one exchange in the forward and one in the
+    backward pass, and a kernel applies an affine function of each channel in one pass over the
+    batch.
+    """
+    channels = x.shape[-1]
+
+    @tf.custom_gradient
+    def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
+        axes = list(range(len(x.shape) - 1))
+        values = tf.cast(x, tf.float32)
+        images = values if len(x.shape) == 4 else tf.reshape(values, (-1, 1, 1, channels))
+        mean, variance = tf.nn.moments(values, axes)
+
+        def affine(scale: Any, offset: Any) -> Any:
+            """Return `scale * (x - mean) / sqrt(variance + epsilon) + offset`."""
+            y, *_ = tf.raw_ops.FusedBatchNormV3(
+                x=images,
+                scale=scale,
+                offset=offset,
+                mean=mean,
+                variance=variance,
+                epsilon=epsilon,
+                is_training=False,
+            )
+            return y if len(x.shape) == 4 else tf.reshape(y, tf.shape(x))
+
+        def gradient(dy: Any, *_: Any) -> Any:
+            dy = tf.cast(_dense_gradient(dy, x), tf.float32)
+            normalized = affine(tf.ones(channels), tf.zeros(channels))
+            dbeta, dgamma = tf.reduce_sum(dy, axes), tf.reduce_sum(dy * normalized, axes)
+            # Each value also affects mean and variance (Ioffe & Szegedy 2015, section 3).
+            scale = gamma * tf.math.rsqrt(variance + epsilon)
+            share = -scale / _positions(x)
+            dx = scale * dy + affine(share * dgamma, share * dbeta)
+            return _differentiable_once(tf.cast(dx, x.dtype), dgamma, dbeta)
+
+        return (affine(gamma, beta), (mean, variance)), gradient
+
+    outputs: tuple[Any, tuple[Any, Any]] = batch_norm(x, gamma, beta)
+    return outputs
+
+
+def _positions(x: Any) -> Any:
+    """Return the number of values of a channel of a batch with channels last, as a float32."""
+    sample = x.shape[1:-1]
+    if sample.is_fully_defined():
+        return tf.cast(tf.shape(x)[0], tf.float32) * math.prod(sample)
+    return tf.cast(tf.reduce_prod(tf.shape(x)[:-1]), tf.float32)
+
+
 def in_global_view(
     kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:

@@ -14,6 +14,7 @@ from .batch_norm_kernels import (
     Moments,
     batch_norm_fusible,
     broadcast_mask,
+    by_inference_kernels,
     fused_batch_norm,
     in_global_view,
     on_one_replica,
@@ -112,7 +113,16 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         beta = keras.ops.cast(self.beta, dtype) if self.center else tf.zeros(x.shape[axis], dtype)
 
         kernels = Kernels(len(x.shape), axis, dtype, self.compute_dtype, self.epsilon)
-        if divides_step():
+        is_last = axis == len(x.shape) - 1
+        if (
+            divides_step()
+            and is_last
+            and not worth_compiling(x)
+            and batch_norm_fusible(x, axis, self.epsilon, mask)
+        ):
+            y, (mean, variance) = by_inference_kernels(x, gamma, beta, epsilon=self.epsilon)
+            moments = Moments(tf.shape(x)[0], mean, variance)
+        elif divides_step():
             y, moments = in_global_view(kernels, x, gamma, beta, mask)
         # Not oneDNN's kernel for large samples: it adds up float32 value by value, and where the
         # mean is 10,000 deviations it gives a variance of 160 instead of 1.
@@ -134,8 +144,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             (self.moving_variance, moments.variance),
         ):
             old = keras.ops.cast(variable, value.dtype)
-            new = old * self.momentum + value * (1.0 - self.momentum)
-            variable.assign(tf.where(moments.count > 0, new, old))
+            weight = tf.where(moments.count > 0, tf.constant(1.0 - self.momentum, value.dtype), 0)
+            variable.assign(old + tf.math.multiply_no_nan(value - old, weight))
 
 
 class SynchronizedKerasLayer(SyncBatchNormalization):

@@ -151,7 +151,7 @@ class Collectives:
             parts, self.devices, self.cross_device_ops._launchers, strict=True
         ):
             with tf.device(device):
-                rows = launcher._all_gather(part[None], None)
+                rows = launcher._all_gather(tf.expand_dims(part, 0), None)
                 known = part.shape.rank is not None
                 rows.set_shape([self.replicas, *part.shape] if known else None)
                 stacks.append(rows)

@@ -141,11 +141,14 @@ class Partial(Placement):
     """The value is the reduction over all replicas of what each has.
 
     Args:
-        op: `"add"`, `"max"`, `"min"`, `"prod"`, `"all"`, `"any"`; or `"statistics"`, count, mean
-            and sum of squared distances from it, stacked.
+        op: `"add"`, `"max"`, `"min"`, `"prod"`, `"all"`, `"any"`; `"moments"`, the mean and the
+            mean of squared distances from it, stacked; or `"statistics"`, count, mean and sum of
+            squared distances from it, stacked.
+        rows: Of moments: the rows that they are of.
     """
 
     op: str = "add"
+    rows: Rows | None = None
 
     def __repr__(self) -> str:
         return f"partial({self.op})"

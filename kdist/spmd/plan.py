@@ -619,7 +619,7 @@ class Planner:
         for output, made in zip(op.outputs, outputs, strict=True):
             self.set_alias(output, made)
         self._inside[op] = [one for one in operations if one.op_def.is_stateful]
-        self._op_times[op] = max(self._op_times.get(one, BEFORE) for one in operations)
+        self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in operations)])
 
     def _controls(self, op: Any) -> list[Any]:
         """Return the operations that have to run before one."""

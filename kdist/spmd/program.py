@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOUR
 from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
-from .placements import PARTIAL, Placement, Shard
+from .placements import PARTIAL, Partial, Placement, Rows, Shard
 from .plan import BEFORE, Item, Planner
 from .sizes import Space
 from .stage import Stage, end_function, live_items, local_shape
@@ -364,7 +364,8 @@ class ProgramStage(Stage):
     def __init__(self, program: Program, time: int, *, writes: bool = False) -> None:
         super().__init__(program.planner, f"stage_{time}{'_writes' if writes else ''}")
         self.program, self.time, self.writes = program, time, writes
-        if all("CPU" in device for device in program.devices):
+        self.on_cpus = all("CPU" in device for device in program.devices)
+        if self.on_cpus:
             # XLA compiles a kernel once for every device, and these are the same processor.
             self.kernel_device = program.devices[0]
         self.runs_once = time % 2 == 0
@@ -471,7 +472,14 @@ class ProgramStage(Stage):
         if placement.op == "add":
             return self.add_input(key, tensor.dtype, tensor.shape)
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
-        return reduce_stacked(placement.op, self.add_input(key, tensor.dtype, known))
+        stacked = self.add_input(key, tensor.dtype, known)
+        return reduce_stacked(placement, stacked, self.rows_of_replicas)
+
+    def rows_of_replicas(self, rows: Rows) -> Any:
+        """Return how many rows each replica has, a vector; of one segment, up to its unit."""
+        if len(rows.segments) == 1:
+            return self.counts(rows.segments[0][0].root())
+        return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])
 
     def outer_scattered(self, tensor: Any) -> Any:
         self.program.used.add(id(tensor))
@@ -490,9 +498,19 @@ class ProgramStage(Stage):
         return tf.ensure_shape(tf.concat(order, placement.axis), gathered.shape)
 
 
-def reduce_stacked(op: str, stacked: Any) -> Any:
+def reduce_stacked(
+    placement: Partial, stacked: Any, rows_of_replicas: Callable[[Rows], Any]
+) -> Any:
     """Reduce the stack of the replicas' tensors."""
-    if op == "statistics":  # as in Chan, Golub & LeVeque 1983
+    if placement.op == "moments" and placement.rows is not None:
+        # As in Chan, Golub & LeVeque 1983. Without rows, a replica has moments that are no numbers.
+        counts = tf.cast(rows_of_replicas(placement.rows), stacked.dtype)
+        shares = tf.reshape(counts / tf.reduce_sum(counts), [-1, *[1] * (len(stacked.shape) - 2)])
+        means, variances = tf.unstack(stacked, axis=1)
+        mean = tf.reduce_sum(tf.math.multiply_no_nan(means, shares), 0)
+        variances += tf.math.squared_difference(means, mean)
+        return tf.stack([mean, tf.reduce_sum(tf.math.multiply_no_nan(variances, shares), 0)])
+    if placement.op == "statistics":
         counts, means, squares = tf.unstack(stacked, axis=1)
         count = tf.reduce_sum(counts, 0)
         mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, 0), count)
@@ -504,5 +522,5 @@ def reduce_stacked(op: str, stacked: Any) -> Any:
         "max": tf.reduce_max,
         "min": tf.reduce_min,
         "prod": tf.reduce_prod,
-    }[op]
+    }[placement.op]
     return reduce(stacked, 0)

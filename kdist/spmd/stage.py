@@ -37,6 +37,7 @@ from .placements import (
 from .plan import Item, Planner, Want, is_never_used
 from .sizes import AnySize, AxisSize, Element, Space, key_of
 
+WRONG = "kdist has divided"
 _numbers = itertools.count()
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's Slice
 
@@ -70,6 +71,7 @@ class Stage:
 
     # Where kernels run that XLA compiles; `None` is the replica's own device.
     kernel_device: str | None = None
+    on_cpus = True  # whether all replicas are on CPUs
     draws_by_xla = False  # XLA draws other numbers than TensorFlow
 
     def __init__(self, planner: Planner, name: str) -> None:
@@ -213,8 +215,14 @@ class Stage:
             item.op.outputs, outputs, item.decision.out, strict=True
         ):
             # What a replica has of a tensor has its shape, but for the divided axis.
-            if not made.shape.is_fully_defined() and output.shape.rank is not None:
-                made.set_shape(local_shape(output, placement))
+            shape = local_shape(output, placement)
+            if not made.shape.is_compatible_with(shape):
+                raise ValueError(
+                    f"{WRONG} {item.op.type} of {place_of(item.op)} wrong ({placement}): a"
+                    f" replica has the shape {made.shape}, not {shape}: please report this"
+                )
+            if not made.shape.is_fully_defined():
+                made.set_shape(shape)
             self.values[id(output)] = made
 
     def controls(self, item: Item) -> list[Any]:
@@ -255,6 +263,12 @@ class Stage:
         return [made[id(t)] for t in graph.outputs]
 
     # Sizes
+
+    @contextlib.contextmanager
+    def on_host(self) -> Iterator[None]:
+        """Compute in this block where TensorFlow takes sizes from, beside a GPU and not on it."""
+        with tf.device(None if self.on_cpus else "/device:CPU:0"), tf.name_scope("on_host"):
+            yield
 
     @property
     def index(self) -> Any:
@@ -488,7 +502,8 @@ class Body(Stage):
         super().__init__(planner, "body")
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
-        self.kernel_device, self.draws_by_xla = parent.kernel_device, parent.draws_by_xla
+        self.kernel_device, self.on_cpus = parent.kernel_device, parent.on_cpus
+        self.draws_by_xla = parent.draws_by_xla
         self.extras: dict[Any, Any] = {}
         self.outputs: list[Any] = []
         self.reference: Any = None

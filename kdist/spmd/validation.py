@@ -27,13 +27,13 @@ from .plan import BEFORE, Item, is_never_used
 from .program import Program, reduce_stacked
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
 from .sizes import AnySize, AxisSize, Space
+from .stage import WRONG
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
 """What rounding may make of a result: times what a change of the last digits of all inputs does.
 
 XLA computes functions such as exponentials less exactly.
 """
-WRONG = "kdist has divided"
 """The beginning of the message that names an operation."""
 _ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}  # which add up no rounding errors
 # TensorFlow's optimizer may add axes of size 1, and a list may leave sizes open.
@@ -313,7 +313,7 @@ class Validation:
         if isinstance(placement, Partial):
             if placement.op == "add":
                 return tf.add_n(list(parts))
-            return reduce_stacked(placement.op, tf.stack(list(parts)))
+            return reduce_stacked(placement, tf.stack(list(parts)), self._rows_of_replicas)
         if not isinstance(placement, Shard):
             return parts[0]
         axis, segments = placement.axis, self._segments(placement.rows)
@@ -328,6 +328,9 @@ class Validation:
     def _segments(self, rows: Rows) -> list[Any]:
         """Return for each segment of rows how many the replicas have of it."""
         return [self._counts(space.root()) * self._size(unit) for space, unit in rows.segments]
+
+    def _rows_of_replicas(self, rows: Rows) -> Any:
+        return tf.add_n(self._segments(rows))
 
     def _counts(self, space: Space) -> Any:
         if space.source is None:

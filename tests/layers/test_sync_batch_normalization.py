@@ -225,7 +225,7 @@ def test_variance_where_the_mean_is_large(sizes, sample, ratio):
     dys = [rng.normal(size=x.shape).astype("float32") for x in xs]
     _, layer = train(lambda: SyncBatchNormalization(momentum=0.0), xs, dys)
     right = np.concatenate(xs).astype("float64").var((0, 1, 2))
-    np.testing.assert_allclose(layer.moving_variance, right, rtol=1e-4)
+    np.testing.assert_allclose(layer.moving_variance, right, rtol=1e-3)
 
 
 @pytest.mark.parametrize("sizes", [(64,), (32, 32)])

@@ -35,7 +35,7 @@ def reductions():
             *tf.nn.moments(x, [0, 2], keepdims=True),
         ]
 
-    rows.add("kernel:statistics", variances, [(B, 3, 2)], divided=SOME, empty=False)
+    rows.add("kernel:moments", variances, [(B, 3, 2)], divided=SOME, empty=False)
 
     for kind, keep in (("Sum", False), ("Mean", True), ("Max", False)):
         rows.add(kind, all_axes(kind, keep), *shapes)

@@ -57,12 +57,12 @@ def with_another_inner_size(op):
         ("Sum", wrong_copy, lambda x: tf.reduce_sum(x), "other values"),
         ("Tanh", said_to_be_equal, lambda x: tf.tanh(x), "said to be equal"),
         ("Relu", with_another_size, lambda x: tf.nn.relu(x), "rows, not"),
-        ("Sinh", with_another_inner_size, lambda x: tf.sinh(x), "shapes"),
+        ("Sinh", with_another_inner_size, lambda x: tf.sinh(x), "has the shape"),
     ],
 )
 def test_a_wrong_rule_is_found(kind, rule, step, says, monkeypatch):
     monkeypatch.setitem(RULES, kind, rule)
-    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as raised:
         run(lambda x: step(x * 2.0))
     found = next(line for line in str(raised.value).splitlines() if "kdist has divided" in line)
     assert f"{kind} of " in found

@@ -66,17 +66,21 @@ def draw(op: Operation) -> Decision | None:
             # XLA computes normals two at a time, along any axis of the whole that is even.
             return emit_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
-        each = stage.size(inner, tf.int64)
+        with stage.on_host():
+            each = stage.size(inner, tf.int64)
         aligned = isinstance(inner, int) and inner % group == 0
         parts = []
-        for count, first in stage.global_blocks(rows, tf.int64):
-            begin, count = first * each, count * each
-            skipped = tf.cast(begin // group, counter.dtype)
-            start = counter + tf.stack([skipped, tf.zeros_like(skipped)])
-            size = count if aligned else count + group - 1
-            (drawn,) = stage.copy(op, [tf.reshape(size, [1]), key, start, *rest])
+        for count, first in stage.global_blocks(rows, tf.int32):
+            with stage.on_host():
+                begin = tf.cast(first, tf.int64) * each
+                count = tf.cast(count, tf.int64) * each
+                skipped = tf.cast(begin // group, counter.dtype)
+                start = counter + tf.stack([skipped, tf.zeros_like(skipped)])
+                size = tf.reshape(count if aligned else count + group - 1, [1])
+                begin, count = tf.reshape(begin % group, [1]), tf.reshape(count, [1])
+            (drawn,) = stage.copy(op, [size, key, start, *rest])
             if not aligned:
-                drawn = tf.slice(drawn, tf.reshape(begin % group, [1]), tf.reshape(count, [1]))
+                drawn = tf.slice(drawn, begin, count)
             parts.append(drawn)
         drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
         return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]

@@ -50,7 +50,7 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
         return Decision([AS_IS, AS_IS], [Shard(axis, shard.rows, shard.uniform)], emit)
     if op.type != "Mean":
         return Decision([AS_IS, AS_IS], [Partial(PARTS[op.type])], emit)
-    return _variance(op, axes, shard, keep) or _mean(op, axes, shard, keep)
+    return _moment(op, axes, shard) or _mean(op, axes, shard, keep)
 
 
 def _name_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> None:
@@ -79,58 +79,70 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
     return Decision([AS_IS, AS_IS], [PARTIAL], emit, needs=[count])
 
 
-def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Rewrite | None:
-    """Compute the mean of squared distances from the mean of the same values.
+def _moment(op: Operation, axes: set[int], shard: Shard) -> Rewrite | None:
+    """Compute mean and variance of the same values together, as `tf.nn.moments` has them.
 
-    `tf.nn.moments` does this. It does not wait for the mean of all values: each replica sums the
-    squared distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
+    So the variance does not wait for the mean of all values: each replica takes the squared
+    distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
     """
+    x = op.inputs[0]
+    if op.planner.parent is not None or x.dtype.size < 4:
+        return None
+    planner = op.planner
+
+    def is_mean_of(mean: Any, values: Any) -> bool:
+        if mean.type != "Mean" or not mean.get_attr("keep_dims"):
+            return False
+        axes_of_mean = planner.constant(mean.inputs[1])
+        same = axes_of_mean is not None and _normal(axes_of_mean, x.shape.rank) == axes
+        return same and planner.canonical(mean.inputs[0]) is values
+
+    def variance_of(mean: Any) -> bool:
+        squares = [
+            squares
+            for stopped in mean.outputs[0].consumers()
+            if stopped.type == "StopGradient"
+            for squares in stopped.outputs[0].consumers()
+            if squares.type == "SquaredDifference" and planner.canonical(squares.inputs[0]) is x
+        ]
+        return any(
+            is_mean_of(variance, square.outputs[0])
+            for square in squares
+            for variance in square.outputs[0].consumers()
+        )
+
+    if is_mean_of(op.op, x) and variance_of(op.op):
+        values, constant = op.op.inputs[0], sorted(axes)
+        return Rewrite(lambda: [tf.unstack(moments(values, tf.constant(constant)))[0]])
     squares = op.op.inputs[0].op
-    if squares.type != "SquaredDifference" or op.planner.parent is not None or not keep:
+    if squares.type != "SquaredDifference":
         return None
-    x, stopped = (op.planner.canonical(t) for t in squares.inputs)
-    if stopped.op.type != "StopGradient":
+    stopped = planner.canonical(squares.inputs[1]).op
+    mean = stopped.inputs[0].op if stopped.type == "StopGradient" else stopped
+    values = planner.canonical(squares.inputs[0])
+    if not is_mean_of(mean, values) or not is_mean_of(op.op, squares.outputs[0]):
         return None
-    mean = op.planner.canonical(stopped.op.inputs[0])
-    if mean.op.type != "Mean" or op.planner.canonical(mean.op.inputs[0]) is not x:
-        return None
-    placement = op.planner.placement(x)
-    found = _axes(Operation(op.planner, mean.op), x.shape.rank)
-    if placement != shard or found != (axes, set()) or not mean.op.get_attr("keep_dims"):
-        return None
-    if op.planner.placement(mean) != PARTIAL:
-        return None
-
-    def make() -> Sequence[Any]:
-        count, _, distances = tf.unstack(statistics(squares.inputs[0], tf.constant(sorted(axes))))
-        return [distances / count]
-
-    return Rewrite(make)
+    made = planner.canonical(mean.outputs[0])
+    return None if made is mean.outputs[0] else Rewrite(lambda: [made.op.outputs[1]])
 
 
-@tf.function(autograph=False, experimental_implements="statistics")
-def statistics(x: Any, axes: Any) -> Any:
-    """Return count, mean, and sum of squared distances from it, stacked.
-
-    Args:
-        x: The values.
-        axes: The axes over which they are taken, which stay with size 1.
-    """
-    count = tf.reduce_prod(tf.cast(tf.gather(tf.raw_ops.Shape(input=x), axes), x.dtype))
-    mean = tf.reduce_sum(x, axes, keepdims=True) / tf.maximum(count, 1)
-    distances = tf.reduce_sum(tf.math.squared_difference(x, mean), axes, keepdims=True)
-    return tf.stack([tf.fill(tf.shape(mean), count), mean, distances])
+@tf.function(autograph=False, experimental_implements="moments")
+def moments(x: Any, axes: Any) -> Any:
+    """Return mean and variance, stacked, over axes that stay with size 1."""
+    mean = tf.reduce_mean(x, axes, keepdims=True)
+    return tf.stack([mean, tf.reduce_mean(tf.math.squared_difference(x, mean), axes, True)])
 
 
-@rule("kernel:statistics")
-def _statistics(op: Operation) -> Decision | None:
+@rule("kernel:moments")
+def _moments(op: Operation) -> Decision | None:
     shard, axes = op.shard(0), op.constant(1)
     if shard is None or axes is None or shard.axis not in axes:
         return None
     return Decision(
         [AS_IS, REPLICATE],
-        [Partial("statistics")],
+        [Partial("moments", shard.rows)],
         lambda stage, op, inputs: stage.call_kernel(op, inputs),
+        needs=[shard.rows],
     )
 
 
@@ -138,10 +150,15 @@ def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
     """Return the axes that are reduced and those of which this is unknown."""
     value = op.constant(1)
     if value is not None:
-        return ({int(a) % rank for a in np.atleast_1d(value)} if rank else set()), set()
+        return _normal(value, rank), set()
     broadcast, first = _broadcast_axes(op)
     found = op.planner.reduced_axes.get(id(broadcast))
     return None if found is None else tuple({first + a for a in axes} for axes in found)  # type: ignore[return-value]
+
+
+def _normal(axes: Any, rank: int) -> set[int]:
+    """Return axes counted from 0."""
+    return {int(a) % rank for a in np.atleast_1d(axes)} if rank else set()
 
 
 def _broadcast_axes(op: Operation) -> tuple[Any, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..._upstream.internals import onednn_is_on
 from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, Shard, local
 from ..plan import Decision, Operation
 from . import rule
@@ -76,6 +77,8 @@ _OF_SOME = {
     "MaxPool3DGrad",
     "MaxPoolGrad",
 }
+# Kernels that TensorFlow tests without rows, on CPUs without oneDNN and on GPUs.
+_RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
 # Inputs that may have one row for all samples.
 _SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
 # Inputs whose samples are summed over.
@@ -174,12 +177,20 @@ def _of_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -
     Without rows, a convolution gives as many channels as went in, not as should come out, and the
     gradient of a pooling ends the process (TensorFlow 2.21). With rows, nothing is copied.
     """
+    if not _needs_rows(stage, op):
+        return stage.copy(op, inputs)  # type: ignore[no-any-return]
     (made,) = stage.copy(op, _with_some_rows(stage, op, inputs, data))
     result = made[: tf.shape(inputs[data[0]])[0]]
     # The gradient of a pooling takes oneDNN's own form of what the pooling made, and a bias is
     # added within the convolution.
     stage.cached(("some rows", id(result)), lambda: made)
     return [result]
+
+
+def _needs_rows(stage: Any, op: Any) -> bool:
+    """Whether the kernel of a device may be wrong if there is no row."""
+    is_onednn = stage.on_cpus and onednn_is_on()
+    return is_onednn or op.type not in _RIGHT_WITHOUT_ROWS
 
 
 def _with_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -> list[Any]:
@@ -215,7 +226,9 @@ def sums_of_samples(op: Operation) -> Decision | None:
     if (op.rank(data[0]) or 0) > 2:  # leave their results as they find them without rows
 
         def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-            return stage.copy(op, _with_some_rows(stage, op, inputs, data))  # type: ignore[no-any-return]
+            if _needs_rows(stage, op):
+                inputs = _with_some_rows(stage, op, inputs, data)
+            return stage.copy(op, inputs)  # type: ignore[no-any-return]
 
     return Decision(wants, [PARTIAL], emit)
 
@@ -322,6 +335,16 @@ def reverse_sequences(op: Operation) -> Decision | None:
     else:
         wants.append(REPLICATE)
     return Decision(wants, [main.plain()])
+
+
+@rule("FusedBatchNormV3")
+def normalize(op: Operation) -> Decision | None:
+    """Normalize samples by the moments that are given."""
+    shard = op.shard(0)
+    if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
+        return None
+    wants: list[Any] = [AS_IS, *[REPLICATE] * 4]
+    return Decision(wants, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
 
 
 @rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")

@@ -264,6 +264,8 @@ def unpack(op: Operation) -> Decision | None:
     rank, shard = op.rank(0), op.shard(0)
     if op.is_partial(0, "add"):
         return Decision([PARTIAL], [PARTIAL] * len(op.outputs))
+    if op.is_partial(0, "moments"):
+        return Decision([REPLICATE], [REPLICATE] * len(op.outputs), _unpacked)
     if shard is None or rank is None:
         return None
     axis = op.attr("axis") % rank
@@ -271,3 +273,9 @@ def unpack(op: Operation) -> Decision | None:
         return None
     out = Shard(shard.axis - (axis < shard.axis), shard.rows, shard.uniform, shard.within)
     return Decision([AS_IS], [out] * len(op.outputs))
+
+
+def _unpacked(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the tensors themselves that were stacked in this function."""
+    made = inputs[0].op
+    return list(made.inputs) if made.type == "Pack" else stage.copy(op, inputs)
