@@ -144,7 +144,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             (self.moving_variance, moments.variance),
         ):
             old = keras.ops.cast(variable, value.dtype)
-            weight = tf.where(moments.count > 0, tf.constant(1.0 - self.momentum, value.dtype), 0)
+            weight = (1.0 - self.momentum) * tf.minimum(tf.cast(moments.count, value.dtype), 1)
             variable.assign(old + tf.math.multiply_no_nan(value - old, weight))
 
 

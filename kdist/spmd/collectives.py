@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
+from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 
 _SMALL = 16384  # elements: without collectives, smaller tensors are exchanged together
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
@@ -443,9 +444,25 @@ def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list
             break
         for at, other in enumerate(terms[half:]):
             with tf.device(device_for(other, devices[at])):
-                terms[at] = tf.add_n([terms[at], other])  # TensorFlow puts other sums together
+                shape = other.shape
+                terms[at] = tf.ensure_shape(_adder(other.dtype)(terms[at], other), shape)
         terms = terms[:half]
     return terms
+
+
+@functools.cache
+def _adder(dtype: tf.DType) -> Any:
+    """Return a function that adds two tensors, and is not inlined.
+
+    TensorFlow's graph optimizer would put several sums of one device together, in another order.
+    """
+    spec = tf.TensorSpec(None, dtype)
+    return tf.function(
+        lambda one, other: one + other,
+        input_signature=[spec, spec],
+        autograph=False,
+        experimental_attributes={NO_INLINE: True},
+    )
 
 
 def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:

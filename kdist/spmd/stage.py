@@ -305,13 +305,20 @@ class Stage:
 
     def _block(self, space: Space, unit: AnySize, dtype: Any) -> tuple[Any, Any]:
         def make() -> tuple[Any, Any]:
-            counts = self.counts(space)
+            counts = self._counts(space, dtype)
             count = counts[self.index]
             first = tf.reduce_sum(counts[: self.index])
             times = self.size(unit, dtype)
             return tf.cast(count, dtype) * times, tf.cast(first, dtype) * times
 
         return self.cached(("block", space, key_of(unit), dtype), make)  # type: ignore[no-any-return]
+
+    def _counts(self, space: Space, dtype: Any) -> Any:
+        """Return the numbers of rows; as floats, of which a GPU gets one copy for all uses."""
+        counts = self.counts(space)
+        if not dtype.is_floating or dtype.size < 4:
+            return counts
+        return self.cached(("counts", space, dtype), lambda: tf.cast(counts, dtype))
 
     def size(self, size: AnySize, dtype: Any) -> Any:
         """Return a size of the whole batch as a scalar."""
@@ -338,7 +345,7 @@ class Stage:
     def _symbol(self, symbol: Any, dtype: Any) -> Any:
         def make() -> Any:
             if isinstance(symbol, Space):
-                return tf.cast(tf.reduce_sum(self.counts(symbol)), dtype)
+                return tf.cast(tf.reduce_sum(self._counts(symbol, dtype)), dtype)
             return tf.cast(self.symbol(symbol), dtype)
 
         return self.cached(("symbol", symbol, dtype), make)

@@ -31,6 +31,24 @@ def rowwise():
         **twice,
     )
     rows.add(
+        "FusedBatchNormV3",
+        lambda x, scale, offset, mean, variance: tf.raw_ops.FusedBatchNormV3(
+            x=tf.cast(x, "float32"),
+            **{
+                name: tf.cast(value, "float32")
+                for name, value in {
+                    "scale": scale,
+                    "offset": offset,
+                    "mean": mean,
+                    "variance": tf.square(variance),
+                }.items()
+            },
+            is_training=False,
+        )[0],
+        [image, (2,), (2,), (2,), (2,)],
+        tolerance=1e-6,
+    )
+    rows.add(
         "Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2",
         lambda x, w: [tf.nn.conv3d(x, w, [1] * 5, "SAME")],
         [(B, 3, 4, 4, 2), (2, 2, 2, 2, 3)],

@@ -77,13 +77,13 @@ def reductions():
     moments = [([0], [(B, 3)]), ([0, 1], [(B, 2, 3)]), ([1], [(2, B)]), ([0, 2], [(B, 2, 3)])]
     for axes, inputs in moments:
         rows.add(
-            "Mean SquaredDifference",
+            "kernel:moments",
             lambda x, axes=axes: tf.nn.moments(x, axes, keepdims=len(axes) > 1),
             inputs,
             gradients=True,
         )
     rows.add(
-        "Mean SquaredDifference",
+        "kernel:moments",
         lambda x: tf.nn.moments(tf.boolean_mask(x, x[:, 0] > 0), [0]),
         [(B, 3)],
         batches=False,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Replicate, Shard
+from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Partial, Replicate, Shard
 from ..plan import Decision, Operation, Rewrite
-from ..sizes import AnySize, Size
+from ..sizes import AnySize, Size, Space
 from . import rule
 
 PARTS = {
@@ -31,6 +31,12 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
     rank, keep = op.rank(0), op.attr("keep_dims")
     if rank is None:
         return None
+    if op.type == "Prod" and (number := _number(op)) is not None:
+
+        def emit_number(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+            return [stage.size(number, op.outputs[0].dtype)]
+
+        return Decision([Local(()), Local(())], [REPLICATE], emit_number, needs=[number])
     found = _axes(op, rank)
     shard = op.shard(0)
     if shard is None:
@@ -51,6 +57,18 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
     if op.type != "Mean":
         return Decision([AS_IS, AS_IS], [Partial(PARTS[op.type])], emit)
     return _moment(op, axes, shard) or _mean(op, axes, shard, keep)
+
+
+def _number(op: Operation) -> AnySize | None:
+    """Return the product of a shape, if it follows from the numbers of rows."""
+    sizes = op.sizes(0)
+    if sizes is None or sizes.ndim != 1 or op.outputs[0].shape.rank != 0:
+        return None
+    number: AnySize = math.prod(sizes.tolist())
+    follows = isinstance(number, int) or all(
+        isinstance(symbol, Space) for symbols in number.terms for symbol in symbols
+    )
+    return number if follows else None
 
 
 def _name_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> None:
