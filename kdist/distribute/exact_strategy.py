@@ -1,7 +1,7 @@
 """`ExactStrategy`: what all strategies of kdist do beyond TensorFlow's."""
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -24,6 +24,7 @@ from ..arguments import check_backend
 from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
 from ..performance.steps_per_execution import steps_per_execution
+from ..spmd.batches import DividedDataset
 from ..spmd.strategy import GlobalViewStrategy, Step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
@@ -119,29 +120,20 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
 
-        For one replica on a CPU it returns the dataset itself, as nothing has to be divided and its
-        iterators take half as long for a small model. Several replicas on CPUs get copies of their
-        rows, so that no step can overwrite a NumPy array that backs the dataset. Strings, sparse
-        and ragged tensors stay in the host's memory, as no iterator of a GPU has them.
+        For one replica it returns the dataset itself, as nothing has to be divided. On CPUs each
+        batch is divided as it is read; on GPUs every replica's rows are copied to its GPU ahead of
+        the step. Batches with strings, sparse or ragged tensors stay in the host's memory, as no
+        iterator of a GPU has them.
         """
-        if not self.on_gpus and self.extended.parts == 1:
+        if self.extended.parts == 1:
             return dataset
         if isinstance(dataset, tf.data.Dataset):
-            specs = tf.nest.flatten(dataset.element_spec)
-            for spec in specs:
-                if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
-                    raise UserError(
-                        "received a dataset whose elements have a scalar, expected rows that can be"
-                        " divided: call `batch`, or give what is one number for the whole batch to"
-                        " the step as another argument"
-                    )
-            sparse = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
-            stay = any(
-                isinstance(spec, sparse) or getattr(spec, "dtype", None) == tf.string
-                for spec in specs
-            )
+            stay = _stay_on_host(tf.nest.flatten(dataset.element_spec))
             if self.on_gpus and stay and options is None:
                 options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
+            if self.workers == 1 and (not self.on_gpus or stay):
+                workers = self.extended._input_workers_with_options(options)
+                return DividedDataset(dataset, workers.compute_devices_for_worker(0))
             if not self.on_gpus or stay:
                 dataset = copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
@@ -227,3 +219,18 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         """
         del event
         return [value]
+
+
+def _stay_on_host(specs: Sequence[Any]) -> bool:
+    """Whether batches of these specs have to stay in the host's memory."""
+    for spec in specs:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
+            raise UserError(
+                "received a dataset whose elements have a scalar, expected rows that can be"
+                " divided: call `batch`, or give what is one number for the whole batch to the"
+                " step as another argument"
+            )
+    composite = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
+    return any(
+        isinstance(spec, composite) or getattr(spec, "dtype", None) == tf.string for spec in specs
+    )

@@ -25,6 +25,7 @@ from .._upstream.collective_launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from . import validation
+from .batches import split_rows
 from .collectives import Collectives, FixedOrder, device_for
 from .explanation import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
@@ -487,21 +488,10 @@ def _demand_result(planner: Planner, output: Any, keeps_rows: bool) -> None:
 
 
 def _split(value: Any, collectives: Collectives) -> list[Any]:
-    """Divide a whole batch, as TensorFlow divides those of a dataset."""
-    count, known = collectives.replicas, value.shape[0]
-    total = tf.shape(value)[0]
-    most = (total + count - 1) // count
-    parts = []
-    for place, device in zip(collectives.places, collectives.devices, strict=True):
-        begin, end = tf.minimum(most * place, total), tf.minimum(most * (place + 1), total)
-        with tf.device(device_for(value, device)):
-            part = value[begin:end]
-            if known is not None:
-                each = -(-known // count)
-                size = min(each * (place + 1), known) - min(each * place, known)
-                part.set_shape([size, *value.shape[1:]])
-            parts.append(part)
-    return parts
+    """Return each replica's rows of a whole batch."""
+    with tf.device(device_for(value, collectives.devices[0])):
+        parts = split_rows(value, collectives.replicas)
+    return [parts[place] for place in collectives.places]
 
 
 def _known_parts(leaf: Leaf, count: int) -> tuple[int, ...] | None:
