@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from .._upstream import patches
+from .._upstream.device_iterators import share_functions
 from .._upstream.hooks import StrategyHooks
 from .._upstream.internals import (
     custom_step,
@@ -136,7 +137,7 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
                 return DividedDataset(dataset, workers.compute_devices_for_worker(0))
             if not self.on_gpus or stay:
                 dataset = copy_batches(dataset)
-        return super().experimental_distribute_dataset(dataset, options)
+        return share_functions(super().experimental_distribute_dataset(dataset, options))
 
     # What the patches in `_upstream` call, from here on.
 
