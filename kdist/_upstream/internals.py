@@ -85,6 +85,9 @@ class _GlobalSeed(SeedGenerator):
 
 def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
     """Return the generator for `seed=None`, copied to every replica."""
+    made = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    if made is not None and getattr(made.state._value, "_distribute_strategy", None) is strategy:
+        return made
     with tf.init_scope(), strategy.scope():
         # Several workers would have to make the variable together.
         is_alone = getattr(strategy, "workers", 1) == 1

@@ -72,7 +72,7 @@ os.register_at_fork(after_in_child=_busy.clear)  # a child has none of these thr
 
 
 def copy_batches(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return a dataset of the same batches, each copied.
+    """Return a dataset of the same batches, each copied, for the iterators of workers on CPUs.
 
     The tensors of a dataset from Python (`from_generator`, `numpy_function`, Keras's `PyDataset`)
     may share the memory of a NumPy array. TensorFlow does not compute in place on such a tensor,

@@ -174,35 +174,7 @@ def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
     return tf.nest.map_structure(lambda one: values.PerReplicaSpec(*[one] * count), spec)
 
 
-_WHY = "Crashes if a replica gets no rows of a sparse batch."
 PATCHES = (
-    *(
-        Patch(
-            owner=input_lib.DistributedIteratorBase,
-            name=name,
-            replacement=_next,
-            why=_WHY,
-            test="test_a_replica_without_sparse_rows_crashes",
-            seen_in=TENSORFLOW,
-        )
-        for name in ("get_next", "get_next_as_optional")
-    ),
-    Patch(
-        owner=tf.SparseTensorSpec,
-        name="_from_compatible_tensor_list",
-        replacement=_from_tensors,
-        why=_WHY,
-        test="test_a_replica_without_sparse_rows_crashes",
-        seen_in=TENSORFLOW,
-    ),
-    Patch(
-        owner=tf.RaggedTensorSpec,
-        name="_from_compatible_tensor_list",
-        replacement=_from_ragged,
-        why="The same for ragged rows of vectors.",
-        test="test_a_replica_without_ragged_rows_of_vectors_crashes",
-        seen_in=TENSORFLOW,
-    ),
     Patch(
         owner=input_lib,
         name="_create_distributed_tensor_spec",
@@ -241,9 +213,37 @@ def _replicas_with_values(
     return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
 
 
+_WHY = "Crashes if a replica gets no rows of a sparse batch."
 _ROW_TEST = "test_an_iterator_asks_for_data_but_not_for_rows"
 
 WORKER_PATCHES = (
+    *(
+        Patch(
+            owner=input_lib.DistributedIteratorBase,
+            name=name,
+            replacement=_next,
+            why=_WHY,
+            test="test_a_replica_without_sparse_rows_crashes",
+            seen_in=TENSORFLOW,
+        )
+        for name in ("get_next", "get_next_as_optional")
+    ),
+    Patch(
+        owner=tf.SparseTensorSpec,
+        name="_from_compatible_tensor_list",
+        replacement=_from_tensors,
+        why=_WHY,
+        test="test_a_replica_without_sparse_rows_crashes",
+        seen_in=TENSORFLOW,
+    ),
+    Patch(
+        owner=tf.RaggedTensorSpec,
+        name="_from_compatible_tensor_list",
+        replacement=_from_ragged,
+        why="The same for ragged rows of vectors.",
+        test="test_a_replica_without_ragged_rows_of_vectors_crashes",
+        seen_in=TENSORFLOW,
+    ),
     Patch(
         owner=input_lib.DistributedIteratorBase,
         name="get_next",

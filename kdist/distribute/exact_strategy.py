@@ -31,6 +31,8 @@ from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
 from .telemetry import ModelState, measure_halves, measure_parts, observed_step
 
+_PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+
 
 class ExactStrategy(StrategyHooks, GlobalViewStrategy):
     """Base class of strategies whose models do not depend on the number of replicas.
@@ -128,15 +130,19 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         """
         if self.extended.parts == 1:
             return dataset
-        if isinstance(dataset, tf.data.Dataset):
-            stay = _stay_on_host(tf.nest.flatten(dataset.element_spec))
-            if self.on_gpus and stay and options is None:
+        if not isinstance(dataset, tf.data.Dataset):
+            return super().experimental_distribute_dataset(dataset, options)
+        asked = options or tf.distribute.InputOptions()
+        has_host_data = _has_host_data(tf.nest.flatten(dataset.element_spec))
+        on_host = has_host_data or not (self.on_gpus and asked.experimental_fetch_to_device)
+        is_one_iterator = asked.experimental_replication_mode == _PER_WORKER
+        if on_host and self.workers == 1 and is_one_iterator:
+            host = ("/device:CPU:0",) * self.extended.parts
+            return DividedDataset(dataset, host if self.on_gpus else self.extended.shard_devices)
+        if on_host:
+            dataset = copy_batches(dataset)
+            if self.on_gpus and options is None:
                 options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
-            if self.workers == 1 and (not self.on_gpus or stay):
-                workers = self.extended._input_workers_with_options(options)
-                return DividedDataset(dataset, workers.compute_devices_for_worker(0))
-            if not self.on_gpus or stay:
-                dataset = copy_batches(dataset)
         return share_functions(super().experimental_distribute_dataset(dataset, options))
 
     # What the patches in `_upstream` call, from here on.
@@ -222,8 +228,8 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         return [value]
 
 
-def _stay_on_host(specs: Sequence[Any]) -> bool:
-    """Whether batches of these specs have to stay in the host's memory."""
+def _has_host_data(specs: Sequence[Any]) -> bool:
+    """Whether batches of these specs have parts that stay in the host's memory."""
     for spec in specs:
         if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
             raise UserError(

@@ -150,8 +150,11 @@ def _copy(rows: Any, device: str) -> Any:
         return tf.raw_ops.DeepCopy(x=rows)
 
 
-class DividedDataset(_Divided, input_lib._IterableInput):
-    """A data set whose batches are divided over replicas."""
+class DividedDataset(_Divided, input_lib.DistributedDataset):
+    """A data set whose batches are divided over replicas.
+
+    A `DistributedDataset` by its class alone, for which Keras asks.
+    """
 
     _spec_type = _DatasetSpec
 

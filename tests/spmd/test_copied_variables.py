@@ -1,5 +1,7 @@
 """Variables of which every replica has a copy: in a step, outside of it, and as plain ones are."""
 
+import contextlib
+
 import kdist
 import keras
 import numpy as np
@@ -44,6 +46,44 @@ def test_elements_are_changed_in_all_copies(strategy, where):
         np.testing.assert_array_equal(one, other)
     for copy in v.values:
         np.testing.assert_array_equal(copy, plain)
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_values_are_assigned_to_all_copies_without_a_call_of_update(
+    strategy, in_scope, monkeypatch
+):
+    with strategy.scope():
+        v, other = tf.Variable([1.0, 2.0]), tf.Variable([5.0, 5.0])
+    updated, original = [], type(strategy.extended).update
+    monkeypatch.setattr(
+        type(strategy.extended),
+        "update",
+        lambda *args, **kw: updated.append(args) or original(*args, **kw),
+    )
+    with strategy.scope() if in_scope else contextlib.nullcontext():
+        assert v.assign([1, 2]) is v.assign_add([1.0, 1.0]) is v.assign_sub(np.ones(2)) is v
+        with pytest.raises(ValueError, match="shape"):
+            v.assign([1.0])
+        with pytest.raises(ValueError, match="int32"):
+            v.assign(tf.constant([1, 2], tf.int32))
+    assert not updated
+    assert [copy.numpy().tolist() for copy in v.values] == [[1.0, 2.0]] * 2
+    v.assign(other)
+    assert [copy.numpy().tolist() for copy in v.values] == [[5.0, 5.0]] * 2
+
+
+def test_an_update_of_one_copy_changes_that_copy_of_others(strategy):
+    with strategy.scope():
+        v, other = tf.Variable(1.0), tf.Variable(0.0)
+        strategy.extended.update(v, lambda copy: other.assign_add(copy), group=False)
+    assert [copy.numpy() for copy in other.values] == [1.0, 1.0]
+
+
+def test_an_assignment_in_another_strategys_scope_is_refused(strategy):
+    with strategy.scope():
+        v = tf.Variable(1.0)
+    with kdist.MirroredStrategy(replicas=2).scope(), pytest.raises(RuntimeError, match="Mixing"):
+        v.assign(2.0)
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,15 @@ def test_a_batch_has_a_part_for_each_device(stock):
     dataset = tf.data.Dataset.range(8).batch(4)
 
     def parts(strategy):
-        return len(strategy.experimental_distribute_dataset(dataset).element_spec._value_specs)
+        divided = strategy.distribute_datasets_from_function(lambda _: dataset)
+        return len(divided.element_spec._value_specs)
 
     assert parts(stock) == 2
     assert parts(kdist.MirroredStrategy(replicas=2, shards=6)) == 6
 
 
 @pytest.mark.parametrize("optional", [False, True])
-def test_a_replica_without_sparse_rows_crashes(stock, optional):
+def test_a_replica_without_sparse_rows_crashes(stock, divided_as_on_workers, optional):
     def shapes(strategy):
         dataset = tf.data.Dataset.from_tensors(tf.sparse.from_dense([[1.0, 0.0]]))
         batches = iter(strategy.experimental_distribute_dataset(dataset))
@@ -45,11 +46,11 @@ def test_a_replica_without_sparse_rows_crashes(stock, optional):
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="zero dimension"):
         shapes(stock)
-    assert shapes(kdist.MirroredStrategy(replicas=2)) == [[1, 2]]
+    assert shapes(divided_as_on_workers) == [[1, 2]]
 
 
 @pytest.mark.parametrize("inner", [(2,), (None,), (2, None)])
-def test_a_replica_without_ragged_rows_of_vectors_crashes(stock, inner):
+def test_a_replica_without_ragged_rows_of_vectors_crashes(stock, divided_as_on_workers, inner):
     rows = tf.ragged.constant([[tf.ones([size or 2 for size in inner]).numpy()] * 3], ragged_rank=1)
     spec = tf.RaggedTensorSpec([None, None, *inner], tf.float32, ragged_rank=1)
 
@@ -65,7 +66,7 @@ def test_a_replica_without_ragged_rows_of_vectors_crashes(stock, inner):
     for read, error in ((next, ValueError), (optional, tf.errors.InvalidArgumentError)):
         with pytest.raises(error, match="shape"):
             shapes(stock, read)
-        with_rows, without = shapes(kdist.MirroredStrategy(replicas=2), read)
+        with_rows, without = shapes(divided_as_on_workers, read)
         assert with_rows == [3, *rows.flat_values.shape[1:]]
         assert without == [0, *(size or 0 for size in inner)]
 
