@@ -334,6 +334,8 @@ def _prepare(
     hooks = hooks_of(model)
     if hooks is None:
         return original(model, iterator, data_batch)
+    if iterator is None and hooks.is_prepared(model):
+        return None
     global_batch = global_batch_of(iterator, data_batch)
     hooks.prepare(model)
     if iterator is not None:

@@ -199,6 +199,11 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         distribute(variables, self)
         # Made before the step that uses it: TensorFlow traces a step that makes one twice.
         global_seed(self)
+        state.prepared = _parts(model)
+
+    def is_prepared(self, model: keras.Model) -> bool:
+        """Return whether a model is as it was when it was prepared last, with the same steps."""
+        return self.model_state(model).prepared == _parts(model)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
         """Choose the value of `steps_per_execution="auto"` for batches of this size.
@@ -226,6 +231,12 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         """
         del event
         return [value]
+
+
+def _parts(model: keras.Model) -> tuple[Any, ...]:
+    """Return what a model's preparation depends on; a step that is traced anew is another one."""
+    steps = (model.train_function, model.test_function)
+    return (*steps, model.jit_compile, len(model.variables), *optimizers_of(model))
 
 
 def _has_host_data(specs: Sequence[Any]) -> bool:

@@ -453,6 +453,8 @@ class ModelState:
 
     is_compared: bool = False
     """Whether the workers have compared the model as it is compiled."""
+    prepared: tuple[Any, ...] = ()
+    """The parts of the model that were prepared last."""
     gradient_norms: GradientNorms | None = None
     """Measures the gradients of its steps, if not `None`."""
     telemetry: StepTelemetry | None = None
@@ -468,5 +470,6 @@ class ModelState:
         """Reset what depends on how the model was compiled."""
         self.is_jitted = False
         self.is_compared = False
+        self.prepared = ()
         self.chosen_steps = None
         self.is_evaluating = False

@@ -136,6 +136,13 @@ def _of_copies(name: str) -> Any:
     return change
 
 
+_ASSIGNS: dict[str, Any] = {
+    "assign": tf.raw_ops.AssignVariableOp,
+    "assign_add": tf.raw_ops.AssignAddVariableOp,
+    "assign_sub": tf.raw_ops.AssignSubVariableOp,
+}
+
+
 def _assigned(name: str) -> Any:
     """Return a method that assigns to the copies; outside of steps to one after another.
 
@@ -149,8 +156,10 @@ def _assigned(name: str) -> Any:
             original = getattr(values.MirroredVariable, name)
             return original(self, value, use_locking, name_, read_value)
         value = tf.convert_to_tensor(value, self.dtype)
-        for copy in self.values:
-            getattr(copy, name)(value, use_locking, name_, read_value=False)
+        first, *others = self.values
+        getattr(first, name)(value, use_locking, name_, read_value=False)  # checks the shape, too
+        for copy in others:
+            _ASSIGNS[name](resource=copy.handle, value=value)
         return self
 
     return assign
@@ -180,9 +189,7 @@ class CopiedVariable(values.MirroredVariable):
         except ValueError as error:
             raise UserError(_OUTSIDE) from error
 
-    assign, assign_add, assign_sub = (
-        _assigned(name) for name in ("assign", "assign_add", "assign_sub")
-    )
+    assign, assign_add, assign_sub = map(_assigned, _ASSIGNS)
 
     def _is_outside_of_steps(self) -> bool:
         """Whether no function is traced, no copy is the current one, and no other scope is open."""

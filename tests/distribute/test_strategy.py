@@ -47,6 +47,36 @@ def test_single_batches_are_predicted_and_trained_under_several_strategies():
         assert np.abs(model.predict_on_batch(x) - before).max() > 0
 
 
+def test_a_model_is_prepared_again_only_when_it_changes(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    model = strategy.build(small_model)
+    prepared, original = [], type(strategy).prepare
+    monkeypatch.setattr(
+        type(strategy), "prepare", lambda self, model: prepared.append(1) or original(self, model)
+    )
+
+    def trained(steps):
+        prepared.clear()
+        for _ in range(steps):
+            model.train_on_batch(np.ones((5, 6)), np.zeros(5))
+        return len(prepared)
+
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    assert trained(3) == 2  # the second time with the step, and what it has built
+    assert trained(3) == 0
+    model.train_function = None
+    assert trained(3) == 2
+    model.optimizer = keras.optimizers.Adam()  # made outside of the scope
+    model.train_function = None
+    assert trained(3) == 2
+    assert all(
+        isinstance(variable.value, tf.distribute.DistributedValues)
+        for variable in model.optimizer.variables
+    )
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    assert trained(3) == 2
+
+
 class DoublesLargeLosses(keras.Model):
     def train_step(self, data):
         if tf.reduce_sum(data) > 8.0:
