@@ -1,0 +1,94 @@
+"""What several GPUs do in a training step, counted on logical CPUs.
+
+    python -m benchmarks.step_counts                                  # all models: half an hour
+    python -m benchmarks.step_counts --models wrn-16-1,transformer --replicas 1,2 --unknown-size
+    python -m benchmarks.step_counts --json counts.json
+
+`plain` is stock Keras on one device, `stock` TensorFlow's MirroredStrategy with synchronized batch
+norm, `kdist` kdist's. Each trains one step, without XLA, of the graph that TensorFlow's optimizer
+has made; sums take the way that they take on GPUs. Copies between the memories of host and GPU are
+those that the kernels need which TensorFlow registers for GPUs. `counts.py` defines every count.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+# Kernels of CPUs alone; `import kdist` would choose them.
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import tensorflow as tf
+
+from .candidates import NETWORKS, ROWS, step_graph
+from .counts import Exchanges, StepCounts, count
+
+
+def main() -> None:
+    """Print a table for each model."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=_words, default=[*NETWORKS], help=", ".join(NETWORKS))
+    parser.add_argument("--replicas", type=_numbers, default=[1, 2, 4, 8], help="default 1,2,4,8")
+    parser.add_argument("--unknown-size", action="store_true", help="of the batches")
+    parser.add_argument("--kinds", type=_words, default=["plain", "stock", "kdist"])
+    parser.add_argument("--json", type=Path, help="file for the counts")
+    options = parser.parse_args()
+    if unknown := set(options.models) - set(NETWORKS):
+        parser.error(f"--models: {', '.join(sorted(unknown))}; there are {', '.join(NETWORKS)}")
+    _make_devices(max(options.replicas))
+    found: dict[str, dict[str, StepCounts]] = {}
+    for model in options.models:
+        of_model = found.setdefault(model, {})
+        for kind, replicas in _candidates(options.kinds, options.replicas):
+            graph = step_graph(NETWORKS[model], kind, replicas, unknown_size=options.unknown_size)
+            of_model[kind if kind == "plain" else f"{kind} {replicas}"] = count(graph, ROWS)
+            if options.json is not None:
+                options.json.write_text(json.dumps(found, indent=1, default=dataclasses.asdict))
+        print(_table(model, of_model), flush=True)
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+def _make_devices(count: int) -> None:
+    """Make logical CPUs, whose operations run on one thread each."""
+    if not tf.config.list_physical_devices("CPU"):
+        raise SystemExit("TensorFlow has no CPU")
+    tf.config.set_visible_devices([], "GPU")
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+    tf.get_logger().setLevel("ERROR")
+
+
+def _candidates(kinds: list[str], replicas: list[int]) -> list[tuple[str, int]]:
+    """Return what is counted: stock strategies on several replicas only."""
+    several = [number for number in replicas if number > 1]
+    numbers = {"plain": [1], "stock": several, "kdist": replicas}
+    return [(kind, number) for kind in kinds for number in numbers[kind]]
+
+
+def _table(model: str, found: dict[str, StepCounts]) -> str:
+    """Return counts as Markdown, a column for each candidate."""
+    lines = [f"| {model} | {' | '.join(found)} |", f"| --- |{' ---: |' * len(found)}"]
+    for field in dataclasses.fields(StepCounts):
+        values = [getattr(counts, field.name) for counts in found.values()]
+        cells = [_exchanges(one) if isinstance(one, Exchanges) else f"{one:,g}" for one in values]
+        lines.append(f"| {field.name.replace('_', ' ')} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _exchanges(found: Exchanges) -> str:
+    if not found.packs:
+        return "0"
+    tensors, size = sum(found.packs), found.bytes / 1e3
+    return f"{tensors} in {len(found.packs)}, {size:,.1f} kB"
+
+
+if __name__ == "__main__":
+    main()

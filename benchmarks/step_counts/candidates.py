@@ -1,0 +1,171 @@
+"""The models whose steps are counted, under no strategy, TensorFlow's and kdist's."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kdist
+import keras
+import numpy as np
+import tensorflow as tf
+from kdist.layers import compiled_kernels
+from kdist.models import WideResNet
+from tensorflow.python.eager import context
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from .step_graph import StepGraph
+
+ROWS = 11
+"""Samples of each replica: a number of which no size of a weight is a multiple."""
+_CLASSES, _WORDS, _TOKENS, _WIDTH = 10, 1000, 8, 32
+
+
+class Network(NamedTuple):
+    """A model and the shape of a sample; `words` for samples of integers."""
+
+    make: Callable[[], Any]
+    shape: tuple[int, ...]
+    words: int = 0
+
+
+def _transformer() -> Any:
+    tokens = keras.Input((_TOKENS,), dtype="int32")
+    x = keras.layers.Embedding(_WORDS, _WIDTH)(tokens)
+    for _ in range(2):
+        attention = keras.layers.MultiHeadAttention(2, _WIDTH // 2, dropout=0.1)
+        x = keras.layers.LayerNormalization()(x + attention(x, x))
+        hidden = keras.layers.Dense(4 * _WIDTH, activation="gelu")(x)
+        hidden = keras.layers.Dropout(0.1)(keras.layers.Dense(_WIDTH)(hidden))
+        x = keras.layers.LayerNormalization()(x + hidden)
+    x = keras.layers.GlobalAveragePooling1D()(x)
+    return keras.Model(tokens, keras.layers.Dense(_CLASSES, activation="softmax")(x))
+
+
+def _lstm() -> Any:
+    """An LSTM that cuDNN cannot compute, as logical CPUs do not have it."""
+    return keras.Sequential(
+        [
+            keras.Input((_TOKENS,), dtype="int32"),
+            keras.layers.Embedding(_WORDS, _WIDTH),
+            keras.layers.LSTM(_WIDTH, use_cudnn=False),
+            keras.layers.Dense(_CLASSES, activation="softmax"),
+        ]
+    )
+
+
+def _application(make: Callable[..., Any]) -> Network:
+    shape = (32, 32, 3)
+    return Network(lambda: make(weights=None, input_shape=shape, classes=_CLASSES), shape)
+
+
+NETWORKS = {
+    "wrn-16-1": Network(
+        lambda: WideResNet(16, 1, input_shape=(8, 8, 1), classes=_CLASSES, dropout=0.01), (8, 8, 1)
+    ),
+    "resnet50": _application(keras.applications.ResNet50),
+    "mobilenetv2": _application(keras.applications.MobileNetV2),
+    "transformer": Network(_transformer, (_TOKENS,), _WORDS),
+    "lstm": Network(_lstm, (_TOKENS,), _WORDS),
+}
+
+
+def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
+    """Run two training steps of a candidate, and return what the second one ran.
+
+    Args:
+        network: The model.
+        kind: `"plain"` for no strategy, `"stock"` for TensorFlow's with synchronized batch norm,
+            or `"kdist"`.
+        replicas: Their number.
+        unknown_size: Whether the number of samples of a batch is unknown when the step is traced.
+    """
+    keras.utils.clear_session()  # names of layers, and so of operations, are those of a first model
+    model = _model(network, _strategy(kind, replicas))
+    batches = _batches(network, ROWS * replicas, unknown_size)
+    context.context().enable_run_metadata()
+    try:
+        model.fit(batches, verbose=0, shuffle=False)
+        graphs = context.context().export_run_metadata().function_graphs
+    finally:
+        context.context().disable_run_metadata()
+    step = max(graphs, key=lambda each: sum(len(part.node) for part in each.partition_graphs))
+    return StepGraph(step.partition_graphs, _runs(model, batches), ROWS)
+
+
+class _Stock(tf.distribute.MirroredStrategy):
+    """TensorFlow's strategy, of which several can train in a process."""
+
+
+def _strategy(kind: str, replicas: int) -> Any:
+    if kind == "plain":
+        return None
+    devices = [f"CPU:{number}" for number in range(replicas)]
+    if kind == "kdist":
+        strategy = kdist.MirroredStrategy(devices)
+    else:
+        strategy = _Stock(devices)
+        _Stock._collective_key_base += 1000  # TensorFlow numbers the groups of all strategies alike
+    # As on GPUs: batch norm's kernels are not XLA's, and sums are collectives of all
+    # sizes, in one order.
+    compiled_kernels.SMALLEST_COMPILED_SAMPLE = sys.maxsize
+    extended = strategy.extended
+    extended._cross_device_ops = extended._collective_ops
+    for launcher in extended._collective_ops._launchers:
+        launcher._is_of_cpu = False
+    return strategy
+
+
+def _model(network: Network, strategy: Any) -> Any:
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        is_kdist = isinstance(strategy, kdist.MirroredStrategy)
+        model = strategy.build(network.make) if is_kdist else network.make()
+        if strategy is not None and not is_kdist:
+            for layer in model.layers:
+                if isinstance(layer, keras.layers.BatchNormalization):
+                    layer.synchronized = True
+        model.compile(
+            keras.optimizers.SGD(0.01, momentum=0.9),
+            "sparse_categorical_crossentropy",
+            metrics=["accuracy"],
+            jit_compile=False,
+        )
+    return model
+
+
+def _batches(network: Network, rows: int, unknown_size: bool) -> Any:
+    rng = np.random.default_rng(0)
+    if network.words:
+        x: Any = rng.integers(0, network.words, (rows, *network.shape), dtype="int32")
+    else:
+        x = rng.normal(size=(rows, *network.shape)).astype("float32")
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    samples = tf.data.Dataset.from_tensor_slices((x, rng.integers(0, _CLASSES, rows)))
+    return samples.batch(rows, drop_remainder=not unknown_size).with_options(options)
+
+
+def _runs(model: Any, batches: Any) -> Counter[tuple[str, str]]:
+    """Train one step; return how often each operation ran, by its name and type."""
+    details = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
+    )
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with tf.profiler.experimental.Profile(folder, details):
+            model.fit(batches, verbose=0, shuffle=False)
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        planes = xplane_pb2.XSpace.FromString(file.read_bytes()).planes
+    counts: Counter[tuple[str, str]] = Counter()
+    for plane in planes:
+        for line in plane.lines:
+            for event in line.events:
+                name, _, op = plane.event_metadata[event.metadata_id].name.rpartition(":")
+                counts[name, op] += 1
+    return counts

@@ -1,0 +1,299 @@
+"""What several GPUs do in a step, counted from its graph."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from .step_graph import Node, Source, StepGraph
+
+LARGE = 1024
+"""Elements of an activation from which a pass over it is counted."""
+
+# Microseconds: what finds the longest path, whose operations are then counted.
+_LAUNCH, _COPY, _COLLECTIVE = 7.0, 80.0, 110.0
+_SUMS, _GATHERS = ("CollectiveReduceV2",), ("CollectiveGatherV2",)
+_RENAMING = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Switch")
+_ADDS, _JOINS = ("AddV2", "AddN", "AccumulateNV2"), ("Pack", "ConcatV2")
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Exchanges of one kind, of a step.
+
+    Attributes:
+        packs: For each exchange, how many tensors it packs.
+        bytes: That a device gives to all of them.
+    """
+
+    packs: list[int] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """What a step does; but for `operations`, on the first of its devices.
+
+    Attributes:
+        operations: That all devices run, without those that only rename a tensor or tell its shape.
+        launches: Operations that a GPU computes: with a result in its memory, or assignments.
+        collective_sums: Sums by TensorFlow's collectives, on GPUs NCCL's.
+        device_sums: Sums of tensors that are copied to the first device and added there.
+        collective_gathers: Tensors that are gathered by collectives.
+        device_gathers: Tensors that are copied to the first device and put together there.
+        copies_to_gpu: Tensors of the host's memory that a GPU's kernel takes from its own.
+        copies_to_host: Tensors of a GPU's memory that a kernel takes from the host's.
+        copies_between: Tensors that are copied from one device to another.
+        exchanges_on_path: Collectives and copies between devices on the longest path of the step.
+        launches_on_path: Launches on that path.
+        launches_between: Median of the launches on that path between two exchanges of the forward
+            pass.
+        passes: How often a launch reads or writes an activation: a tensor of at least `LARGE`
+            elements of which an axis counts the samples, or some of each.
+    """
+
+    operations: int
+    launches: int
+    collective_sums: Exchanges
+    device_sums: Exchanges
+    collective_gathers: Exchanges
+    device_gathers: Exchanges
+    copies_to_gpu: int
+    copies_to_host: int
+    copies_between: int
+    exchanges_on_path: int
+    launches_on_path: int
+    launches_between: float
+    passes: int
+
+
+def count(graph: StepGraph, rows: int) -> StepCounts:
+    """Count what a step does.
+
+    Args:
+        graph: Of the step.
+        rows: The number of samples on each device, of which no size of a weight is a multiple.
+    """
+    to_gpu, to_host = _host_copies(graph)
+    path = longest_path(graph)
+    return StepCounts(
+        operations=sum(node.runs for node in graph.nodes.values() if not node.is_free),
+        launches=sum(node.runs for node in graph.on(0) if node.is_launch),
+        collective_sums=_collectives(graph, _SUMS),
+        device_sums=_on_first_device(graph, _ADDS),
+        collective_gathers=_collectives(graph, _GATHERS),
+        device_gathers=_on_first_device(graph, _JOINS),
+        copies_to_gpu=to_gpu,
+        copies_to_host=to_host,
+        copies_between=_copies_between(graph),
+        exchanges_on_path=sum(step.is_exchange for step in path),
+        launches_on_path=sum(step.launches for step in path),
+        launches_between=_launches_between(path),
+        passes=sum(_passes(graph, node, rows) for node in graph.on(0)),
+    )
+
+
+# Exchanges
+
+
+def _collectives(graph: StepGraph, types: Sequence[str]) -> Exchanges:
+    found = [node.inputs[0] for node in graph.on(0) if node.op in types]
+    return Exchanges([_pack(graph, each) for each in found], sum(_bytes(graph, t) for t in found))
+
+
+def _on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
+    packs, size = [], 0
+    for node in graph.on(0):
+        sources = [_origin(graph, source) for source in node.inputs]
+        if node.op in types and any(graph.nodes[source.node].device for source in sources):
+            packs.append(_pack(graph, node.inputs[0]))
+            size += _bytes(graph, sources[0])
+    return Exchanges(packs, size)
+
+
+def _origin(graph: StepGraph, source: Source) -> Source:
+    """Return the tensor behind operations that only rename it or change its shape."""
+    node = graph.nodes[source.node]
+    if node.op in _RENAMING:
+        return _origin(graph, node.inputs[0])
+    return source
+
+
+def _pack(graph: StepGraph, source: Source) -> int:
+    """Return of how many tensors a tensor is the concatenation."""
+    node = graph.nodes[_origin(graph, source).node]
+    return int(node.attributes["N"].i) if node.op == "ConcatV2" else 1
+
+
+def _bytes(graph: StepGraph, source: Source) -> int:
+    spec = graph.tensors[source]
+    if not spec.shape.is_fully_defined():
+        raise SystemExit(f"the shape of {source.node} is {spec.shape}, expected one that is known")
+    return int(spec.shape.num_elements() * spec.dtype.size)
+
+
+# Copies
+
+
+def _host_copies(graph: StepGraph) -> tuple[int, int]:
+    """Return how many tensors are copied to the GPU, and how many to the host."""
+    found: dict[tuple[Source, bool], int] = {}
+    for node in graph.on(0):
+        for source, on_host in zip(node.inputs, node.inputs_on_host, strict=True):
+            maker = graph.nodes[source.node]
+            if maker.device or maker.op == "Const":  # TensorFlow has constants in both memories
+                continue
+            if maker.outputs_on_host[source.port] != on_host:
+                found[source, on_host] = max(node.runs, found.get((source, on_host), 0))
+    to_host = sum(times for (_, on_host), times in found.items() if on_host)
+    return sum(found.values()) - to_host, to_host
+
+
+def _copies_between(graph: StepGraph) -> int:
+    found = {
+        (source, node.device)
+        for node in graph.nodes.values()
+        if node.runs
+        for source in node.inputs
+        if graph.nodes[source.node].device != node.device
+    }
+    return sum(0 in (graph.nodes[source.node].device, device) for source, device in found)
+
+
+# Passes
+
+
+def _passes(graph: StepGraph, node: Node, rows: int) -> int:
+    if not node.is_launch:
+        return 0
+    read = [t for t, host in zip(node.inputs, node.inputs_on_host, strict=True) if not host]
+    written = [
+        Source(node.name, port) for port, host in enumerate(node.outputs_on_host) if not host
+    ]
+    return node.runs * sum(_is_activation(graph.shape(t), rows) for t in [*read, *written])
+
+
+def _is_activation(shape: Sequence[int], rows: int) -> bool:
+    return math.prod(shape) >= LARGE and any(size % rows == 0 for size in shape)
+
+
+# The longest path
+
+
+class Step(NamedTuple):
+    """An operation on the longest path.
+
+    Attributes:
+        name: Of the operation.
+        is_exchange: Whether the path goes through a collective, or comes from another device.
+        launches: How often the operation is launched.
+    """
+
+    name: str
+    is_exchange: bool
+    launches: int
+
+
+def longest_path(graph: StepGraph) -> list[Step]:
+    """Return the longest path through the step, by what launches and exchanges take."""
+    members = _groups(graph)
+    before = {name: list(_before(graph, name, members)) for name in graph.nodes}
+    best: dict[str, tuple[float, str | None]] = {}
+    for name in _in_order(before):
+        node = graph.nodes[name]
+        cost = _COLLECTIVE if node.is_collective else _LAUNCH * node.is_launch * node.runs
+        longest = max(
+            (
+                (best[each][0] + _COPY * _is_copy(graph, each, node), each)
+                for each in before[name]
+                if each in best
+            ),
+            default=(0.0, None),
+        )
+        best[name] = (longest[0] + cost, longest[1])
+    path: list[Step] = []
+    name: str | None = max(best, key=lambda each: best[each][0])
+    while name is not None:
+        node, earlier = graph.nodes[name], best[name][1]
+        is_copy = earlier is not None and _is_copy(graph, earlier, node)
+        path.append(Step(name, node.is_collective or is_copy, node.is_launch * node.runs))
+        name = earlier
+    return path[::-1]
+
+
+def _is_copy(graph: StepGraph, earlier: str, node: Node) -> bool:
+    return graph.nodes[earlier].device != node.device and not node.is_collective
+
+
+def _groups(graph: StepGraph) -> dict[str, list[str]]:
+    """Return for each collective those of all devices that it exchanges values with.
+
+    All devices have them in the same order, in which they also have their keys.
+    """
+    by_key: dict[object, list[str]] = {}
+    counts: dict[tuple[int, str], int] = {}
+    for node in sorted(_run_collectives(graph), key=lambda node: _key_place(graph, node)):
+        kind = (node.device, node.op)
+        counts[kind] = counts.get(kind, 0) + 1
+        by_key.setdefault((node.op, counts[kind]), []).append(node.name)
+    return {name: names for names in by_key.values() for name in names}
+
+
+def _run_collectives(graph: StepGraph) -> Iterator[Node]:
+    return (node for node in graph.nodes.values() if node.is_collective and node.runs)
+
+
+def _key_place(graph: StepGraph, node: Node) -> int:
+    """Return the key of a collective, or the place of its argument among those of the step."""
+    key = graph.nodes[_origin(graph, node.inputs[3]).node]
+    if key.op == "Const":
+        return int(tf.make_ndarray(key.attributes["value"].tensor))
+    return int(key.attributes["index"].i)
+
+
+def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterator[str]:
+    """Yield what comes before an operation; a loop's body is once on the path, before its end."""
+    for member in groups.get(name, [name]):
+        node = graph.nodes[member]
+        inputs = [source.node for source in node.inputs]
+        if node.op == "Merge":
+            inputs = [each for each in inputs if graph.nodes[each].op != "NextIteration"]
+        if node.op == "Exit":
+            start = graph.nodes[graph.nodes[inputs[0]].inputs[0].node]
+            inputs += [source.node for source in start.inputs]
+        yield from (*inputs, *node.controls)
+
+
+def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
+    """Yield all names, each after those before it."""
+    entered: set[str] = set()
+    for start in before:
+        stack = [] if start in entered else [(start, iter(before[start]))]
+        entered.add(start)
+        while stack:
+            for earlier in stack[-1][1]:
+                if earlier not in entered:
+                    entered.add(earlier)
+                    stack.append((earlier, iter(before[earlier])))
+                    break
+            else:
+                yield stack.pop()[0]
+
+
+def _launches_between(path: Sequence[Step]) -> float:
+    """Return the median of the launches between exchanges; those in a row are a single one."""
+    between, launches = [], 0
+    for step in path:
+        if "compile_loss" in step.name:
+            break
+        if step.is_exchange and launches:
+            between.append(launches)
+            launches = 0
+        launches += step.launches
+    between = between[1:]  # the first launches come before all exchanges
+    return float(statistics.median(between)) if between else 0.0
