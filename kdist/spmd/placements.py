@@ -169,6 +169,19 @@ class ListOf(Placement):
     sizes: Any = None
 
 
+@dataclass(frozen=True)
+class Opaque(Placement):
+    """Each replica has a value of its rows, in a form that only one operation can read.
+
+    Args:
+        origin: The operation that made it, which is computed whole if another one reads it.
+        rows: The rows that it is of.
+    """
+
+    origin: Any
+    rows: Rows
+
+
 REPLICATE = Replicate()
 PARTIAL = Partial()
 

@@ -30,6 +30,7 @@ from .placements import (
     AsIs,
     ListOf,
     Local,
+    Opaque,
     OwnRows,
     Partial,
     Placement,
@@ -510,7 +511,9 @@ class Planner:
         tensor = self.canonical(tensor)
         if isinstance(want, Local):
             return max([time, *(self.need_counts(rows) for _, rows in want.rows)])
-        if isinstance(want, AsIs) or is_never_used(tensor):
+        if isinstance(placement, Opaque) and want != placement:
+            raise ComputeWholeError({placement.origin})
+        if isinstance(want, AsIs | Opaque) or is_never_used(tensor):
             return time
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})

@@ -27,6 +27,7 @@ from .placements import (
     AsIs,
     ListOf,
     Local,
+    Opaque,
     OwnRows,
     Partial,
     Placement,
@@ -140,7 +141,7 @@ class Stage:
 
     def get(self, tensor: Any, placement: Placement, want: Want) -> Any:
         """Return a tensor as an operation wants it."""
-        if isinstance(want, AsIs) or is_never_used(tensor):
+        if isinstance(want, AsIs | Opaque) or is_never_used(tensor):
             return self.value(tensor)
         if isinstance(want, Local):
             sizes = self.planner.sizes(tensor)

@@ -49,11 +49,13 @@ UNDIVIDED = {
     "VariableShape": "has no rows",
 }
 # Rules that are tested apart, or by all rows.
-WITHOUT_ROW = {  # the kernels, and variables that are divided, have tests of their own
+WITHOUT_ROW = {  # the kernels, variables that are divided and cuDNN have tests of their own
     "AssignAddVariableOp",
     "AssignSubVariableOp",
     "AssignVariableOp",
     *(f"TensorScatter{kind}" for kind in ("Add", "Max", "Min", "Sub")),
+    "CudnnRNNBackpropV3",
+    "CudnnRNNV3",
     "Placeholder",
     "kernel:part_norms",
 }

@@ -7,9 +7,10 @@ replica, which is always right.
 To add one, write a function below `@rule("OpType", ...)` in the file of its family, and add a row
 to its test. The families are `elementwise`; `reductions` along axes, and what goes along one, as
 `Cumsum` and `Roll`; `contractions`, products of matrices; `rowwise`, each sample on its own, as
-convolutions, pooling and losses of logits; `shapes` and `slices`; `indexing`, gather and scatter;
-`ragged`, texts and rows of different lengths; `random`; `lists` of loops; `control_flow`, loops,
-conditions and calls; `state`, variables; and `kernels` that kdist has itself.
+convolutions, pooling and losses of logits; `recurrent`, cuDNN's LSTM and GRU; `shapes` and
+`slices`; `indexing`, gather and scatter; `ragged`, texts and rows of different lengths; `random`;
+`lists` of loops; `control_flow`, loops, conditions and calls; `state`, variables; and `kernels`
+that kdist has itself.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ for _family in (
     "reductions",
     "contractions",
     "rowwise",
+    "recurrent",
     "shapes",
     "slices",
     "indexing",

@@ -1,0 +1,90 @@
+"""LSTM and GRU by cuDNN, which Keras chooses on GPUs, and their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
+from ..plan import Decision, Operation
+from . import rule
+
+_PARAMETERS, _LENGTHS = 3, 4  # places among the inputs of both operations
+_KEPT = (11, 12)  # of the gradient: what cuDNN has kept for it
+
+
+@rule("CudnnRNNV3")
+def recurrent(op: Operation) -> Decision | None:
+    """Compute a replica's samples; what cuDNN keeps for the gradient stays on the replica."""
+    axes = _sample_axes(op)
+    shards = [(op.shard(index), axis) for index, axis in axes.items()]
+    main = next((shard for shard, axis in shards if shard and shard.axis == axis), None)
+    if main is None or op.attr("dropout") > 0:  # which cuDNN draws
+        return None
+    kept = Opaque(op.op, main.rows)
+    return _of_samples(op, axes, main, [kept, kept])
+
+
+@rule("CudnnRNNBackpropV3")
+def recurrent_gradient(op: Operation) -> Decision | None:
+    """Compute the gradient of a replica's samples, and its part of the parameters' gradient."""
+    axes = _sample_axes(op)
+    kept = op.placements[_KEPT[0]]
+    if not axes or not isinstance(kept, Opaque) or op.placements[_KEPT[1]] != kept:
+        return None
+    return _of_samples(op, axes, Shard(axes[0], kept.rows), [PARTIAL])
+
+
+def _sample_axes(op: Operation) -> dict[int, int]:
+    """Return for each input with samples the axis that counts them; nothing if it is not known."""
+    batch = int(op.attr("time_major"))
+    places = [i for i in range(len(op.inputs)) if i != _PARAMETERS and i not in _KEPT]
+    if any(op.rank(index) is None for index in places):
+        return {}
+    # The memory cell of a GRU is a scalar that has no meaning.
+    return {i: 0 if i == _LENGTHS else batch for i in places if op.rank(i)}
+
+
+def _of_samples(
+    op: Operation, axes: Mapping[int, int], main: Shard, others: Sequence[Placement]
+) -> Decision:
+    """Compute a replica's samples, of which the first three results and some inputs have rows.
+
+    cuDNN fails without any sample, so it gets one of zeros if there is none.
+    """
+    wants: list[Any] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
+    for index, axis in axes.items():
+        want, placement = Shard(axis, main.rows), op.placements[index]
+        wants[index] = placement if op.align(placement, want) else want
+    out: list[Placement] = [
+        Shard(axes[0], main.rows) if output.shape.rank else REPLICATE for output in op.outputs[:3]
+    ]
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        count = tf.shape(inputs[0])[axes[0]]
+        given = list(inputs)
+        for index, axis in axes.items():
+            rank, value = op.inputs[index].shape.rank, int(index == _LENGTHS)
+            given[index] = _with_a_sample(inputs[index], axis, rank, count, value)
+        made = stage.copy(op, given)
+        samples = [
+            _first(result, axes[0], count) if result.shape.rank else tf.zeros_like(result)
+            for result in made[:3]
+        ]
+        return [*samples, *made[3:]]
+
+    return Decision(wants, [*out, *others], emit)
+
+
+def _with_a_sample(tensor: Any, axis: int, rank: int, count: Any, value: int) -> Any:
+    missing = tf.maximum(1 - count, 0)
+    paddings = [[0, missing if each == axis else 0] for each in range(rank)]
+    return tf.pad(tensor, paddings, constant_values=value)
+
+
+def _first(tensor: Any, axis: int, count: Any) -> Any:
+    """Return the first samples; all of them are not copied."""
+    sizes = [count if each == axis else -1 for each in range(tensor.shape.rank)]
+    return tf.slice(tensor, [0] * tensor.shape.rank, sizes)
