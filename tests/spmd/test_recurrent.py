@@ -117,6 +117,7 @@ def make_model():
             keras.layers.Masking(),
             keras.layers.LSTM(3, return_sequences=True),
             keras.layers.GRU(1, go_backwards=True),
+            keras.layers.BatchNormalization(),  # whose exchange parts layers from their gradients
         ]
     )
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
