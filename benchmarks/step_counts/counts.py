@@ -217,12 +217,12 @@ def longest_path(graph: StepGraph) -> list[Step]:
         )
         best[name] = (longest[0] + cost, longest[1])
     path: list[Step] = []
-    name: str | None = max(best, key=lambda each: best[each][0])
-    while name is not None:
-        node, earlier = graph.nodes[name], best[name][1]
+    last: str | None = max(best, key=lambda each: best[each][0])
+    while last is not None:
+        node, earlier = graph.nodes[last], best[last][1]
         is_copy = earlier is not None and _is_copy(graph, earlier, node)
-        path.append(Step(name, node.is_collective or is_copy, node.is_launch * node.runs))
-        name = earlier
+        path.append(Step(last, node.is_collective or is_copy, node.is_launch * node.runs))
+        last = earlier
     return path[::-1]
 
 
@@ -287,13 +287,12 @@ def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
 
 def _launches_between(path: Sequence[Step]) -> float:
     """Return the median of the launches between exchanges; those in a row are a single one."""
-    between, launches = [], 0
+    between, launches, has_exchanged = [], 0, False
     for step in path:
         if "compile_loss" in step.name:
             break
-        if step.is_exchange and launches:
-            between.append(launches)
-            launches = 0
+        if step.is_exchange:
+            between += [launches] if has_exchanged and launches else []
+            launches, has_exchanged = 0, True
         launches += step.launches
-    between = between[1:]  # the first launches come before all exchanges
     return float(statistics.median(between)) if between else 0.0
