@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from .candidates import NETWORKS, ROWS, step_graph
 from .counts import Exchanges, StepCounts, count
+from .step_graph import gpu_kernels
 
 
 def main() -> None:
@@ -58,8 +59,11 @@ def _numbers(text: str) -> list[int]:
 
 def _make_devices(count: int) -> None:
     """Make logical CPUs, whose operations run on one thread each."""
-    if not tf.config.list_physical_devices("CPU"):
-        raise SystemExit("TensorFlow has no CPU")
+    if not gpu_kernels("MatMul"):
+        raise SystemExit(
+            "this TensorFlow has no kernels for GPUs, which say in whose memory a tensor is:"
+            " install tensorflow, not tensorflow-cpu"
+        )
     tf.config.set_visible_devices([], "GPU")
     parts = [tf.config.LogicalDeviceConfiguration()] * count
     tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)

@@ -173,7 +173,8 @@ def _node(proto: Any, place: int, copies: Mapping[str, Source], runs: int) -> No
 
 
 @functools.cache
-def _gpu_kernels(op: str) -> list[Any]:
+def gpu_kernels(op: str) -> list[Any]:
+    """Return the kernels that TensorFlow registers for GPUs, for a type of operations."""
     registered = kernels.get_registered_kernels_for_op(op).kernel
     return [kernel for kernel in registered if kernel.device_type in ("GPU", "DEFAULT")]
 
@@ -190,7 +191,7 @@ def _memory(
     definition = op_def_registry.get(op)
     found = [
         kernel
-        for kernel in _gpu_kernels(op)
+        for kernel in gpu_kernels(op)
         if all(
             _type(attributes, definition, each.name) in each.allowed_values.list.type
             for each in kernel.constraint
