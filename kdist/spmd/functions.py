@@ -109,7 +109,7 @@ def own_graph(function: Any) -> Any:
     """Return the graph that a function was traced as; `None` if it is no longer that one.
 
     TensorFlow adds inputs and results to a graph as gradients of gradients need them, and makes
-    another function of it each time.
+    another function of it each time. What stands for an operation is written into its graph.
     """
     graph = getattr(function, "graph", None)
     if graph is None:
@@ -118,6 +118,8 @@ def own_graph(function: Any) -> Any:
     signature = definition.signature
     results = [definition.ret[result.name].split(":")[0] for result in signature.output_arg]
     if (len(signature.input_arg), len(results)) != (len(graph.inputs), len(graph.outputs)):
+        return None
+    if len(graph.get_operations()) != len(graph.inputs) + len(definition.node_def):
         return None
     names = {id(t): arg.name for t, arg in zip(graph.inputs, signature.input_arg, strict=True)}
     return graph if results == [names.get(id(t), t.op.name) for t in graph.outputs] else None

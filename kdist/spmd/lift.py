@@ -243,6 +243,8 @@ def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
                 if op.type == "UnsortedSegmentSum" and state.due is not None:
                     inputs[1] = _without_wrong(inputs[1], inputs[2], state.due)
                 outputs = copy_whole(op, inputs)
+                for result, output in zip(outputs, op.outputs, strict=True):
+                    result.set_shape(output.shape)  # the program may have set it
             elif op.type == "Identity":
                 outputs = inputs
             else:
@@ -278,7 +280,7 @@ def _cannot_fail(graph: Any) -> bool:
     """Whether a branch may be computed where the other one is due: nothing in it is an error."""
     outputs = [t.shape for t in graph.outputs if t.dtype != tf.resource]
     return all(shape.is_fully_defined() for shape in outputs) and all(
-        op.type in _NEVER_FAIL
+        (op.type in _NEVER_FAIL and _fits(op))
         or (op.type in _VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
         or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
         or (op.type == "StridedSlice" and _takes_constant(op))
@@ -288,6 +290,15 @@ def _cannot_fail(graph: Any) -> bool:
         )
         for op in graph.get_operations()
     )
+
+
+def _fits(op: Any) -> bool:
+    """Whether it is known that an operation's numbers and shapes fit together."""
+    if op.type == "Pow" and not op.inputs[0].dtype.is_floating:
+        return False  # an integer to a negative power is an error
+    shapes = [t.shape for t in op.inputs if t.shape.rank != 0]
+    is_known = len(shapes) < 2 or all(shape.is_fully_defined() for shape in shapes)
+    return is_known or op.type == "UnsortedSegmentSum"
 
 
 def _divides_by_constant(op: Any) -> bool:
@@ -338,34 +349,46 @@ def _run_loop(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     keys = _changed_by(op, given)
     places = [place for place, one in enumerate(given) if not _is_handle(one)]
 
-    def around(graph: Any) -> Callable[..., list[Any]]:
-        def run(*variables: Any) -> list[Any]:
-            inner = list(given)
-            for place, one in zip(places, variables, strict=False):
-                inner[place] = one
-            own = state.branch()
-            own.values.update(zip(keys, variables[len(places) :], strict=True))
-            outputs = _run_graph(graph, inner, own)
-            if graph is test:
-                return outputs
-            return [*(outputs[place] for place in places), *(own.values[key] for key in keys)]
+    def run(graph: Any, variables: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        inner = list(given)
+        for place, one in zip(places, variables, strict=False):
+            inner[place] = one
+        own = state.branch()
+        own.values.update(zip(keys, variables[len(places) :], strict=True))
+        outputs = _run_graph(graph, inner, own)
+        return outputs, [own.values[key] for key in keys]
 
-        return run
+    def iterate(*variables: Any) -> list[Any]:
+        outputs, values = run(body, variables)
+        return [*(outputs[place] for place in places), *values]
 
-    made = tf.while_loop(
-        lambda *v: around(test)(*v)[0],
-        around(body),
-        [*(given[place] for place in places), *(state.values[key] for key in keys)],
-        shape_invariants=[
-            *(op.outputs[place].shape for place in places),
-            *(state.values[key].shape for key in keys),
-        ],
-    )
+    def tested(variables: Sequence[Any]) -> list[Any]:
+        (goes_on,), values = run(test, variables)
+        return [*variables[: len(places)], *values, goes_on]
+
+    variables = [*(given[place] for place in places), *(state.values[key] for key in keys)]
+    shapes = [op.outputs[place].shape for place in places]
+    shapes += [state.values[key].shape for key in keys]
+    if _changes_variables(test):  # once more than the body runs
+        made = tf.while_loop(
+            lambda *v: v[-1],
+            lambda *v: tested(iterate(*v[:-1])),
+            tested(variables),
+            shape_invariants=[*shapes, tf.TensorShape([])],
+        )[:-1]
+    else:
+        made = tf.while_loop(
+            lambda *v: run(test, v)[0][0], iterate, variables, shape_invariants=shapes
+        )
     state.values.update(zip(keys, made[len(places) :], strict=True))
     results = list(given)
     for place, one in zip(places, made, strict=False):
         results[place] = one
     return results
+
+
+def _changes_variables(graph: Any) -> bool:
+    return any(effects_of(op, [False] * len(op.inputs))[1] for op in graph.get_operations())
 
 
 @dataclass(frozen=True)

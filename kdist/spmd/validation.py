@@ -291,8 +291,9 @@ class Validation:
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return value
         if id(value) not in self._nears:
-            signs = tf.random.stateless_uniform(tf.shape(value), [3, 5], 0, 2, tf.int32) * 2 - 1
-            near = value * (1 + _digits(value.dtype) * tf.cast(signs, value.dtype))
+            steps = tf.random.stateless_uniform(tf.shape(value), [3, 5], 1, 4, tf.int32)
+            # All up, so that no sum has the changes of two of its values cancel.
+            near = value + tf.abs(value) * _digits(value.dtype) * tf.cast(steps, value.dtype)
             self._nears[id(value)] = (value, near)  # which keeps the first one alive
         return self._nears[id(value)][1]
 

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from kdist.layers.batch_norm_kernels import Kernels, merge
 from kdist.layers.compiled_kernels import compiled_method
-from rule_harness import NONE, B, Table, bools, positive
+from rule_harness import NONE, B, Table, bools, positive, twin
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -162,6 +162,12 @@ def control():
         [(B, 3)],
         gradients=True,
         divided=NONE,
+    )
+    rows.add(
+        "StatelessIf",
+        lambda x, y: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(x), lambda: y + 1),
+        [(B, 3), twin(B, 3)],
+        mixed=False,
     )
     rows.add("While If", with_variable, [(B, 3)], variable=np.arange(3.0))
     rows.add("StatelessCase", switched, [(B, 3)])

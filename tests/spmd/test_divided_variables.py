@@ -81,6 +81,24 @@ def in_a_condition(choose, *, fails=False):
     return step
 
 
+def in_conditions_that_may_not_run(v, w, x):
+    """Each has an operation that is an error where the other branch is due."""
+    some, others = tf.boolean_mask(x, x[:, 0] > 0), tf.boolean_mask(x, x[:, 1] > 0.9)
+    power = tf.size(others) - 100
+
+    def squared():
+        v.assign(v * tf.cast(tf.pow(2, power), x.dtype))
+        return tf.reduce_sum(v)
+
+    def added():
+        w.assign_add(v * tf.reduce_sum(some + others))
+        return tf.reduce_sum(w)
+
+    zero = tf.constant(0.0, x.dtype)
+    fits = tf.equal(tf.shape(some)[0], tf.shape(others)[0])
+    return tf.cond(power > 0, squared, lambda: zero), tf.cond(fits, added, lambda: zero)
+
+
 def in_nested_conditions(v, w, x):
     total = tf.reduce_sum(x)
 
@@ -208,6 +226,7 @@ STEPS = {
     "condition, else": in_a_condition(False),
     "condition that may fail, then": in_a_condition(True, fails=True),
     "condition that may fail, else": in_a_condition(False, fails=True),
+    "conditions that may not run": in_conditions_that_may_not_run,
     "nested conditions": in_nested_conditions,
     "case": in_a_case,
     "loop": in_a_loop,

@@ -195,7 +195,67 @@ def reads_before_and_after_a_change():
     return step, [w, count, moved]
 
 
+def changes_in_the_condition_of_a_loop():
+    """TensorFlow calls it once more than the body, whose result has the shape that is set."""
+    calls = counter()
+
+    def step(x):
+        def goes_on(i, h):
+            calls.assign_add(1.0)
+            return i < 2
+
+        def body(i, h):
+            total = tf.numpy_function(np.sum, [h], tf.float64)
+            total.set_shape([])
+            return i + 1, h * 0.5 + total * calls
+
+        return tf.while_loop(goes_on, body, (tf.constant(0), x))[1]
+
+    return step, [calls]
+
+
+def calls_a_function_in_several_places():
+    v, w = tf.Variable(tf.ones((6,), tf.float64)), counter()
+
+    @tf.function(autograph=False)
+    def inner(x):
+        def yes():
+            w.assign_add(1.0)
+            return x - v
+
+        return tf.cond(tf.reduce_sum(x) > -30, yes, lambda: x * w)
+
+    def step(x):
+        first = inner(x)
+        return first, tf.while_loop(lambda i, h: i < 2, lambda i, h: (i + 1, inner(h)), (0, x))[1]
+
+    return step, [v, w]
+
+
+def keeps_a_batch_of_another_size():
+    any_size = tf.TensorShape([None, 6])
+    v, w = (tf.Variable(tf.ones((2, 6), tf.float64), shape=any_size) for _ in range(2))
+
+    def step(x):
+        def keep():
+            v.assign(x)
+            return tf.reduce_sum(v)
+
+        def body(i):
+            w.assign(x * tf.cast(i, x.dtype))
+            return i + 1
+
+        found = tf.cond(tf.reduce_sum(x) > 0, keep, lambda: tf.reduce_sum(v) * 2)
+        tf.while_loop(lambda i: i < tf.cast(found > 0, tf.int32), body, (0,))
+        return found, tf.reduce_sum(v * 2), tf.reduce_sum(w)
+
+    return step, [v, w]
+
+
 PROGRAMS = (
+    changes_in_the_condition_of_a_loop,
+    calls_a_function_in_several_places,
+    keeps_a_batch_of_another_size,
     reads_before_and_after_a_change,
     counts_and_returns_rows,
     counts_and_returns_a_sum,
@@ -244,7 +304,14 @@ def meets_in_a_loop(x, y):
     return tf.while_loop(lambda i, h: i < count, lambda i, h: (i + 1, h * y), (0, x))[1]
 
 
-@pytest.mark.parametrize("step", [meets_in_a_branch, meets_in_a_loop])
+def is_one_batch_or_the_other(x, y):
+    is_first = tf.reduce_sum(x) > tf.reduce_sum(y)
+    chosen = tf.cond(is_first, lambda: 2.0 * x, lambda: tf.cond(is_first, lambda: x, lambda: y))
+    columns = tf.cond(is_first, lambda: tf.transpose(x), lambda: tf.transpose(y))
+    return chosen, tf.transpose(columns), tf.reduce_mean(chosen, 0), tf.concat([x, chosen], 0)
+
+
+@pytest.mark.parametrize("step", [meets_in_a_branch, meets_in_a_loop, is_one_batch_or_the_other])
 def test_batches_that_meet_in_a_branch_need_equal_sizes_there_only(step):
     data = tf.data.Dataset.zip(
         tf.data.Dataset.from_tensor_slices(ROWS[:12]).batch(8),

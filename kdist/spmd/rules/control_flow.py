@@ -9,7 +9,17 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
+from ..placements import (
+    AS_IS,
+    PARTIAL,
+    REPLICATE,
+    ListOf,
+    Partial,
+    Placement,
+    Replicate,
+    Rows,
+    Shard,
+)
 from ..plan import (
     ComputeWholeError,
     Decision,
@@ -19,6 +29,7 @@ from ..plan import (
     is_never_used,
     live_operations,
 )
+from ..sizes import Space
 from . import rule
 from .lists import equal_sizes
 
@@ -66,6 +77,7 @@ def _demand(planner: Planner, outputs: Sequence[Any], wants: Sequence[Any]) -> N
     """Ask for the results of a body as all its bodies, or iterations, return them."""
     with planner.assuming():
         for output, want in zip(outputs, wants, strict=True):
+            _check_rows(planner, output, want)
             planner.demand(output, planner.placement(output), want)
 
 
@@ -88,6 +100,28 @@ def _join(a: Placement, b: Placement) -> Placement:
     elif a == b or (a in (PARTIAL, REPLICATE) and b in (PARTIAL, REPLICATE)):
         return a if isinstance(a, Partial) else b
     raise NeedsCollectiveError("the placements differ")
+
+
+def _rows_of_any(output: Any, branches: Sequence[Placement]) -> Shard | None:
+    """Return the placement of a result that has the rows of another batch in each branch.
+
+    A replica has its rows of any of them; how many these are is known once the branch has run.
+    """
+    shards = [p for p in branches if isinstance(p, Shard) and len(p.rows.segments) == 1]
+    is_same = all(p.fits(shards[0]) or shards[0].fits(p) for p in shards)
+    if is_same or len(shards) < len(branches) or len({p.axis for p in shards}) > 1:
+        return None
+    axis = shards[0].axis
+    return Shard(axis, Rows(((Space(f"the rows of {output.name}", source=(output, axis)), 1),)))
+
+
+def _check_rows(planner: Planner, tensor: Any, want: Any) -> None:
+    """Make sure that a tensor that is to be divided has the rows of the batch."""
+    is_whole = isinstance(planner.placement(tensor), Replicate) and not is_never_used(tensor)
+    if isinstance(want, Shard) and is_whole:
+        dims = planner.dims(tensor)
+        if dims is None or not want.rows.is_total(dims[want.axis]):
+            raise NeedsCollectiveError(f"{tensor.name} may have another number of rows")
 
 
 def _same(a: Placement, b: Placement) -> bool:
@@ -175,6 +209,8 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
         return _whole(op)  # the placements of its variables change
     wants = [_want(p) for p in placements]
     changed = [(o, w) for o, w, keep in zip(body.outputs, wants, kept, strict=True) if not keep]
+    for tensor, placement in zip(op.inputs, placements, strict=True):
+        _check_rows(op.planner, tensor, placement)
     _demand(planner, [o for o, _ in changed], [w for _, w in changed])
     conditions = _plan(op, condition, placements, sizes, op.inputs)
     if not isinstance(conditions.placement(condition.outputs[0]), Replicate):
@@ -211,15 +247,20 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     placements = list(given[1:])
     sizes = [op.sizes(i + 1) for i in range(len(inputs))]
     planners = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
-    out = []
+    out: list[Placement] = []
+    wants: list[Any] = []
     for at in range(len(op.outputs)):
         made = [(p, p.canonical(g.outputs[at])) for p, g in zip(planners, graphs, strict=True)]
         known = [p.placement(t) for p, t in made if not is_never_used(t)]
+        if own := _rows_of_any(op.outputs[at], known):
+            out.append(own)
+            wants.append(AS_IS)
+            continue
         joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
         if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
             return _whole(op)  # another branch has a single row
         out.append(joined)
-    wants = [_want(p) for p in out]
+        wants.append(_want(joined))
     for planner, graph in zip(planners, graphs, strict=True):
         _demand(planner, graph.outputs, wants)
 
