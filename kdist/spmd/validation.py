@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from .effects import DRAWN_BY_XLA
+from .effects import DRAWN_BY_XLA, effects_of
 from .explanation import place_of
 from .functions import called_graphs, kernel_of
 from .lift import CONDITIONS, Variable, copy_whole, read_variable, run_whole
@@ -207,9 +207,11 @@ class Validation:
         op = item.op
         self._names[op.name] = op
         given = [self._given(self.planner.canonical(t)) for t in op.inputs]
-        expected = (
-            self._computed(op, given, self._state) if self._is_computed(item, given) else None
-        )
+        expected = None
+        if self._is_computed(item, given):
+            expected = self._computed(op, given, self._state)
+        else:
+            self._forget(given[place] for place in effects_of(op, [False] * len(given))[1])
         changed = expected
         # A sum that was exchanged may have been added in another order than here.
         is_rounded = any(isinstance(placement, Partial) for placement in item.placements)
@@ -268,10 +270,14 @@ class Validation:
         try:
             return run_whole(op, given, state)
         except NotImplementedError:  # it changes a variable in a way of its own
-            for one in given:
-                if isinstance(one, Variable):
-                    state[id(one.handle)] = None
+            self._forget(given)
             return None
+
+    def _forget(self, variables: Iterable[Any]) -> None:
+        """Let the values of variables be unknown, until the step reads them."""
+        for one in variables:
+            if isinstance(one, Variable):
+                self._state[id(one.handle)] = None
 
     def _compare(
         self, op: Any, placement: Any, parts: Sequence[Any], expected: Any, changed: Any

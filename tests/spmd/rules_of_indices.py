@@ -39,6 +39,13 @@ def indexing():
         [(B, 3)],
     )
     rows.add(
+        "SelectV2 GatherV2",
+        lambda x: tf.vectorized_map(lambda row: tf.sin(row) * tf.cumsum(row), x),
+        [(B, 3)],
+        gradients=True,
+        batches=False,
+    )
+    rows.add(
         "GatherV2 UnsortedSegmentSum",
         lambda x: [tf.gather(x, [2, 0], axis=1), tf.gather(x, [[0, 1]], axis=1)],
         [(B, 3)],

@@ -93,6 +93,33 @@ def test_a_variable_that_is_read_too_early_is_found(monkeypatch):
         run()
 
 
+def test_a_variable_that_is_changed_in_an_unknown_way_is_trusted():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        variable, momentum = (tf.Variable(np.ones(3)) for _ in range(2))
+    rate = tf.constant(0.5, tf.float64)
+
+    def step(x):
+        for _ in range(2):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=momentum.handle,
+                lr=rate,
+                grad=tf.reduce_sum(x, 0),
+                momentum=rate,
+            )
+            made = x * variable
+        return made
+
+    x = tf.constant(ROWS)
+    expected = x * (
+        1 - 0.5 * (0.5 + tf.reduce_sum(x, 0)) - 0.5 * (0.25 + 1.5 * tf.reduce_sum(x, 0))
+    )
+    with validated():
+        made = tf.function(lambda: strategy.gather(strategy.run(step, args=(x,)), 0))()
+    np.testing.assert_allclose(made, expected)
+
+
 def twice(op):
     def emit(stage, op, inputs):
         handle, value = inputs

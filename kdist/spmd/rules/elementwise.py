@@ -219,7 +219,8 @@ def elementwise(op: Operation) -> Decision | None:
     keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
         op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
     )
-    within = main.within if keeps or _is_clipped(op, at) else None
+    keeps = keeps or _is_clipped(op, at) or _is_row_of_many(op, at, main)
+    within = main.within if keeps else None
     out = Shard(rank + from_end, main.rows, uniform, within)
     name_axes(op, op.outputs[0], out, broadcasts=op.type in BROADCASTING)
     return Decision(wants, [out], _ensure_shape if op.type == "EnsureShape" else None)
@@ -228,6 +229,17 @@ def elementwise(op: Operation) -> Decision | None:
 def _is_clipped(op: Operation, at: int) -> bool:
     """Whether negative numbers become 0, as in the gradients of segments: rows' numbers stay."""
     return op.type == "Maximum" and op.inputs[1 - at].op.type == "ZerosLike"
+
+
+def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
+    """Whether it is `where(count > 1, rows, 0)`, of `tf.vectorized_map`: 0 is the only row."""
+    otherwise = op.constant(2) if op.type == "SelectV2" and at == 1 else None
+    test = op.inputs[0].op
+    if otherwise is None or otherwise.any() or main.within is None or test.type != "Greater":
+        return False
+    count, least = (op.planner.sizes(tensor) for tensor in test.inputs)
+    is_one = least is not None and least.size == 1 and least.item() == 1
+    return is_one and count is not None and main.within.is_total(count.item())
 
 
 def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
