@@ -194,7 +194,10 @@ class Program:
             ]
             with tf.device(self.devices[replica]), tf.control_dependencies(waits):
                 call = gen_functional_ops.stateful_partitioned_call(
-                    args, [t.dtype for t in stage.outputs], f=function.func
+                    args,
+                    [t.dtype for t in stage.outputs],
+                    f=function.func,
+                    name=stage.graph.name,
                 )
             made = [] if isinstance(call, tf.Operation) else list(call)
             stage.calls[replica] = made[0].op if made else call

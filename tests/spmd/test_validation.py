@@ -93,6 +93,32 @@ def test_a_variable_that_is_read_too_early_is_found(monkeypatch):
         run()
 
 
+def test_functions_may_have_the_same_names_as_those_that_validate_them():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        variable = tf.Variable(np.ones(3))
+
+    @tf.function(jit_compile=True, autograph=False)
+    def changed(x):
+        variable.assign(variable * 0.5 + tf.reduce_mean(x, 0))
+        return x * variable
+
+    @tf.function(jit_compile=True, autograph=False)
+    def doubled(x):
+        return x * 2.0
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = changed(x) ** 2 + doubled(x)
+        return tape.gradient(made, x)
+
+    x = tf.constant(ROWS)
+    with validated():
+        made = tf.function(lambda: strategy.gather(strategy.run(step, args=(x,)), 0))()
+    np.testing.assert_allclose(made, 2 * ROWS * (0.5 + np.mean(ROWS, 0)) ** 2 + 2)
+
+
 def test_a_variable_that_is_changed_in_an_unknown_way_is_trusted():
     strategy = kdist.MirroredStrategy(replicas=2)
     with strategy.scope():
