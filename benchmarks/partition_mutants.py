@@ -2,17 +2,22 @@
 
     python -m benchmarks.partition_mutants                  # all rules: about an hour on two cores
     python -m benchmarks.partition_mutants --rules Sum Mean
+    python -m benchmarks.partition_mutants --code           # what has no rule: minutes
 
 A mutant is one rule, whose decisions are changed in one way: what is divided, or has to be added
 up, is said to be whole on every replica; an input is taken as it is where it has to be gathered; or
 a shape that names the rows of a replica gets those of the batch. The rows of `tests/spmd` that test
 the rule compute with it. A mutant survives if all their results are right. Prints the survivors,
 and how many mutants there were; those that change no decision do not count.
+
+With `--code`, mutants are of variables in bodies (`lift.py`), effects, stages and exchanges, each a
+run of the tests of `tests/spmd` that compute steps.
 """
 
 import argparse
 import dataclasses
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,7 +48,10 @@ def main() -> int:
     """Print the survivors; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rules", nargs="+", help="only the rules of these operations")
+    parser.add_argument("--code", action="store_true", help="what is no rule, instead")
     options = parser.parse_args()
+    if options.code:
+        return _mutate_code()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path.insert(0, str(ROOT / "tests" / "spmd"))
     import logging
@@ -72,6 +80,85 @@ def main() -> int:
                 print(f"survived: {survivors[-1]}", flush=True)
             killed += found is True
     print(f"{killed + len(survivors)} mutants, {len(survivors)} survived")
+    return 1 if survivors else 0
+
+
+_MUTANT = "PARTITION_MUTANT"  # the environment variable that names the mutant of a test run
+_TESTS = [
+    *("test_pure_bodies.py", "test_divided_variables.py", "test_copied_variables.py"),
+    *("test_programs.py", "test_collectives.py", "test_validation.py", "test_random_programs.py"),
+]
+
+
+def code_mutants() -> dict[str, tuple[Any, str, Any]]:
+    """Return functions of the product that are broken: by name, where and what they are instead."""
+    from kdist.spmd import collectives, lift, plan, program
+
+    original = {
+        "gather": collectives.Collectives.gather,
+        "scatter": collectives.Collectives.scattered_sums,
+        "effects": lift.effects_of,
+        "reduce": program.reduce_stacked,
+    }
+
+    def without_skip(_: Any, given: Sequence[Any], state: Any) -> list[Any]:
+        return [state.values[id(given[0].handle)][:3]]
+
+    def least(kind: str, stacked: Any) -> Any:
+        return original["reduce"]("min" if kind == "max" else kind, stacked)
+
+    def reversed_rows(self: Any, parts: Sequence[Any], axis: int) -> Any:
+        return original["gather"](self, parts[::-1], axis)
+
+    def of_others(self: Any, values: Any) -> Any:
+        return [one[::-1] for one in original["scatter"](self, values)]
+
+    changes = {**lift._CHANGES, "RngReadAndSkip": lift._Change(without_skip)}
+    stage, exchange = program.ProgramStage, collectives.Collectives
+    return {
+        "changes in a body are lost": (lift, "_changed_by", lambda *_: []),
+        "changes in a loop's condition are lost": (lift, "_changes_variables", lambda *_: False),
+        "branches change the same values": (lift._State, "branch", lambda self, *_: self),
+        "draws leave the generator as it is": (lift, "_CHANGES", changes),
+        "branches that may fail are run both": (lift, "_cannot_fail", lambda *_: True),
+        "no rows of a table are left out": (lift, "_without_wrong", lambda ids, *_: ids),
+        "copies wait for nothing": (lift, "hold_back", lambda *_: None),
+        "nothing runs once": (plan, "effects_of", lambda *o: (False, original["effects"](*o)[1])),
+        "what runs once changes nothing": (plan.Planner, "_copy_states", lambda *_: None),
+        "each shard changes variables": (program.Program, "_stage_of", _stage_alone),
+        "a stage waits for no other": (stage, "calls_before", lambda *_: []),
+        "batches stay in the order of replicas": (stage, "_sorted", lambda _, rows, __: rows),
+        "the least is taken for the most": (program, "reduce_stacked", least),
+        "rows are gathered the other way round": (exchange, "gather", reversed_rows),
+        "one part is taken for the sum": (exchange, "_sum", lambda o, parts: o.copies(parts[0])),
+        "replicas get the rows of others": (exchange, "scattered_sums", of_others),
+    }
+
+
+def _stage_alone(program: Any, item: Any) -> Any:
+    return program.stage(item.time)
+
+
+def pytest_configure() -> None:
+    """Break what the environment names, in a test run with this module as a plugin."""
+    if name := os.environ.get(_MUTANT):
+        setattr(*code_mutants()[name])
+
+
+def _mutate_code() -> int:
+    command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow"]
+    command += ["-p", "benchmarks.partition_mutants", *(f"tests/spmd/{name}" for name in _TESTS)]
+    mutants = code_mutants()
+    survivors = [
+        name
+        for name in mutants
+        if not subprocess.run(
+            command, cwd=ROOT, env={**os.environ, _MUTANT: name}, stdout=subprocess.DEVNULL
+        ).returncode
+    ]
+    for name in survivors:
+        print(f"survived: {name}")
+    print(f"{len(mutants)} mutants, {len(survivors)} survived")
     return 1 if survivors else 0
 
 

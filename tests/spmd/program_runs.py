@@ -62,11 +62,20 @@ def changes(kind, variable, value, rows, other):
         variable.assign(0.5 * variable + tf.tanh(value))
         return tf.sin(rows + tf.reduce_sum(tf.tanh(variable)) - tf.reduce_sum(tf.sin(other)))
 
-    if kind == "condition":
+    def condition(rows):
         return tf.cond(tf.reduce_sum(tf.tanh(value)) > 0.1, lambda: body(rows), lambda: -rows)
-    if kind == "loop":
+
+    def loop(body, rows):
         start = (0, rows)
         return tf.while_loop(lambda i, _: i < 3, lambda i, one: (i + 1, body(one)), start)[1]
+
+    if kind == "condition":
+        return condition(rows)
+    if kind == "loop":
+        return loop(body, rows)
+    if kind == "several calls":
+        function = tf.function(condition, autograph=False)
+        return loop(function, function(rows))
     return tf.function(body, autograph=False, jit_compile=kind == "compiled")(rows)
 
 

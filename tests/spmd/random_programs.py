@@ -828,6 +828,23 @@ def mapped(w):
 
 
 @operation
+def vectorized(w):
+    a = w.pick(lambda v: v.rank > 1)
+    body = w.choose(["tf.cumsum(one)", "tf.sin(one)", "tf.tanh(one) * tf.tanh(s)"])
+    w.sum_of(a, f"tf.vectorized_map(lambda one: {body}, {a.name})", a.dims, [1])
+
+
+@operation
+def either(w):
+    a = w.pick(lambda v: v.rank)
+    b = w.pick(lambda v: v.dims[1:] == a.dims[1:] and v.rank == a.rank and v.name != a.name)
+    rows = a.dims[0] if a.dims == b.dims else w.new_size()
+    test = f"tf.reduce_sum(tf.tanh({a.name})) > 0.1"
+    either = f"tf.cond({test}, lambda: {a.name}, lambda: {b.name})"
+    w.add(either, (rows, *a.dims[1:]), bound=max(a.bound, b.bound))
+
+
+@operation
 def called(w):
     a = w.pick(lambda v: v.rank)
     body = w.choose(["tf.reduce_sum(one, 0, True)", "tf.sin(one)", "one[::-1]"])
@@ -861,7 +878,8 @@ def update_in_body(w):
     dims = INPUTS[name][0]
     a = w.pick(lambda v: v.dims == dims and v.name not in VARIABLES)
     b = w.pick(lambda v: v.rank)
-    kind, other = w.choose(["condition", "loop", "call", "compiled"]), w.choose(VARIABLES)
+    kind = w.choose(["condition", "loop", "call", "compiled", "several calls"])
+    other = w.choose(VARIABLES)
     w.add(f"changes('{kind}', {name}, {a.name}, {b.name}, {other})", b.dims, bound=9.0)
 
 

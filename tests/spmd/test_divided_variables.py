@@ -94,9 +94,17 @@ def in_conditions_that_may_not_run(v, w, x):
         w.assign_add(v * tf.reduce_sum(some + others))
         return tf.reduce_sum(w)
 
-    zero = tf.constant(0.0, x.dtype)
-    fits = tf.equal(tf.shape(some)[0], tf.shape(others)[0])
-    return tf.cond(power > 0, squared, lambda: zero), tf.cond(fits, added, lambda: zero)
+    def spread():
+        v.assign_add(tf.math.unsorted_segment_sum(x, ids, ROWS))
+        return tf.reduce_sum(v)
+
+    ids = 2 * tf.range(tf.shape(x)[0])
+    due = [
+        (power > 0, squared),
+        (tf.equal(tf.shape(some)[0], tf.shape(others)[0]), added),
+        (tf.reduce_max(ids) < ROWS, spread),
+    ]
+    return [tf.cond(test, branch, lambda: tf.constant(0.0, x.dtype)) for test, branch in due]
 
 
 def in_nested_conditions(v, w, x):
