@@ -103,12 +103,18 @@ class _Stock(tf.distribute.MirroredStrategy):
     """TensorFlow's strategy, of which several can train in a process."""
 
 
+class _OnGpus(kdist.MirroredStrategy):
+    """kdist's strategy, with the iterators of GPUs."""
+
+    on_gpus = True
+
+
 def _strategy(kind: str, replicas: int) -> Any:
     if kind == "plain":
         return None
     devices = [f"CPU:{number}" for number in range(replicas)]
     if kind == "kdist":
-        strategy = kdist.MirroredStrategy(devices)
+        strategy = _OnGpus(devices)
     else:
         strategy = _Stock(devices)
         _Stock._collective_key_base += 1000  # TensorFlow numbers the groups of all strategies alike

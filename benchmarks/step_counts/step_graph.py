@@ -164,7 +164,7 @@ def _node(proto: Any, place: int, copies: Mapping[str, Source], runs: int) -> No
         else:
             inputs.append(source)
     attributes = dict(proto.attr)
-    on_host = _memory(proto.op, attributes, computes_sizes="/on_host/" in proto.name)
+    on_host = _memory(proto.op, attributes, computes_sizes="/on_host" in proto.name)
     name = _name(proto.name, place)
     return Node(name, proto.op, place, tuple(inputs), tuple(controls), attributes, *on_host, runs)
 

@@ -524,7 +524,7 @@ def _counts(
             "single row for all samples, repeat it for each of them in the data, or give it to the "
             "step otherwise than in a dataset. The replicas have these numbers of rows"
         )
-        with tf.device("/device:CPU:0"):  # where the numbers are
+        with tf.device("/device:CPU:0"), tf.name_scope("on_host"):  # where the numbers are
             equal = tf.reduce_all(tf.equal(own[root], own[space]))
             checks.append(tf.debugging.Assert(equal, [message, own[root], own[space]]))
     found = {}
