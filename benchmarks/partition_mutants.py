@@ -85,14 +85,15 @@ def main() -> int:
 
 _MUTANT = "PARTITION_MUTANT"  # the environment variable that names the mutant of a test run
 _TESTS = [
-    *("test_pure_bodies.py", "test_divided_variables.py", "test_copied_variables.py"),
-    *("test_programs.py", "test_collectives.py", "test_validation.py", "test_random_programs.py"),
+    *("test_effects.py", "test_collectives.py", "test_pure_bodies.py", "test_validation.py"),
+    *("test_divided_variables.py", "test_copied_variables.py", "test_programs.py"),
+    "test_random_programs.py",
 ]
 
 
-def code_mutants() -> dict[str, tuple[Any, str, Any]]:
+def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     """Return functions of the product that are broken: by name, where and what they are instead."""
-    from kdist.spmd import collectives, lift, plan, program
+    from kdist.spmd import collectives, functions, lift, plan, program
 
     original = {
         "gather": collectives.Collectives.gather,
@@ -116,22 +117,22 @@ def code_mutants() -> dict[str, tuple[Any, str, Any]]:
     changes = {**lift._CHANGES, "RngReadAndSkip": lift._Change(without_skip)}
     stage, exchange = program.ProgramStage, collectives.Collectives
     return {
-        "changes in a body are lost": (lift, "_changed_by", lambda *_: []),
-        "changes in a loop's condition are lost": (lift, "_changes_variables", lambda *_: False),
-        "branches change the same values": (lift._State, "branch", lambda self, *_: self),
-        "draws leave the generator as it is": (lift, "_CHANGES", changes),
-        "branches that may fail are run both": (lift, "_cannot_fail", lambda *_: True),
-        "no rows of a table are left out": (lift, "_without_wrong", lambda ids, *_: ids),
-        "copies wait for nothing": (lift, "hold_back", lambda *_: None),
-        "nothing runs once": (plan, "effects_of", lambda *o: (False, original["effects"](*o)[1])),
-        "what runs once changes nothing": (plan.Planner, "_copy_states", lambda *_: None),
-        "each shard changes variables": (program.Program, "_stage_of", _stage_alone),
-        "a stage waits for no other": (stage, "calls_before", lambda *_: []),
-        "batches stay in the order of replicas": (stage, "_sorted", lambda _, rows, __: rows),
-        "the least is taken for the most": (program, "reduce_stacked", least),
-        "rows are gathered the other way round": (exchange, "gather", reversed_rows),
-        "one part is taken for the sum": (exchange, "_sum", lambda o, parts: o.copies(parts[0])),
-        "replicas get the rows of others": (exchange, "scattered_sums", of_others),
+        "changes in a body are lost": ([lift], "_changed_by", lambda *_: []),
+        "changes in a loop's condition are lost": ([lift], "_changes_variables", lambda *_: False),
+        "branches change the same values": ([lift._State], "branch", lambda self, *_: self),
+        "draws leave the generator as it is": ([lift], "_CHANGES", changes),
+        "branches that may fail are run both": ([lift], "_cannot_fail", lambda *_: True),
+        "no rows of a table are left out": ([lift], "_without_wrong", lambda ids, *_: ids),
+        "copies wait for nothing": ([functions, lift, plan], "hold_back", lambda *_: None),
+        "nothing runs once": ([plan], "effects_of", lambda *o: (False, original["effects"](*o)[1])),
+        "what runs once changes nothing": ([plan.Planner], "_copy_states", lambda *_: None),
+        "each shard changes variables": ([program.Program], "_stage_of", _stage_alone),
+        "a stage waits for no other": ([stage], "calls_before", lambda *_: []),
+        "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
+        "the least is taken for the most": ([program], "reduce_stacked", least),
+        "rows are gathered the other way round": ([exchange], "gather", reversed_rows),
+        "one part is taken for the sum": ([exchange], "_sum", lambda o, parts: o.copies(parts[0])),
+        "replicas get the rows of others": ([exchange], "scattered_sums", of_others),
     }
 
 
@@ -142,7 +143,9 @@ def _stage_alone(program: Any, item: Any) -> Any:
 def pytest_configure() -> None:
     """Break what the environment names, in a test run with this module as a plugin."""
     if name := os.environ.get(_MUTANT):
-        setattr(*code_mutants()[name])
+        owners, function, broken = code_mutants()[name]
+        for owner in owners:
+            setattr(owner, function, broken)
 
 
 def _mutate_code() -> int:

@@ -293,6 +293,29 @@ def test_a_body_changes_variables_as_on_one_device(program):
                 np.testing.assert_allclose(own, value, 1e-9, 1e-9, err_msg=str(options))
 
 
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_what_acts_outside_of_the_program_runs_once(options):
+    strategy, calls = kdist.MirroredStrategy(**options), []
+    with strategy.scope():
+        drawn = tf.Variable(np.zeros(2))
+
+    def note(rows):
+        calls.append(rows.shape)
+        return rows[0, 0]
+
+    def noted(x):
+        return tf.numpy_function(note, [x], tf.float64)
+
+    def step(x):
+        drawn.assign(tf.random.uniform((2,), dtype=tf.float64))
+        return noted(x) + tf.cond(tf.reduce_sum(x) < 1e9, lambda: noted(-x), lambda: drawn[0])
+
+    x = tf.constant(ROWS)
+    np.testing.assert_allclose(tf.function(lambda: strategy.run(step, args=(x,)))(), 0, atol=1e-12)
+    assert calls == [ROWS.shape] * 2
+    assert len({copy.numpy().tobytes() for copy in drawn.values}) == 1
+
+
 def meets_in_a_branch(x, y):
     same = tf.equal(tf.shape(x)[0], tf.shape(y)[0])
     mixed = tf.cond(same, lambda: 0.8 * x + 0.2 * y, lambda: x)
