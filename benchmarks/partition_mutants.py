@@ -127,7 +127,6 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "nothing runs once": ([plan], "effects_of", lambda *o: (False, original["effects"](*o)[1])),
         "what runs once changes nothing": ([plan.Planner], "_copy_states", lambda *_: None),
         "each shard changes variables": ([program.Program], "_stage_of", _stage_alone),
-        "a stage waits for no other": ([stage], "calls_before", lambda *_: []),
         "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
         "the least is taken for the most": ([program], "reduce_stacked", least),
         "rows are gathered the other way round": ([exchange], "gather", reversed_rows),

@@ -280,6 +280,8 @@ def results(program, strategy):
         run = tf.function(lambda x: strategy.gather(strategy.run(step, args=(x,)), 0))
         data = strategy.experimental_distribute_dataset(data)
     made = [[np.asarray(t) for t in tf.nest.flatten(run(x))] for x in data]
+    for variable in variables if strategy else ():
+        assert len({copy.numpy().tobytes() for copy in variable.values}) == 1
     return [*made, [np.asarray(v) for v in variables]]
 
 
@@ -314,6 +316,25 @@ def test_what_acts_outside_of_the_program_runs_once(options):
     np.testing.assert_allclose(tf.function(lambda: strategy.run(step, args=(x,)))(), 0, atol=1e-12)
     assert calls == [ROWS.shape] * 2
     assert len({copy.numpy().tobytes() for copy in drawn.values}) == 1
+
+
+def test_a_device_changes_its_variables_after_all_of_its_shards():
+    strategy = kdist.MirroredStrategy(replicas=2, shards=6)
+    with strategy.scope():
+        count = counter()
+
+    def step(x):
+        made = x * count
+        count.assign_add(1.0)
+        return made
+
+    run = tf.function(lambda: strategy.run(step, args=(tf.constant(ROWS),)))
+    calls = [op for op in run.get_concrete_function().graph.get_operations() if "stage" in op.name]
+    writers = [call for call in calls if "writes" in call.name]
+    assert len(writers) == 2
+    for writer in writers:
+        readers = {call for call in calls if call.device == writer.device} - {writer}
+        assert len(readers & set(writer.control_inputs)) == 3
 
 
 def meets_in_a_branch(x, y):
