@@ -112,7 +112,9 @@ class _Compared:
             return ""
         if (expected.shape, expected.dtype) != (whole.shape, whole.dtype):
             return f"{whole.dtype}{whole.shape}, not {expected.dtype}{expected.shape}"
-        return _difference(whole, expected, found.get("changed"), self.growth)
+        is_sum = placement == Partial() and whole.dtype.kind not in "biu"
+        added = sum(abs(part.astype(_wide_of(part))) for part in parts) if is_sum else 0.0
+        return _difference(whole, expected, found.get("changed"), self.growth, added)
 
 
 def _without(shape: tuple[int, ...], placement: Any) -> tuple[int, ...]:
@@ -124,8 +126,16 @@ def _same(one: Any, other: Any) -> bool:
     return bool(np.all((one == other) | ((one != one) & (other != other))))
 
 
-def _difference(whole: Any, expected: Any, changed: Any, growth: float) -> str:
-    """Return how values differ, beyond what rounding may make of them."""
+def _wide_of(value: Any) -> Any:
+    """Return a type in which to compare values that are no integers."""
+    return np.complex128 if value.dtype.kind == "c" else np.float64
+
+
+def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: Any = 0.0) -> str:
+    """Return how values differ, beyond what rounding may make of them.
+
+    Replicas add up values of the sizes `added`, which may be larger than their sum.
+    """
     if _same(whole, expected):
         return ""
     if changed is None or changed.shape != expected.shape:
@@ -134,12 +144,13 @@ def _difference(whole: Any, expected: Any, changed: Any, growth: float) -> str:
         wrong = (whole != expected) & (changed == expected)
     else:
         digits = _digits(tf.as_dtype(expected.dtype))
-        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        wide = _wide_of(expected)
         whole, expected, changed = (value.astype(wide) for value in (whole, expected, changed))
         with np.errstate(all="ignore"):
             grown = np.abs(changed - expected)
             grown = np.max(grown, initial=0.0, where=np.isfinite(grown))
-            wrong = np.abs(whole - expected) > growth * (grown + digits * np.abs(expected))
+            size = np.abs(expected) + added
+            wrong = np.abs(whole - expected) > growth * (grown + digits * size)
             # What the change of last digits makes infinite, or not a number, is not compared.
             wrong |= (np.isfinite(whole) != np.isfinite(expected)) & np.isfinite(changed)
     if not np.any(wrong):

@@ -158,6 +158,9 @@ def test_a_sum_of_values_that_cancel_passes():
     """In another order it is not 0, and rounding errors of its values may cancel, too."""
     for rows in ([-0.9, 0.6, -0.3, 0.6], [-0.3, 0.8, -0.6, -0.5, 0.6]):
         run(lambda x: tf.reduce_sum(x), rows=np.array(rows))
+    # The replicas' parts are large, and the sums of them are rounding errors.
+    large = np.outer([1, -1 - 1e-15], [0.1, 0.7, 0.3, 1.1])
+    run(lambda x: tf.add_n([tf.reduce_sum(c) for c in tf.unstack(x, axis=1)]), rows=large)
 
 
 def test_a_right_step_passes():
@@ -166,7 +169,9 @@ def test_a_right_step_passes():
         kept = tf.boolean_mask(x, x[:, 0] > 0)
         looped = tf.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, tf.sin(h)), (0, x))[1]
         joined = tf.concat([x, kept], 0) - mean
-        return tf.strings.as_string(x), tf.reduce_sum(joined / variance), looped, tf.sort(x, 0)
+        extremes = tf.reduce_max(x, 0), tf.reduce_min(x), tf.reduce_any(x > 1)
+        total = tf.reduce_sum(joined / variance)
+        return tf.strings.as_string(x), total, looped, tf.sort(x, 0), extremes
 
     (made,) = run(step)
     _, expected, *_ = step(tf.constant(ROWS))
