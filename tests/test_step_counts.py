@@ -25,7 +25,7 @@ BOUNDS = {
         "copies_between": 17,
         "exchanges_on_path": 33,
         "launches_on_path": 367,
-        "launches_between": 11,
+        "launches_between": 12,
         "passes": 578,
     },
     "transformer": {
