@@ -77,7 +77,7 @@ NETWORKS = {
 
 
 def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
-    """Run two training steps of a candidate, and return what the second one ran.
+    """Run two training steps of a candidate, and return the graph of the second.
 
     Args:
         network: The model.

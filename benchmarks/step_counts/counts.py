@@ -15,7 +15,7 @@ from .step_graph import Node, Source, StepGraph
 LARGE = 1024
 """Elements of an activation from which a pass over it is counted."""
 
-# Microseconds: what finds the longest path, whose operations are then counted.
+# Microseconds, by which the longest path is chosen.
 _LAUNCH, _COPY, _COLLECTIVE = 7.0, 80.0, 110.0
 _SUMS, _GATHERS = ("CollectiveReduceV2",), ("CollectiveGatherV2",)
 _RENAMING = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Switch")
@@ -286,7 +286,7 @@ def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _launches_between(path: Sequence[Step]) -> float:
-    """Return the median of the launches between exchanges; those in a row are a single one."""
+    """Return the median of the launches between exchanges; exchanges in a row count once."""
     between, launches, has_exchanged = [], 0, False
     for step in path:
         if "compile_loss" in step.name:

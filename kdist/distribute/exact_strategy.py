@@ -26,6 +26,7 @@ from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
 from ..performance.steps_per_execution import steps_per_execution
 from ..spmd.batches import DividedDataset
+from ..spmd.collectives import HOST
 from ..spmd.strategy import GlobalViewStrategy, Step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
@@ -137,8 +138,8 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         on_host = has_host_data or not (self.on_gpus and asked.experimental_fetch_to_device)
         is_one_iterator = asked.experimental_replication_mode == _PER_WORKER
         if on_host and self.workers == 1 and is_one_iterator:
-            host = ("/device:CPU:0",) * self.extended.parts
-            return DividedDataset(dataset, host if self.on_gpus else self.extended.shard_devices)
+            devices = self.extended.shard_devices
+            return DividedDataset(dataset, [HOST] * len(devices) if self.on_gpus else devices)
         if on_host:
             dataset = copy_batches(dataset)
             if self.on_gpus and options is None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import input_lib, values
 from tensorflow.python.framework import composite_tensor
 
-_HOST = "/device:CPU:0"
+from .collectives import HOST
 
 
 def split_rows(value: Any, count: int) -> list[Any]:
@@ -134,7 +134,7 @@ class DividedIterator(_Divided, tf.distribute.DistributedIterator):
     def _divide_rows(self, spec: Any, value: Any) -> Any:
         if not _has_rows(spec):
             return value
-        with tf.device(_HOST):
+        with tf.device(HOST):
             parts = split_rows(value, len(self.devices))
         return values.PerReplica([_copy(*pair) for pair in zip(parts, self.devices, strict=True)])
 
@@ -168,5 +168,5 @@ class DividedDataset(_Divided, input_lib.DistributedDataset):
         return self.whole.cardinality()
 
     def __iter__(self) -> DividedIterator:
-        with tf.device(_HOST):
+        with tf.device(HOST):
             return DividedIterator(iter(self.whole), self.devices)

@@ -13,6 +13,7 @@ from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 
+HOST = "/device:CPU:0"
 _SMALL = 16384  # elements: without collectives, smaller tensors are exchanged together
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
@@ -68,7 +69,7 @@ class Collectives:
     Attributes:
         replicas: Their number.
         places: For each device, the place of its replica's rows among those of all replicas.
-        bucket_bytes: Sums of gradients begin while others are computed, once there are so many.
+        bucket_bytes: The bytes of gradients from which their sum begins while others are computed.
     """
 
     in_fixed_order = False
@@ -221,7 +222,7 @@ class FixedOrder(Collectives):
 
 def device_for(tensor: Any, device: str) -> str:
     """Return where to compute with a tensor: on the host with strings, which no GPU can."""
-    return "/device:CPU:0" if tensor.dtype == tf.string else device
+    return HOST if tensor.dtype == tf.string else device
 
 
 def _in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -444,8 +445,8 @@ def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list
             break
         for at, other in enumerate(terms[half:]):
             with tf.device(device_for(other, devices[at])):
-                shape = other.shape
-                terms[at] = tf.ensure_shape(_adder(other.dtype)(terms[at], other), shape)
+                terms[at] = _adder(other.dtype)(terms[at], other)
+                terms[at].set_shape(other.shape)
         terms = terms[:half]
     return terms
 
@@ -466,12 +467,12 @@ def _adder(dtype: tf.DType) -> Any:
 
 
 def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
-    """Return the places of what is exchanged together: of one kind, and not larger than a limit.
+    """Return the places of the tensors of each bucket: of one kind, up to a limit of bytes.
 
     Args:
-        kinds: For each tensor, what it has in common with others of its bucket.
-        sizes: In bytes.
-        limit: In bytes; a larger tensor is alone.
+        kinds: For each tensor, the kind of its bucket.
+        sizes: For each tensor, its bytes.
+        limit: The bytes of a bucket; a larger tensor is alone.
     """
     buckets: dict[Any, list[list[int]]] = {}
     for at, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):

@@ -76,9 +76,9 @@ class Program:
         self.rounds = 0
         self.exports_all = False
         self._called: dict[int, list[Any]] = {}  # the results of a stage on each replica
-        self._order: dict[int, int] = {}  # tensor id -> place in the step
+        self._order = {key: place for place, key in enumerate(planner.item_of)}
         self._exchanged: dict[Any, list[Any]] = {}  # key of an input -> values of all replicas
-        self._sums: dict[Any, list[Any]] = {}  # key -> tensors that no stage has needed the sum of
+        self._sums: dict[Any, list[Any]] = {}  # key -> terms of a sum that no stage has needed yet
 
     def stage(self, time: int) -> ProgramStage:
         """Return the function of a stage."""
@@ -309,7 +309,7 @@ class Program:
 
     def _add_up(self, keys: Sequence[Any]) -> None:
         """Write sums over replicas, in buckets in the order in which the stages make the terms."""
-        keys = sorted(keys, key=self._place_of)
+        keys = sorted(keys, key=lambda key: self._order.get(key[1], -1))  # inputs come first
         sums = self.collectives.sums([self._sums.pop(key) for key in keys])
         self._exchanged |= dict(zip(keys, sums, strict=True))
 
@@ -317,13 +317,6 @@ class Program:
         """Add up the gradients of the stages so far while the next ones run, once they are many."""
         if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
             self._add_up(list(self._sums))
-
-    def _place_of(self, key: Any) -> int:
-        """Return the place of an exchanged tensor's operation in the step."""
-        if not self._order:
-            outputs = (output for item in self.planner.items for output in item.op.outputs)
-            self._order.update({id(output): place for place, output in enumerate(outputs)})
-        return self._order.get(key[1], -1)
 
 
 def _bytes_of(parts: Sequence[Any]) -> int:
@@ -367,8 +360,7 @@ class ProgramStage(Stage):
     def __init__(self, program: Program, time: int, *, writes: bool = False) -> None:
         super().__init__(program.planner, f"stage_{time}{'_writes' if writes else ''}")
         self.program, self.time, self.writes = program, time, writes
-        self.on_cpus = all("CPU" in device for device in program.devices)
-        if self.on_cpus:
+        if all("CPU" in device for device in program.devices):
             # XLA compiles a kernel once for every device, and these are the same processor.
             self.kernel_device = program.devices[0]
         self.runs_once = time % 2 == 0

@@ -13,6 +13,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
+from .collectives import HOST
 from .effects import DRAWN_BY_XLA, QUIET, READS
 from .explanation import place_of
 from .functions import (
@@ -39,6 +40,7 @@ from .plan import Item, Planner, Want, is_never_used
 from .sizes import AnySize, AxisSize, Element, Space, key_of
 
 WRONG = "kdist has divided"
+"""The beginning of the message that names an operation."""
 _numbers = itertools.count()
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's Slice
 
@@ -72,7 +74,6 @@ class Stage:
 
     # Where kernels run that XLA compiles; `None` is the replica's own device.
     kernel_device: str | None = None
-    on_cpus = True  # whether all replicas are on CPUs
     draws_by_xla = False  # XLA draws other numbers than TensorFlow
 
     def __init__(self, planner: Planner, name: str) -> None:
@@ -265,10 +266,15 @@ class Stage:
 
     # Sizes
 
+    @property
+    def on_cpus(self) -> bool:
+        """Whether all replicas are on CPUs."""
+        return self.kernel_device is not None
+
     @contextlib.contextmanager
     def on_host(self) -> Iterator[None]:
-        """Compute in this block where TensorFlow takes sizes from, beside a GPU and not on it."""
-        with tf.device(None if self.on_cpus else "/device:CPU:0"), tf.name_scope("on_host"):
+        """Place the operations of this block on the host of a GPU, which needs sizes there."""
+        with tf.device(None if self.on_cpus else HOST), tf.name_scope("on_host"):
             yield
 
     @property
@@ -405,7 +411,7 @@ class Stage:
             if broadcasts:
                 begin = tf.where(single, 0, begin)
                 count = tf.where(single, 0 if parts else 1, count)
-            parts.append(_rows_from(tensor, axis, begin, count))
+            parts.append(rows_from(tensor, axis, begin, count))
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
     # Functions within this one
@@ -510,8 +516,7 @@ class Body(Stage):
         super().__init__(planner, "body")
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
-        self.kernel_device, self.on_cpus = parent.kernel_device, parent.on_cpus
-        self.draws_by_xla = parent.draws_by_xla
+        self.kernel_device, self.draws_by_xla = parent.kernel_device, parent.draws_by_xla
         self.extras: dict[Any, Any] = {}
         self.outputs: list[Any] = []
         self.reference: Any = None
@@ -606,7 +611,7 @@ def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
     return live
 
 
-def _rows_from(tensor: Any, axis: int, begin: Any, count: Any) -> Any:
+def rows_from(tensor: Any, axis: int, begin: Any, count: Any) -> Any:
     """Return `count` rows of a tensor along an axis, from row `begin` on."""
     rank = tensor.shape.rank
     if rank is None:

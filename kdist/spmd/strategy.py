@@ -26,7 +26,7 @@ from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from . import validation
 from .batches import split_rows
-from .collectives import Collectives, FixedOrder, device_for
+from .collectives import HOST, Collectives, FixedOrder, device_for
 from .explanation import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
@@ -524,7 +524,7 @@ def _counts(
             "single row for all samples, repeat it for each of them in the data, or give it to the "
             "step otherwise than in a dataset. The replicas have these numbers of rows"
         )
-        with tf.device("/device:CPU:0"), tf.name_scope("on_host"):  # where the numbers are
+        with tf.device(HOST), tf.name_scope("on_host"):  # where the numbers are
             equal = tf.reduce_all(tf.equal(own[root], own[space]))
             checks.append(tf.debugging.Assert(equal, [message, own[root], own[space]]))
     found = {}

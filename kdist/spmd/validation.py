@@ -34,7 +34,6 @@ _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
 
 XLA computes functions such as exponentials less exactly.
 """
-"""The beginning of the message that names an operation."""
 _ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}  # which add up no rounding errors
 # TensorFlow's optimizer may add axes of size 1, and a list may leave sizes open.
 _SAY_MORE_OR_LESS = ("BroadcastGradientArgs", "TensorListElementShape")

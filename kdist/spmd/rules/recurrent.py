@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
 from ..plan import Decision, Operation
+from ..stage import rows_from
 from . import rule
+from .rowwise import at_least_one
 
 _PARAMETERS, _LENGTHS = 3, 4  # places among the inputs of both operations
 _KEPT = (11, 12)  # of the gradient: what cuDNN has kept for it
@@ -67,24 +69,12 @@ def _of_samples(
         given = list(inputs)
         for index, axis in axes.items():
             rank, value = op.inputs[index].shape.rank, int(index == _LENGTHS)
-            given[index] = _with_a_sample(inputs[index], axis, rank, count, value)
+            given[index] = at_least_one(inputs[index], axis, rank, count, value)
         made = stage.copy(op, given)
         samples = [
-            _first(result, axes[0], count) if result.shape.rank else tf.zeros_like(result)
+            rows_from(result, axes[0], 0, count) if result.shape.rank else tf.zeros_like(result)
             for result in made[:3]
         ]
         return [*samples, *made[3:]]
 
     return Decision(wants, [*out, *others], emit)
-
-
-def _with_a_sample(tensor: Any, axis: int, rank: int, count: Any, value: int) -> Any:
-    missing = tf.maximum(1 - count, 0)
-    paddings = [[0, missing if each == axis else 0] for each in range(rank)]
-    return tf.pad(tensor, paddings, constant_values=value)
-
-
-def _first(tensor: Any, axis: int, count: Any) -> Any:
-    """Return the first samples; all of them are not copied."""
-    sizes = [count if each == axis else -1 for each in range(tensor.shape.rank)]
-    return tf.slice(tensor, [0] * tensor.shape.rank, sizes)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Partial, Replicate, Shard
-from ..plan import Decision, Operation, Rewrite
+from ..plan import Decision, Operation, Planner, Rewrite
 from ..sizes import AnySize, Size, Space
 from . import rule
 
@@ -56,7 +56,7 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
         return Decision([AS_IS, AS_IS], [Shard(axis, shard.rows, shard.uniform)], emit)
     if op.type != "Mean":
         return Decision([AS_IS, AS_IS], [Partial(PARTS[op.type])], emit)
-    return _moment(op, axes, shard) or _mean(op, axes, shard, keep)
+    return _moment(op, axes) or _mean(op, axes, shard, keep)
 
 
 def _number(op: Operation) -> AnySize | None:
@@ -97,51 +97,52 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
     return Decision([AS_IS, AS_IS], [PARTIAL], emit, needs=[count])
 
 
-def _moment(op: Operation, axes: set[int], shard: Shard) -> Rewrite | None:
+def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
     """Compute mean and variance of the same values together, as `tf.nn.moments` has them.
 
     So the variance does not wait for the mean of all values: each replica takes the squared
     distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
     """
-    x = op.inputs[0]
-    if op.planner.parent is not None or x.dtype.size < 4:
+    planner, x = op.planner, op.op.inputs[0]
+    if planner.parent is not None or x.dtype.size < 4:
         return None
-    planner = op.planner
-
-    def is_mean_of(mean: Any, values: Any) -> bool:
-        if mean.type != "Mean" or not mean.get_attr("keep_dims"):
-            return False
-        axes_of_mean = planner.constant(mean.inputs[1])
-        same = axes_of_mean is not None and _normal(axes_of_mean, x.shape.rank) == axes
-        return same and planner.canonical(mean.inputs[0]) is values
-
-    def variance_of(mean: Any) -> bool:
-        squares = [
-            squares
-            for stopped in mean.outputs[0].consumers()
-            if stopped.type == "StopGradient"
-            for squares in stopped.outputs[0].consumers()
-            if squares.type == "SquaredDifference" and planner.canonical(squares.inputs[0]) is x
-        ]
-        return any(
-            is_mean_of(variance, square.outputs[0])
-            for square in squares
-            for variance in square.outputs[0].consumers()
-        )
-
-    if is_mean_of(op.op, x) and variance_of(op.op):
-        values, constant = op.op.inputs[0], sorted(axes)
-        return Rewrite(lambda: [tf.unstack(moments(values, tf.constant(constant)))[0]])
-    squares = op.op.inputs[0].op
-    if squares.type != "SquaredDifference":
+    if _has_variance(op, axes):
+        return Rewrite(lambda: [tf.unstack(moments(x, tf.constant(sorted(axes))))[0]])
+    if x.op.type != "SquaredDifference" or not _is_mean(planner, op.op, x, axes):
         return None
-    stopped = planner.canonical(squares.inputs[1]).op
-    mean = stopped.inputs[0].op if stopped.type == "StopGradient" else stopped
-    values = planner.canonical(squares.inputs[0])
-    if not is_mean_of(mean, values) or not is_mean_of(op.op, squares.outputs[0]):
+    values, distant = (planner.canonical(t) for t in x.op.inputs)
+    mean = distant.op.inputs[0].op if distant.op.type == "StopGradient" else distant.op
+    if not _is_mean(planner, mean, values, axes):
         return None
     made = planner.canonical(mean.outputs[0])
     return None if made is mean.outputs[0] else Rewrite(lambda: [made.op.outputs[1]])
+
+
+def _is_mean(planner: Planner, op: Any, values: Any, axes: set[int]) -> bool:
+    """Whether an operation takes the mean of values over axes, which stay with size 1."""
+    if op.type != "Mean" or not op.get_attr("keep_dims"):
+        return False
+    found = planner.constant(op.inputs[1])
+    same = found is not None and _normal(found, values.shape.rank) == axes
+    return same and planner.canonical(op.inputs[0]) is values
+
+
+def _has_variance(op: Operation, axes: set[int]) -> bool:
+    """Whether the variance of the same values is computed from a mean."""
+    planner, x = op.planner, op.inputs[0]
+    if not _is_mean(planner, op.op, x, axes):
+        return False
+    return any(
+        _is_mean(planner, variance, squares.outputs[0], axes)
+        for squares in _consumers(_consumers([op.op], "StopGradient"), "SquaredDifference")
+        if planner.canonical(squares.inputs[0]) is x
+        for variance in squares.outputs[0].consumers()
+    )
+
+
+def _consumers(operations: Sequence[Any], kind: str) -> list[Any]:
+    """Return the operations of a type that take the result of any of some others."""
+    return [c for op in operations for c in op.outputs[0].consumers() if c.type == kind]
 
 
 @tf.function(autograph=False, experimental_implements="moments")

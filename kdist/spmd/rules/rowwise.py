@@ -201,14 +201,19 @@ def _with_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int])
         tensor, rank = inputs[index], op.inputs[index].shape.rank
 
         def some(tensor: Any = tensor, rank: int = rank) -> Any:
-            more = tf.stack([tf.maximum(1 - count, 0)] + [0] * (rank - 1))
-            paddings = tf.stack([tf.zeros_like(more), more], 1)
-            # Not `Pad`, which oneDNN makes a part of the convolution, as if it padded images.
-            zero = tf.zeros((), tensor.dtype)
-            return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=zero)
+            return at_least_one(tensor, 0, rank, count)
 
         given[index] = stage.cached(("some rows", id(tensor)), some)
     return given
+
+
+def at_least_one(tensor: Any, axis: int, rank: int, count: Any, value: int = 0) -> Any:
+    """Add a row of one value to a tensor that has none of its `count` rows along an axis."""
+    more = tf.stack([tf.maximum(1 - count, 0) if each == axis else 0 for each in range(rank)])
+    paddings = tf.stack([tf.zeros_like(more), more], 1)
+    # Not `Pad`, which oneDNN makes a part of the convolution, as if it padded images.
+    filler = tf.constant(value, tensor.dtype)
+    return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=filler)
 
 
 @rule(*_SUMMED)
