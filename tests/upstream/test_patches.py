@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 import pytest
 from kdist._upstream import patching
-from kdist._upstream.patches import PATCHES
+from kdist._upstream.patches import ONE_MACHINE, PATCHES
 from kdist.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +46,11 @@ def test_every_patch_has_an_upstream_test():
 def test_the_page_has_the_table():
     module = runpy.run_path(str(ROOT / "docs/keras_patches_page.py"))
     assert module["PATH"].read_text() == module["page"](), "run python docs/keras_patches_page.py"
+
+
+def test_the_readme_counts_what_the_first_strategy_replaces():
+    assert f"[{len(ONE_MACHINE)} functions of Keras" in (ROOT / "README.md").read_text()
+    assert f"的 {len(ONE_MACHINE)} 个函数" in (ROOT / "README.zh-CN.md").read_text()
 
 
 def test_importing_kdist_changes_nothing_in_keras_and_tensorflow():
