@@ -80,15 +80,15 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
     import kdist
     import keras
     from kdist._upstream.internals import forget_custom_gradients
-    from kdist.spmd import strategy as steps
+    from kdist.spmd import partition as steps
 
     explain, operations, whole = steps.explain, 0, Counter[str]()
 
-    def counted(planner: Any, *args: Any, **options: Any) -> Any:
+    def counted(plan: Any, *args: Any, **options: Any) -> Any:
         nonlocal operations
-        operations += len(planner.items)
-        whole.update(item.op.type for item in planner.items if item.whole)
-        return explain(planner, *args, **options)
+        operations += len(plan.operations)
+        whole.update(planned.op.type for planned in plan.operations if planned.is_whole)
+        return explain(plan, *args, **options)
 
     steps.explain = counted
     different = []

@@ -10,8 +10,8 @@ a shape that names the rows of a replica gets those of the batch. The rows of `t
 the rule compute with it. A mutant survives if all their results are right. Prints the survivors,
 and how many mutants there were; those that change no decision do not count.
 
-With `--code`, mutants are of variables in bodies (`lift.py`), effects, stages and exchanges, each a
-run of the tests of `tests/spmd` that compute steps.
+With `--code`, mutants are of variables in bodies (`functionalize.py`), effects, stages and
+exchanges, each a run of the tests of `tests/spmd` that compute steps.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main() -> int:
     import kdist
     import tensorflow as tf
     import test_rules
-    from kdist.spmd.rules import RULES
+    from kdist.spmd.operation import RULES
 
     logging.getLogger("kdist").setLevel("ERROR")  # what is computed whole is not the question
     kdist.MirroredStrategy(replicas=3)  # makes logical CPUs, before TensorFlow starts
@@ -93,20 +93,20 @@ _TESTS = [
 
 def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     """Return functions of the product that are broken: by name, where and what they are instead."""
-    from kdist.spmd import collectives, functions, lift, plan, program
+    from kdist.spmd import collectives, functionalize, functions, plan, program, reduction
 
     original = {
         "gather": collectives.Collectives.gather,
         "scatter": collectives.Collectives.scattered_sums,
-        "effects": lift.effects_of,
-        "reduce": program.reduce_stacked,
+        "effects": functionalize.effects_of,
     }
 
-    def without_skip(_: Any, given: Sequence[Any], state: Any) -> list[Any]:
-        return [state.values[id(given[0].handle)][:3]]
+    def without_skip(_: Any, inputs: Sequence[Any], state: Any) -> list[Any]:
+        return [state.values[inputs[0].key][:3]]
 
-    def least(kind: str, stacked: Any) -> Any:
-        return original["reduce"]("min" if kind == "max" else kind, stacked)
+    def least(self: Any, stacked: Any, _: Any) -> Any:
+        is_maximum = self is reduction.MAXIMUM
+        return (reduction.MINIMUM if is_maximum else self).reduce(stacked, 0)
 
     def reversed_rows(self: Any, parts: Sequence[Any], axis: int) -> Any:
         return original["gather"](self, parts[::-1], axis)
@@ -114,29 +114,40 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     def of_others(self: Any, values: Any) -> Any:
         return [one[::-1] for one in original["scatter"](self, values)]
 
-    changes = {**lift._CHANGES, "RngReadAndSkip": lift._Change(without_skip)}
+    changes = {
+        **functionalize._COUNTERPARTS,
+        "RngReadAndSkip": functionalize._Counterpart(without_skip),
+    }
     stage, exchange = program.ProgramStage, collectives.Collectives
     return {
-        "changes in a body are lost": ([lift], "_changed_by", lambda *_: []),
-        "changes in a loop's condition are lost": ([lift], "_changes_variables", lambda *_: False),
-        "branches change the same values": ([lift._State], "branch", lambda self, *_: self),
-        "draws leave the generator as it is": ([lift], "_CHANGES", changes),
-        "branches that may fail are run both": ([lift], "_cannot_fail", lambda *_: True),
-        "no rows of a table are left out": ([lift], "_without_wrong", lambda ids, *_: ids),
-        "copies wait for nothing": ([functions, lift, plan], "hold_back", lambda *_: None),
+        "changes in a body are lost": ([functionalize], "_changed_by", lambda *_: []),
+        "changes in a loop's condition are lost": (
+            [functionalize],
+            "_changes_variables",
+            lambda *_: False,
+        ),
+        "branches change the same values": (
+            [functionalize._State],
+            "branch",
+            lambda self, *_: self,
+        ),
+        "draws leave the generator as it is": ([functionalize], "_COUNTERPARTS", changes),
+        "branches that may fail are run both": ([functionalize], "_cannot_fail", lambda *_: True),
+        "no rows of a table are left out": ([functionalize], "_without_wrong", lambda ids, *_: ids),
+        "copies wait for nothing": ([functions, functionalize, plan], "hold_back", lambda *_: None),
         "nothing runs once": ([plan], "effects_of", lambda *o: (False, original["effects"](*o)[1])),
-        "what runs once changes nothing": ([plan.Planner], "_copy_states", lambda *_: None),
-        "each shard changes variables": ([program.Program], "_stage_of", _stage_alone),
+        "what runs once changes nothing": ([plan.GraphPlan], "_copy_states", lambda *_: None),
+        "each shard changes variables": ([program.Program], "_stage_for", _stage_alone),
         "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
-        "the least is taken for the most": ([program], "reduce_stacked", least),
+        "the least is taken for the most": ([reduction.Elementwise], "combine", least),
         "rows are gathered the other way round": ([exchange], "gather", reversed_rows),
         "one part is taken for the sum": ([exchange], "_sum", lambda o, parts: o.copies(parts[0])),
         "replicas get the rows of others": ([exchange], "scattered_sums", of_others),
     }
 
 
-def _stage_alone(program: Any, item: Any) -> Any:
-    return program.stage(item.time)
+def _stage_alone(program: Any, planned: Any) -> Any:
+    return program.stage(planned.stage)
 
 
 def pytest_configure() -> None:
@@ -166,27 +177,30 @@ def _mutate_code() -> int:
 
 def mutations() -> dict[str, Callable[[Any, Any], Any]]:
     """Return the ways to change a decision, each a function of the operation and the decision."""
-    from kdist.spmd.placements import AS_IS, REPLICATE, Local, Partial, Shard
+    from kdist.spmd.operation import ANY_FORM, LocalSizes
+    from kdist.spmd.placements import REPLICATE, Partial, Shard
 
     def results(kind: type) -> Callable[[Any, Any], Any]:
         def change(_: Any, decision: Any) -> Any:
-            out = [REPLICATE if isinstance(p, kind) else p for p in decision.out]
-            return dataclasses.replace(decision, out=out)
+            results = [REPLICATE if isinstance(p, kind) else p for p in decision.output_placements]
+            return dataclasses.replace(decision, output_placements=results)
 
         return change
 
     def ungathered(op: Any, decision: Any) -> Any:
         inputs = op.inputs if decision.inputs is None else decision.inputs
-        placements = [op.planner.placement(op.planner.canonical(t)) for t in inputs]
-        want = [
-            AS_IS if w == REPLICATE and isinstance(p, Shard | Partial) else w
-            for p, w in zip(placements, decision.want, strict=True)
+        placements = [op.facts.placement(op.facts.canonical(t)) for t in inputs]
+        forms = [
+            ANY_FORM if form == REPLICATE and isinstance(p, Shard | Partial) else form
+            for p, form in zip(placements, decision.input_forms, strict=True)
         ]
-        return dataclasses.replace(decision, want=want)
+        return dataclasses.replace(decision, input_forms=forms)
 
     def global_sizes(_: Any, decision: Any) -> Any:
-        want = [REPLICATE if isinstance(w, Local) else w for w in decision.want]
-        return dataclasses.replace(decision, want=want)
+        forms = [
+            REPLICATE if isinstance(form, LocalSizes) else form for form in decision.input_forms
+        ]
+        return dataclasses.replace(decision, input_forms=forms)
 
     return {
         "sums are not added up": results(Partial),
@@ -209,7 +223,10 @@ def _outcome(
         if decision is None:
             return None
         other = change(op, decision)
-        changed |= (other.out, other.want) != (decision.out, decision.want)
+        changed |= (other.output_placements, other.input_forms) != (
+            decision.output_placements,
+            decision.input_forms,
+        )
         return other
 
     with mock.patch.dict(rules, {name: mutant}):

@@ -24,7 +24,7 @@ import pytest
 import tensorflow as tf
 from kdist._upstream.internals import forget_custom_gradients
 from kdist._upstream.iterators import release_in_background
-from kdist.spmd import variables
+from kdist.spmd import divided_variables
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
@@ -142,8 +142,8 @@ float64_in_module = pytest.fixture(_float64, scope="module")
 @pytest.fixture
 def small(monkeypatch):
     """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(variables, "SMALLEST", 2)
-    monkeypatch.setattr(variables, "_MOST", 2.0)
+    monkeypatch.setattr(divided_variables, "SMALLEST", 2)
+    monkeypatch.setattr(divided_variables, "_MOST", 2.0)
 
 
 def _without_graph_optimizer():

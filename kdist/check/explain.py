@@ -12,9 +12,9 @@ from .._upstream.internals import optimizers_of, strategy_of
 from .._upstream.seeds import kept_seeds
 from ..distribute.made_outside import first_line
 from ..errors import UserError, cut_line
+from ..spmd.divided_variables import DividedVariable, division_of
 from ..spmd.explanation import Explanation
 from ..spmd.strategy import GlobalViewStrategy
-from ..spmd.variables import DividedVariable, division_of
 from .batches import as_fit_does, rows_of
 
 _MOST_PLACES = 8

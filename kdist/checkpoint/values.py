@@ -15,8 +15,8 @@ from .._upstream.internals import (
     optimizers_of,
     trained_variables,
 )
+from ..spmd.divided_variables import DividedVariable
 from ..spmd.replica_count import ReplicaNumber
-from ..spmd.variables import DividedVariable
 
 _OPTIMIZER = "optimizer-"
 

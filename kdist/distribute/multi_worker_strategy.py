@@ -25,9 +25,10 @@ from ..arguments import check_sharding
 from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
 from ..launch.launch_options import worker_settings
-from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
-from ..spmd.explanation import described, place_of
-from ..spmd.plan import Planner
+from ..spmd.collectives import Collectives, WorkerCollectives
+from ..spmd.explanation import describe_plan, line_of
+from ..spmd.fixed_order import WorkerFixedOrder
+from ..spmd.plan import GraphPlan
 from ..spmd.variables import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement
 from .cluster import find_cluster
@@ -248,17 +249,17 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 " model.save does, all of them are needed: save on all, not on the chief alone"
             ) from error
 
-    def compare_plan(self, planner: Planner) -> None:
+    def compare_plan(self, plan: GraphPlan) -> None:
         """Raise `UserError` if the workers have planned different steps: they would not meet."""
         if self.workers == 1:
             return
-        operations = described(planner)
+        operations = describe_plan(plan)
 
         def describe(at: int) -> str:
             if at == len(operations):
                 return "nothing more"
             operation, _, division = operations[at].rpartition(" at ")
-            return f"{operation} in {place_of(planner.items[at].op)} (at {division})"
+            return f"{operation} in {line_of(plan.operations[at].op)} (at {division})"
 
         event = "the first call of a step"
         with self._waiting(event):

@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
-from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 
 HOST = "/device:CPU:0"
 _SMALL = 16384  # elements: without collectives, smaller tensors are exchanged together
@@ -198,34 +197,12 @@ class Collectives:
         return made
 
 
-class FixedOrder(Collectives):
-    """The exchanges of shards: sums in one order, whatever the number of devices.
-
-    Shards are dealt out to devices in turn, and of 8 the first is added to the fifth, and so on:
-    those of one device are added up there.
-    """
-
-    in_fixed_order = True
-
-    def _sum(self, parts: Sequence[Any]) -> list[Any]:
-        return self.copies(_added(parts, self.devices)[0])
-
-    def copies(self, tensor: Any) -> list[Any]:
-        """Return a tensor for every shard, once on each device; strings stay on the host."""
-        made: dict[str, Any] = {self.devices[0]: tensor}
-        for device in self.devices:
-            if device not in made:
-                with tf.device(device_for(tensor, device)):
-                    made[device] = tf.identity(tensor)
-        return [made[device] for device in self.devices]
-
-
 def device_for(tensor: Any, device: str) -> str:
     """Return where to compute with a tensor: on the host with strings, which no GPU can."""
     return HOST if tensor.dtype == tf.string else device
 
 
-def _in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
+def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let the collectives of all devices run together, as one alone waits for the others."""
 
     @functools.wraps(method)
@@ -276,7 +253,7 @@ class WorkerCollectives(Collectives):
         self._order = [place % workers * local + place // workers for place in range(self.replicas)]
         self.bucket_bytes = bucket_bytes or math.inf
 
-    @_in_a_function
+    @in_a_function
     def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
         return super().sums(values)
@@ -334,7 +311,7 @@ class WorkerCollectives(Collectives):
             for one, wholes in zip(values, sums, strict=True)
         ]
 
-    @_in_a_function
+    @in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         """Return the concatenation of the replicas' tensors on every device."""
         sizes = self.stack([tf.shape(part)[axis] for part in parts])
@@ -358,16 +335,16 @@ class WorkerCollectives(Collectives):
                 gathered.append(tf.concat(blocks, axis))
         return gathered
 
-    @_in_a_function
+    @in_a_function
     def stack(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of the replicas' tensors on every device."""
         if parts[0].dtype == tf.string:
             return self._stack_of_strings(parts)
         stacks = []
-        sent = [_sendable(part) for part in parts]
+        sent = [sendable(part) for part in parts]
         for rows, device in zip(self._all_gather(sent), self.devices, strict=True):
             with tf.device(device):
-                stacks.append(_received(tf.gather(rows, self._order), parts[0].dtype))
+                stacks.append(received(tf.gather(rows, self._order), parts[0].dtype))
         return stacks
 
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
@@ -387,83 +364,6 @@ class WorkerCollectives(Collectives):
             )
             for codes, each in zip(self.stack(raw), self.stack(lengths), strict=True)
         ]
-
-
-class WorkerFixedOrder(WorkerCollectives):
-    """The exchanges of the shards of several workers: sums in the order of `FixedOrder`.
-
-    Each worker adds up its own as far as that order has them together. What is left is gathered,
-    and added up on every device.
-    """
-
-    in_fixed_order = True
-
-    def _sum(self, parts: Sequence[Any]) -> list[Any]:
-        local = len(self.cross_device_ops._launchers)
-        totals = []
-        stacks = self.stack(_added(parts, self.devices, least=local))
-        for stacked, device in zip(stacks[:local], self.devices, strict=False):
-            terms = tf.unstack(stacked)
-            totals += _added(terms, [device_for(stacked, device)] * len(terms))
-        return totals * (len(parts) // local)
-
-    @_in_a_function
-    def stack(self, parts: Sequence[Any]) -> list[Any]:
-        """Return the stack of all shards' tensors on every device."""
-        if parts[0].dtype == tf.string:
-            return self._stack_of_strings(parts)
-        launchers = self.cross_device_ops._launchers
-        workers = self.replicas // len(self.devices)
-        local, each = len(launchers), len(parts) // len(launchers)
-        order = [
-            (p % workers * local + p // workers % local) * each + p // workers // local
-            for p in range(workers * len(parts))
-        ]
-        stacks = []
-        for at, launcher in enumerate(launchers):
-            with tf.device(self.devices[at]):
-                sent = tf.stack([_sendable(part) for part in parts[at::local]])
-                rows = launcher._all_gather(sent, None)
-                if sent.shape.rank is not None:
-                    rows.set_shape([len(order), *sent.shape[1:]])
-                stacks.append(_received(tf.gather(rows, order), parts[0].dtype))
-        return stacks * each
-
-
-def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list[Any]:
-    """Add up shards' tensors: the second half of them to the first, until there is one.
-
-    Args:
-        parts: The tensors.
-        devices: For each of them, its device.
-        least: If given, ends before there are fewer, or where their number is odd.
-    """
-    terms = list(parts)
-    while len(terms) > 1:
-        half = (len(terms) + 1) // 2
-        if least and (len(terms) % 2 or half % least):
-            break
-        for at, other in enumerate(terms[half:]):
-            with tf.device(device_for(other, devices[at])):
-                terms[at] = _adder(other.dtype)(terms[at], other)
-                terms[at].set_shape(other.shape)
-        terms = terms[:half]
-    return terms
-
-
-@functools.cache
-def _adder(dtype: tf.DType) -> Any:
-    """Return a function that adds two tensors, and is not inlined.
-
-    TensorFlow's graph optimizer would put several sums of one device together, in another order.
-    """
-    spec = tf.TensorSpec(None, dtype)
-    return tf.function(
-        lambda one, other: one + other,
-        input_signature=[spec, spec],
-        autograph=False,
-        experimental_attributes={NO_INLINE: True},
-    )
 
 
 def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
@@ -497,7 +397,8 @@ _SUMMED = (*_SENT, tf.bfloat16)  # that CollectiveReduce knows
 _OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
-def _sendable(tensor: Any) -> Any:
+def sendable(tensor: Any) -> Any:
+    """Return a tensor's bits as a type that TensorFlow's all-gather knows."""
     dtype = tensor.dtype
     if dtype in _SENT:
         return tensor
@@ -508,7 +409,8 @@ def _sendable(tensor: Any) -> Any:
     return tf.bitcast(tensor, _OF_SIZE.get(dtype.size, tf.float64))
 
 
-def _received(tensor: Any, dtype: Any) -> Any:
+def received(tensor: Any, dtype: Any) -> Any:
+    """Return a tensor of which the bits were sent."""
     if tensor.dtype == dtype:
         return tensor
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:

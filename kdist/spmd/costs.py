@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .functions import called_graphs
-from .placements import Partial, Shard
-from .plan import Item, Planner, is_gathered
-from .sizes import AnySize, Size
+import tensorflow as tf
 
-_FREE = ("Const", "NoOp", "Placeholder", "ReadVariableOp", "Identity", "Reshape", "Shape")
-# Of these, only what they take of their inputs.
-_TAKE = ("Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd", "ResourceGather")
-_CUBIC = ("Cholesky", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "SelfAdjointEigV2")
+from .functions import called_graphs
+from .op_types import CONDITIONS, CUBIC, FREE, SLICES
+from .placements import Partial, Shard
+from .plan import GraphPlan, PlannedOperation
+from .redistribute import gathers_rows
+from .sizes import AnySize, Size
+from .tensor_facts import Ref
 
 
 @dataclass(frozen=True)
@@ -56,58 +56,59 @@ class Costs:
     Args:
         planner: The plan.
         rows: The rows of a batch, where their number is not known.
-        of_batch: Ids of tensors that have rows of the whole batch, on every replica.
+        of_batch: Tensors that have rows of the whole batch, on every replica.
 
     Attributes:
         totals: The numbers of rows that are known.
     """
 
-    def __init__(self, planner: Planner, rows: int, of_batch: Iterable[int] = ()) -> None:
-        self._planner, self._rows = planner, rows
+    def __init__(self, plan: GraphPlan, rows: int, of_batch: Iterable[Ref] = ()) -> None:
+        self._plan, self._rows = plan, rows
         self._of_batch = set(of_batch)
-        placements = [one for item in planner.items for one in item.placements]
-        rows_of = [one.rows.segments for one in placements if isinstance(one, Shard)]
-        spaces = {space.root() for segments in rows_of for space, _ in segments}
-        totals = {space.total for space in spaces if space.is_batch}
+        placements = [placement for planned in plan.operations for placement in planned.placements]
+        segments = [p.rows.segments for p in placements if isinstance(p, Shard)]
+        batch_axes = {batch_axis.root() for pairs in segments for batch_axis, _ in pairs}
+        totals = {axis.total for axis in batch_axes if axis.is_batch}
         self.totals = [total for total in totals if total is not None and total > 1]
 
-    def bytes(self, tensor: Any) -> float:
+    def bytes(self, tensor: tf.Tensor) -> float:
         """Return the size of a whole tensor."""
         return self._elements(tensor) * float(tensor.dtype.size)
 
-    def each(self) -> Iterator[tuple[Item, Work, list[Any]]]:
+    def each(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
         """Yield all operations of the plan, their work, and tensors of which they need all rows."""
-        for item in self._planner.items:
-            asked = zip(item.inputs, item.placements, item.decision.want, strict=True)
+        for planned in self._plan.operations:
+            inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
             gathered = [
-                t
-                for t, placement, want in asked
-                if is_gathered(placement, want)
-                and isinstance(placement, Shard)
+                tensor
+                for tensor, placement, way in inputs
+                if isinstance(placement, Shard)
+                and gathers_rows(placement, way)
                 and placement.rows.is_batch
             ]
-            yield item, self._work(item, bool(gathered)), gathered
+            yield planned, self._work(planned, bool(gathered)), gathered
 
-    def _work(self, item: Item, gathers: bool) -> Work:
-        is_divided = any(isinstance(one, Shard | Partial) for one in item.decision.out)
-        if item.decision.bodies:
-            branches = [self._body(item, body) for body in item.decision.bodies]
-            return max(branches, key=lambda one: one.total) * self._iterations(item.op)
-        flops = self._flops(item.op)
+    def _work(self, planned: PlannedOperation, gathers: bool) -> Work:
+        results = planned.decision.output_placements
+        is_divided = any(isinstance(placement, Shard | Partial) for placement in results)
+        if planned.decision.bodies:
+            branches = [self._body(planned, body) for body in planned.decision.bodies]
+            return max(branches, key=lambda work: work.total) * self._iterations(planned.op)
+        flops = self._flops(planned.op)
         if is_divided:
             return Work(divided=flops)
-        grown = [t for t in item.op.outputs if self._grows(t)]
-        if gathers or item.whole or any(id(t) in self._of_batch for t in item.inputs):
-            self._of_batch.update(map(id, grown))
+        grown = [t for t in planned.op.outputs if self._grows(t)]
+        if gathers or planned.is_whole or any(t.ref() in self._of_batch for t in planned.inputs):
+            self._of_batch.update(t.ref() for t in grown)
             return Work(whole=flops)
         symbolic = [t for t in grown if self._has_rows(t)]
-        self._of_batch.update(map(id, symbolic))
+        self._of_batch.update(t.ref() for t in symbolic)
         return Work(whole=flops) if symbolic else Work(repeated=flops)
 
-    def _body(self, item: Item, body: Planner) -> Work:
-        given = item.inputs if "While" in item.op.type else item.inputs[1:]
-        pairs = zip(body.tensors, given, strict=False)  # its inputs were planned first
-        of_batch = [key for key, t in pairs if id(t) in self._of_batch]
+    def _body(self, planned: PlannedOperation, body: GraphPlan) -> Work:
+        given = planned.inputs[planned.op.type in CONDITIONS :]  # behind the predicate
+        pairs = zip(body.inputs, given, strict=True)
+        of_batch = [inner.ref() for inner, outer in pairs if outer.ref() in self._of_batch]
         work = Costs(body, self._rows, of_batch).total()
         # Such as a loop over the rows, one at a time.
         return work if work.divided or not of_batch else Work(whole=work.total)
@@ -116,21 +117,21 @@ class Costs:
         """Return the work of all operations."""
         return sum((work for _, work, _ in self.each()), Work())
 
-    def _has_rows(self, tensor: Any) -> bool:
+    def _has_rows(self, tensor: tf.Tensor) -> bool:
         """Whether its size is known to grow with a batch."""
-        dims = self._planner.dims(tensor)
-        return any(isinstance(size, Size) and bool(size.spaces()) for size in dims or ())
+        dims = self._plan.dims(tensor)
+        return any(isinstance(size, Size) and bool(size.batch_axes()) for size in dims or ())
 
-    def _grows(self, tensor: Any) -> bool:
+    def _grows(self, tensor: tf.Tensor) -> bool:
         """Whether its size may grow with a batch."""
-        dims = None if tensor.dtype.name == "variant" else self._planner.dims(tensor)
+        dims = None if tensor.dtype.name == "variant" else self._plan.dims(tensor)
         return dims is None or any(
             not isinstance(size, int) or (size > 0 and any(size % n == 0 for n in self.totals))
             for size in dims
         )
 
-    def _flops(self, op: Any) -> float:
-        if op.type in _FREE:
+    def _flops(self, op: tf.Operation) -> float:
+        if op.type in FREE:
             return 0.0
         graphs = called_graphs(op)
         if graphs:  # which have no plans of their own
@@ -140,13 +141,13 @@ class Costs:
         if length is not None:
             return 2 * length
         made = sum(map(self._elements, op.outputs))
-        if op.type in _TAKE:
+        if op.type in SLICES:
             return made
         read = max(map(self._elements, op.inputs), default=0.0)
-        cubic = (self._dims(op.inputs[0]) or [1.0])[-1] if op.type in _CUBIC else 1.0
+        cubic = (self._dims(op.inputs[0]) or [1.0])[-1] if op.type in CUBIC else 1.0
         return max(made, read) * cubic
 
-    def _summed(self, op: Any) -> float | None:
+    def _summed(self, op: tf.Operation) -> float | None:
         """Return how many products a matrix product or convolution adds up; `None` for others."""
         kind = op.type
         if kind == "MatMul" or kind.startswith("BatchMatMul"):
@@ -166,7 +167,7 @@ class Costs:
             return self._elements(result) * math.prod(window)
         return None
 
-    def _labels(self, op: Any) -> Iterator[tuple[str, float]]:
+    def _labels(self, op: tf.Operation) -> Iterator[tuple[str, float]]:
         """Yield the axes of an einsum's inputs with their sizes."""
         terms = op.get_attr("equation").decode().partition("->")[0].split(",")
         for term, tensor in zip(terms, op.inputs, strict=True):
@@ -176,33 +177,33 @@ class Costs:
             if dots and after:
                 yield from zip(after, sizes[-len(after) :], strict=False)
 
-    def _iterations(self, op: Any) -> float:
+    def _iterations(self, op: tf.Operation) -> float:
         """Return how often a loop runs, as far as is known; otherwise once."""
         if "While" not in op.type:
             return 1.0
-        most = self._planner.canonical(op.inputs[1])  # of TensorFlow's loops: their maximum
+        most = self._plan.canonical(op.inputs[1])  # of TensorFlow's loops: their maximum
         while most.op.type in ("Cast", "Identity", "Max") and most.shape.rank == 0:
-            most = self._planner.canonical(most.op.inputs[0])
+            most = self._plan.canonical(most.op.inputs[0])
         if not self._is_planned(most) or not most.dtype.is_integer or most.shape.rank != 0:
             return 1.0
-        return max(self._number(self._planner.sizes(most).item()), 1.0)
+        return max(self._number(self._plan.sizes(most).item()), 1.0)
 
-    def _elements(self, tensor: Any) -> float:
+    def _elements(self, tensor: tf.Tensor) -> float:
         if tensor.dtype.name in ("resource", "variant"):
             return 0.0
         return math.prod(self._dims(tensor) or ())
 
-    def _dims(self, tensor: Any) -> list[float] | None:
+    def _dims(self, tensor: tf.Tensor) -> list[float] | None:
         dims: Sequence[AnySize | None] | None
         if self._is_planned(tensor):
-            dims = self._planner.dims(tensor)
+            dims = self._plan.dims(tensor)
         else:
             dims = None if tensor.shape.rank is None else tensor.shape.as_list()
         return None if dims is None else [self._number(size) for size in dims]
 
-    def _is_planned(self, tensor: Any) -> bool:
+    def _is_planned(self, tensor: tf.Tensor) -> bool:
         """Whether it is no tensor within an operation that is computed as it is."""
-        return id(self._planner.canonical(tensor)) in self._planner.tensors
+        return self._plan.has(tensor)
 
     def _number(self, size: AnySize | None) -> float:
         if size is None:

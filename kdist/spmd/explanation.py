@@ -15,7 +15,8 @@ from ..errors import cut_line, user_line
 from .costs import Costs, Work
 from .functions import called_graphs
 from .placements import Partial, Shard
-from .plan import Planner
+from .plan import GraphPlan
+from .tensor_facts import Ref
 
 NOMINAL_ROWS = 64
 """The rows of a batch, where a step is explained without one."""
@@ -99,63 +100,64 @@ class Explanation:
 
 
 def explain(
-    planner: Planner, rounds: int, exchanged: list[Any], *, replicas: int, rows: int
+    plan: GraphPlan, rounds: int, exchanged: list[tf.Tensor], *, replicas: int, rows: int
 ) -> Explanation:
     """Say how a planned step was divided.
 
     Args:
-        planner: The plan.
+        plan: The plan.
         rounds: How often replicas exchange values.
         exchanged: The tensors that they exchange.
         replicas: Their number.
         rows: The rows of a batch, where their number is not known.
     """
-    costs = Costs(planner, rows)
+    costs = Costs(plan, rows)
     work = Work()
     places: dict[str, Place] = {}
     names: dict[str, Any] = {}
-    seen: set[int] = set()
-    for item, done, needed in costs.each():
-        source = planner.origin(item.op)
+    seen: set[Ref] = set()
+    for planned, done, needed in costs.each():
+        source = plan.origin(planned.op)
         names[source.name] = source
         if done.whole and _is_update(source):  # with a sparse gradient, of which all rows are due
             done = Work(done.divided, 0, done.repeated + done.whole)
         work += done
-        gathered = [t for t in needed if id(t) not in seen]
-        seen.update(map(id, gathered))
+        gathered = [t for t in needed if t.ref() not in seen]
+        seen.update(tensor.ref() for tensor in gathered)
         if not done.whole and not gathered:
             continue
-        name = place_of(source, names)
+        name = line_of(source, names)
         place = places.setdefault(name, Place(name))
-        place.types[item.op.type] = None
+        place.types[planned.op.type] = None
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
-    is_rows = {id(t): isinstance(planner.placement(t), Shard) for t in exchanged}
+    is_rows = {t.ref(): isinstance(plan.placement(t), Shard) for t in exchanged}
     return Explanation(
         replicas=replicas,
         rows=max(costs.totals, default=rows),
         work=work,
         places=tuple(sorted(places.values(), key=lambda p: (-p.flops, -p.gathered))),
         rounds=rounds,
-        summed=sum(costs.bytes(t) for t in exchanged if not is_rows[id(t)]),
-        gathered=sum(costs.bytes(t) for t in exchanged if is_rows[id(t)]),
+        summed=sum(costs.bytes(t) for t in exchanged if not is_rows[t.ref()]),
+        gathered=sum(costs.bytes(t) for t in exchanged if is_rows[t.ref()]),
     )
 
 
-def _is_update(op: Any) -> bool:
+def _is_update(op: tf.Operation) -> bool:
     """Whether Keras's optimizer has made an operation, also one of the user's own class."""
     return any(frame.filename.endswith(_OPTIMIZER) for frame in op.traceback or ())
 
 
-def described(planner: Planner) -> list[str]:
+def describe_plan(plan: GraphPlan) -> list[str]:
     """Describe the operations of a step, the same on all workers that have planned the same."""
     return [
-        f"{_described(item.op)} at {item.time} as {', '.join(map(_kind, item.decision.out))}"
-        for item in planner.items
+        f"{_describe(planned.op)} at {planned.stage} as"
+        f" {', '.join(map(_kind, planned.decision.output_placements))}"
+        for planned in plan.operations
     ]
 
 
-def _described(op: Any) -> str:
+def _describe(op: tf.Operation) -> str:
     """An operation, its numbers, and a checksum of the functions that it calls.
 
     Of texts, only those without digits are compared (`SAME`, `NHWC`): processes number names.
@@ -174,7 +176,7 @@ def _described(op: Any) -> str:
         elif kind == "s" and not _DIGITS.search(attribute.s):
             parts.append(f"{name} {attribute.s.decode()}")
     for graph in called_graphs(op):
-        inside = "\n".join(map(_described, graph.get_operations()))
+        inside = "\n".join(map(_describe, graph.get_operations()))
         parts.append(f"of {zlib.crc32(inside.encode()):x}")
     return f"{op.type}({', '.join(parts)})"
 
@@ -203,17 +205,17 @@ def _rounded(number: complex) -> str:
 def _kind(placement: Any) -> str:
     if isinstance(placement, Shard):
         return f"shard({placement.axis}, {len(placement.rows.segments)})"
-    return placement.op if isinstance(placement, Partial) else type(placement).__name__
+    return placement.reduction.name if isinstance(placement, Partial) else type(placement).__name__
 
 
-def say(message: str | None, said: set[str]) -> None:
-    """Log a message about a step, once."""
-    if message is not None and message not in said:
-        said.add(message)
+def warn_once(message: str | None, warned: set[str]) -> None:
+    """Log a message about a step, unless it is among those that were logged."""
+    if message is not None and message not in warned:
+        warned.add(message)
         _logger.warning(message)
 
 
-def place_of(op: Any, names: dict[str, Any] | None = None) -> str:
+def line_of(op: tf.Operation, names: dict[str, Any] | None = None) -> str:
     """Return the line of the user's step that made an operation, or else the layer.
 
     Args:
@@ -225,7 +227,7 @@ def place_of(op: Any, names: dict[str, Any] | None = None) -> str:
         forward = path
         while forward and names is not None:
             if prefix + forward in names:
-                return place_of(names[prefix + forward])
+                return line_of(names[prefix + forward])
             forward = forward.rpartition("/")[0]
     frames = [(frame.filename, frame.lineno) for frame in op.traceback or ()]
     begins = max((at for at, (path, _) in enumerate(frames) if path.endswith(_TRACE)), default=-1)

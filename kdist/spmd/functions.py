@@ -121,8 +121,8 @@ def own_graph(function: Any) -> Any:
         return None
     if len(graph.get_operations()) != len(graph.inputs) + len(definition.node_def):
         return None
-    names = {id(t): arg.name for t, arg in zip(graph.inputs, signature.input_arg, strict=True)}
-    return graph if results == [names.get(id(t), t.op.name) for t in graph.outputs] else None
+    names = {t.ref(): arg.name for t, arg in zip(graph.inputs, signature.input_arg, strict=True)}
+    return graph if results == [names.get(t.ref(), t.op.name) for t in graph.outputs] else None
 
 
 def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> Any:

@@ -1,609 +1,371 @@
-"""Plan a traced step: the placement of every tensor, and the collectives between its stages.
+"""Plan a traced step: the placement and stage of every tensor, and the exchanges between stages.
 
-The step was traced as the program of one device that sees the global batch. The planner walks its
-operations once, in order. The rule of an operation's type (`rules/`) says how it is divided. Where
-no rule is certain, all rows are gathered and every replica computes the whole operation.
-
-A planned step is a sequence of stages, each known by its time. Those of odd times run on every
-replica. Before the stage 2k+1, at the even time 2k, replicas exchange values, and what must not run
-on each of them, such as `tf.print`, runs once.
+The step was traced as the program of one device that sees the global batch. A plan walks its
+operations once, in order (`GraphPlan.visit`): the rule of an operation's type decides how it is
+divided, or all rows are gathered and every replica computes the whole operation. Each input then
+has a way to its wanted form (`redistribute.py`), for which tensors may have to be exchanged, and
+the operation runs in the first stage in which all of its inputs are there.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
-from .effects import CALLS, QUIET, READS, effects_of, handle_source
-from .functions import Bodies, hold_back, is_compiled, kernel_of
-from .lift import PLAIN, lift, lifted_places
-from .placements import (
-    AS_IS,
-    REPLICATE,
-    AsIs,
-    ListOf,
-    Local,
-    Opaque,
-    OwnRows,
-    Partial,
-    Placement,
-    Replicate,
-    Rows,
-    Shard,
-    rows_of,
+from .effects import handle_source
+from .functionalize import functionalize, functionalized_inputs
+from .functions import hold_back, is_compiled, kernel_of
+from .op_types import CALLS, PLAIN, QUIET, READS
+from .operation import ANY_FORM, ComputeWholeError, Decision, Form, Operation, Rewrite, find_rule
+from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Shard
+from .redistribute import (
+    KEEP,
+    Keep,
+    SliceRows,
+    TakeRowsOfSum,
+    Way,
+    WriteSizes,
+    gathers_rows,
+    way_to,
 )
-from .size_reader import read_sizes
-from .sizes import AnySize, AxisSize, Size, Space, symbolic
-
-Want = Placement | AsIs | OwnRows | Local
-BEFORE = -1  # the time of the step's inputs
-
-
-class NeedsCollectiveError(Exception):
-    """A loop's or condition's body needs values of other replicas."""
-
-
-class ComputeWholeError(Exception):
-    """The step has to be planned again, with these operations computed whole."""
-
-    def __init__(self, operations: Iterable[Any]) -> None:
-        super().__init__("compute whole")
-        self.operations = set(operations)
-
-
-@dataclass
-class Decision:
-    """How an operation is computed.
-
-    Args:
-        want: For each input, the placement that it is wanted in.
-        out: The placements of the results.
-        emit: Called with the stage, the operation and its inputs; returns the results. `None`
-            copies the operation.
-        alias: Whether the result has the values of the first input in another shape: if that is
-            partial, it is reduced in the first input's place, once for all its shapes.
-        inputs: The tensors that are wanted, if they are not the operation's inputs.
-        needs: Sizes and rows of which `emit` needs the numbers.
-        gathers: Whether the operation needs the rows of all replicas by its nature.
-        once: Whether it runs once, not on every replica.
-        bodies: The plans of a loop's body or of a condition's branches.
-    """
-
-    want: Sequence[Want]
-    out: Sequence[Placement]
-    emit: Callable[..., Sequence[Any]] | None = None
-    alias: bool = False
-    inputs: Sequence[Any] | None = None
-    needs: Iterable[AnySize | Rows] = ()
-    gathers: bool = False
-    once: bool = False
-    bodies: Sequence[Planner] = ()
-
-
-@dataclass
-class Rewrite:
-    """Operations that stand for one of the traced step.
-
-    Args:
-        make: Writes them into the default graph, and returns the results.
-    """
-
-    make: Callable[[], Sequence[Any]]
+from .tensor_facts import INPUTS, NeedsCollectiveError, Ref, StageNumber, StepFacts, TensorFacts
 
 
 @dataclass(eq=False)
-class Item:
-    """A planned operation."""
+class PlannedOperation:
+    """An operation with its place in the plan.
 
-    op: Any
+    Attributes:
+        op: The operation of the traced step.
+        decision: How it is computed.
+        inputs: The tensors that it reads.
+        placements: The placements of these.
+        ways: The ways from these to the forms that it wants.
+        stage: The stage that has it.
+        controls: Operations that have to run before.
+        is_whole: Whether rows were gathered, or a rule was missing: every replica computes all.
+        changes_variables: Whether it changes variables that every replica has a copy or part of.
+    """
+
+    op: tf.Operation
     decision: Decision
-    inputs: list[Any]
+    inputs: list[tf.Tensor]
     placements: list[Placement]
-    time: int
-    controls: list[Any] = field(default_factory=list)
-    whole: bool = False
-    """Whether rows were gathered, or a rule was missing: every replica computes all of it."""
-    writes: bool = False
-    """Whether it changes variables of which every replica has its own copy or part."""
+    ways: list[Way]
+    stage: StageNumber
+    controls: list[tf.Operation] = field(default_factory=list)
+    is_whole: bool = False
+    changes_variables: bool = False
 
 
 @dataclass
-class Merge:
-    """Two inputs of the step that an operation demands to have equally many rows."""
+class Exchange:
+    """A tensor that the replicas exchange: once, however many operations read the result.
 
-    one: Space
-    other: Space
-    op: Any
-    undo: Callable[[], None]
+    Attributes:
+        tensor: The tensor.
+        stage: The number of the exchange.
+        rows: If each replica gets only its rows of a sum, these; `None` for the whole tensor.
+    """
 
-
-class Operation:
-    """An operation of a traced step, as a rule sees it."""
-
-    def __init__(self, planner: Planner, op: Any) -> None:
-        self.planner, self.op = planner, op
-        self.type: str = op.type
-        self.inputs = [planner.canonical(t) for t in op.inputs]
-        self.placements = [planner.placement(t) for t in self.inputs]
-        self.outputs = op.outputs
-
-    def attr(self, name: str) -> Any:
-        """Return an attribute of the operation."""
-        return self.op.get_attr(name)
-
-    def rank(self, index: int) -> int | None:
-        """Return the rank of an input, if it is known."""
-        rank: int | None = self.inputs[index].shape.rank
-        return rank
-
-    def constant(self, index: int) -> Any:
-        """Return the value of an input if it is known while tracing."""
-        return self.planner.constant(self.inputs[index])
-
-    def sizes(self, index: int) -> Any:
-        """Return what is known of an integer input of rank 0 or 1, an array of sizes."""
-        return self.planner.sizes(self.inputs[index])
-
-    def dims(self, index: int) -> list[AnySize] | None:
-        """Return the sizes of an input's axes over all replicas."""
-        return self.planner.dims(self.inputs[index])
-
-    def shard(self, index: int) -> Shard | None:
-        """Return the placement of an input if it is divided."""
-        placement = self.placements[index]
-        return placement if isinstance(placement, Shard) else None
-
-    def is_partial(self, index: int, op: str | None = None) -> bool:
-        """Whether an input has to be reduced over the replicas."""
-        placement = self.placements[index]
-        return isinstance(placement, Partial) and op in (None, placement.op)
-
-    @property
-    def any_shard(self) -> bool:
-        """Whether any input is divided."""
-        return any(isinstance(p, Shard) for p in self.placements)
-
-    def align(self, placement: Placement, want: Shard) -> bool:
-        """Return whether rows are divided as wanted, once batches of equal size are merged.
-
-        Call this only where the operation is an error unless both axes have the same size, or one
-        is a single row.
-        """
-        if not isinstance(placement, Shard) or placement.axis != want.axis:
-            return False
-        return placement.fits(want) or self.planner.merge(placement.rows, want.rows, self.op)
+    tensor: tf.Tensor
+    stage: StageNumber
+    rows: Shard | None = None
 
 
-class Planner:
-    """Plans a traced graph, or the body of a loop or condition in it.
+class GraphPlan(TensorFacts):
+    """Plan of a traced graph, or of the body of a loop or condition in it.
 
     Args:
-        parent: The planner of the graph that contains the body.
+        parent: The plan of the graph that contains the body.
+        whole: Operations that have to be computed whole.
+        step: Facts of the whole step.
         is_conditional: Whether it is a body that may not run.
         can_check: Whether operations that fail the step can be written: XLA leaves them out.
-        whole: Operations that have to be computed whole.
-        bodies: The graphs of called functions, the same in each attempt to plan a step.
-        in_fixed_order: Whether a stage changes variables only after all of its reads, as several
-            replicas share them.
+
+    Attributes:
+        operations: The planned operations, in order.
+        makers: For each tensor, the operation that makes it, in order.
+        exchanges: The tensors that are exchanged.
     """
+
+    parent: GraphPlan | None
 
     def __init__(
         self,
-        parent: Planner | None = None,
-        whole: Iterable[Any] = (),
+        parent: GraphPlan | None = None,
+        whole: Iterable[tf.Operation] = (),
+        step: StepFacts | None = None,
         *,
         is_conditional: bool = False,
         can_check: bool = True,
-        bodies: Bodies | None = None,
-        in_fixed_order: bool = False,
     ) -> None:
-        self.parent = parent
-        self.is_conditional = is_conditional
-        self.can_check: bool = can_check and (parent is None or parent.can_check)
+        super().__init__(parent, step, is_conditional=is_conditional, can_check=can_check)
         self.whole = set(whole)
-        self.in_fixed_order = in_fixed_order
-        self._written: dict[int, int] = {}  # variables -> when they were changed last
-        self.bodies: Bodies = parent.bodies if parent else bodies or Bodies()
-        self.shared: set[int] = parent.shared if parent else set()  # resources that exist once
-        self.items: list[Item] = []
-        self.item_of: dict[int, Item] = {}
-        self.exchanges: dict[int, dict[int, Any]] = {}  # time -> tensor id -> tensor
-        self.scattered: dict[int, Shard] = {}  # ids of sums of which a replica gets its rows
-        # How variables of a shape are divided.
-        self.divisions: dict[tuple[int, ...], Shard] = parent.divisions if parent else {}
-        self.counted: dict[int, dict[Space, Any]] = {}  # time -> spaces that a step makes
-        self.layouts: list[Rows] = parent.layouts if parent else []  # of several segments
-        self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
-        self.merges: list[Merge] = parent.merges if parent and not is_conditional else []
-        self.reduced_axes: dict[int, Any] = {}
-        # Of tensors whose first column names rows of the same replica, or counts the batch's.
-        self.places: dict[int, Rows] = {}
-        self._placements: dict[int, Placement] = {}
-        self._times: dict[int, int] = {}
-        self._aliases: dict[int, Any] = {}
-        self._op_times: dict[Any, int] = {}
-        self._constants: dict[int, Any] = {}
-        self._sizes: dict[int, Any] = {}
-        self._dims: dict[int, Any] = {}
-        self._inside: dict[Any, list[Any]] = {}  # the operations of a call, in its place
-        self._copies: dict[Any, list[Any]] = {}  # operations that copy states changed by another
-        self._calls: list[Any] = []  # the calls that are being inlined
-        self.tensors: dict[int, Any] = {}  # keeps them alive, as ids are keys
+        self.operations: list[PlannedOperation] = []
+        self.exchanges: dict[Ref, Exchange] = {}
+        self.makers: dict[Ref, PlannedOperation] = {}
+        self._stage_of_op: dict[tf.Operation, StageNumber] = {}
+        self._changed_at: dict[Ref, StageNumber] = {}  # the last change of each variable
+        self._inlined: dict[tf.Operation, list[tf.Operation]] = {}  # by their call
+        self._copies: dict[tf.Operation, list[tf.Operation]] = {}  # of states that it changes
+        self._calls: list[tf.Operation] = []  # that are being inlined
 
-    # Tensors
+    def maker(self, tensor: tf.Tensor) -> PlannedOperation | None:
+        """Return the operation that makes a tensor; `None` for an input."""
+        return self.makers.get(tensor.ref())
 
-    def set_input(self, tensor: Any, placement: Placement, sizes: Any = None) -> None:
-        """Set the placement of an input of the graph."""
-        self._set(tensor, placement, BEFORE)
-        if sizes is not None:
-            self._sizes[id(tensor)] = sizes
+    # Operations
 
-    def _set(self, tensor: Any, placement: Placement, time: int) -> None:
-        self._placements[id(tensor)] = placement
-        self._times[id(tensor)] = time
-        self.tensors[id(tensor)] = tensor
-
-    def canonical(self, tensor: Any) -> Any:
-        """Return the tensor that an argument or result of a call stands for."""
-        while id(tensor) in self._aliases:
-            tensor = self._aliases[id(tensor)]
-        return tensor
-
-    def placement(self, tensor: Any) -> Placement:
-        """Return the placement of a tensor."""
-        return self._placements[id(self.canonical(tensor))]
-
-    def time(self, tensor: Any) -> int:
-        """Return the stage that makes a tensor."""
-        return self._times[id(self.canonical(tensor))]
-
-    def set_alias(self, tensor: Any, of: Any) -> None:
-        """Let a tensor stand for another one."""
-        self._aliases[id(tensor)] = self.canonical(of)
-        self.tensors[id(tensor)] = tensor
-
-    def constant(self, tensor: Any) -> Any:
-        """Return the value of a tensor if it is known while tracing."""
-        tensor = self.canonical(tensor)
-        if id(tensor) not in self._constants:
-            value = None
-            if tensor.op.type == "Const":
-                value = tensor_util.constant_value(tensor)
-            elif tensor.op.type != "Placeholder" and tensor.dtype.is_integer:
-                sizes = self.sizes(tensor)
-                if sizes is not None and all(isinstance(s, int) for s in np.ravel(sizes)):
-                    value = sizes.astype(tensor.dtype.as_numpy_dtype)
-                elif sizes is None:
-                    value = tensor_util.constant_value(tensor)
-            self._constants[id(tensor)] = value
-        return self._constants[id(tensor)]
-
-    def sizes(self, tensor: Any) -> Any:
-        """Return the sizes in an integer tensor of rank 0 or 1, an array; else `None`."""
-        tensor = self.canonical(tensor)
-        if id(tensor) not in self._sizes:
-            self._sizes[id(tensor)] = read_sizes(self, tensor)
-        return self._sizes[id(tensor)]
-
-    def set_sizes(self, tensor: Any, sizes: Any) -> None:
-        """Set what is known of the values of an integer tensor."""
-        self._sizes[id(tensor)] = sizes
-
-    def dims(self, tensor: Any) -> list[AnySize] | None:
-        """Return the sizes of a tensor's axes over all replicas; `None` if its rank is unknown."""
-        tensor = self.canonical(tensor)
-        if id(tensor) not in self._dims:
-            self._dims[id(tensor)] = self._read_dims(tensor)
-        dims: list[AnySize] | None = self._dims[id(tensor)]
-        return dims
-
-    def _read_dims(self, tensor: Any) -> list[AnySize] | None:
-        if tensor.shape.rank is None:
-            return None
-        placement = self._placements.get(id(tensor))
-        dims: list[AnySize] = []
-        for axis, size in enumerate(tensor.shape.as_list()):
-            if isinstance(placement, Shard) and placement.axis == axis:
-                dims.append(placement.rows.total)
-            else:
-                dims.append(symbolic(AxisSize(tensor, axis)) if size is None else int(size))
-        return dims
-
-    def set_dims(self, tensor: Any, dims: Sequence[AnySize]) -> None:
-        """Set the sizes of a tensor's axes, where they are better known than from its shape."""
-        self._dims[id(tensor)] = list(dims)
-
-    # Batches
-
-    def merge(self, a: Rows, b: Rows, op: Any) -> bool:
-        """Assume that two inputs of the step have equally many rows, as an operation demands.
-
-        This is checked at the beginning of each step; in a branch or loop, each time that it runs.
-        """
-        if self.is_conditional and not self.can_check:
-            return False
-        if len(a.segments) != 1 or len(b.segments) != 1:
-            return False
-        (one, unit), (other, others_unit) = a.segments[0], b.segments[0]
-        one, other = one.root(), other.root()
-        if unit != others_unit or one.source is not None or other.source is not None:
-            return False
-        if not (one.is_batch and other.is_batch):
-            return False
-        if one.total != other.total and None not in (one.total, other.total):
-            return False
-        if one.parts != other.parts and None not in (one.parts, other.parts):
-            return False
-        self.merges.append(Merge(one, other, op, one.merge(other)))
-        return True
-
-    @property
-    def assumptions(self) -> list[Merge]:
-        """The batches that only this body assumes to have equally many rows."""
-        return self.merges if self.is_conditional else []
-
-    @contextlib.contextmanager
-    def assuming(self) -> Iterator[None]:
-        """Let the assumptions of a planned body hold."""
-        for merge in self.assumptions:
-            merge.undo = merge.one.root().merge(merge.other)
-        try:
-            yield
-        finally:
-            self.suspend()
-
-    def suspend(self) -> None:
-        """Let the assumptions of this body hold no longer: they are true only inside of it."""
-        for merge in reversed(self.assumptions):
-            merge.undo()
-
-    def undo_merges(self, since: int) -> None:
-        """Take back all merges but the first ones: those of a plan that is given up."""
-        while len(self.merges) > since:
-            self.merges.pop().undo()
-
-    def rows_of(self, size: AnySize) -> Rows | None:
-        """Return how to divide an axis of this size, if it is a multiple of a batch's rows.
-
-        Several batches that were concatenated are divided as they are elsewhere in the step.
-        """
-        found = rows_of(size)
-        if found is None or found.segments[0][1] != 1:
-            return next((rows for rows in reversed(self.layouts) if rows.total == size), found)
-        return found
-
-    def need_counts(self, size: AnySize | Rows) -> int:
-        """Ask for the numbers of rows that a size depends on; return when they are known."""
-        time = BEFORE
-        total = size.total if isinstance(size, Rows) else size
-        for space in total.spaces() if isinstance(total, Size) else ():
-            if space.source is not None:
-                tensor, _ = space.source
-                if self.parent is not None:
-                    raise NeedsCollectiveError(space.name)
-                at = _next_exchange(self.time(tensor))
-                self.counted.setdefault(at, {})[space] = tensor
-                time = max(time, at)
-        return time
-
-    # Walking
-
-    def run(self, operations: Iterable[Any]) -> None:
+    def run(self, operations: Iterable[tf.Operation]) -> None:
         """Plan operations, in an order in which each comes after those that it depends on."""
         for op in operations:
             self.visit(op)
 
-    def visit(self, op: Any, base: int = BEFORE) -> None:
-        """Plan an operation; `base` is the earliest stage in which it may run."""
-        from .rules import find_rule
-
+    def visit(self, op: tf.Operation, earliest: StageNumber = INPUTS) -> None:
+        """Plan an operation, for a stage that is not before the earliest one."""
         if _is_plain_call(op):
-            self._inline(op, base)
-            return
-        if op.type == "Identity" and op.inputs[0].dtype == tf.resource:
+            self._inline(op, earliest)
+        elif op.type == "Identity" and op.inputs[0].dtype == tf.resource:
             self.set_alias(op.outputs[0], op.inputs[0])
-            return
-        if self.parent is None and op.type not in PLAIN:
-            divided = [self._is_divided(t) for t in op.inputs]
-            if op in self.bodies.rewritten or lifted_places(op, divided):
-                self._rewrite(op, lambda: lift(op, divided), base)
-                return
-        view = Operation(self, op)
-        decision = None
-        if op not in self.whole:
-            found = find_rule(op)
-            decision = found(view) if found else None
+        elif (make := self._without_variables(op)) is not None:
+            self._rewrite(op, make, earliest)
+        else:
+            operation = Operation(self, op)
+            decision = self._decide(operation)
             if isinstance(decision, Rewrite):
-                self._rewrite(op, decision.make, base)
-                return
-            if decision is not None and any(map(_is_one_row, op.outputs, decision.out)):
-                decision = None
-        whole = False
-        changed: list[Any] = []
-        if decision is None:
-            once, changed = self.effects(op)
-            wants, out = [REPLICATE] * len(view.inputs), [REPLICATE] * len(op.outputs)
-            decision = Decision(wants, out, once=once)
-            whole = view.any_shard
-        inputs = view.inputs
-        if decision.inputs is not None:
-            inputs = [self.canonical(t) for t in decision.inputs]
-        placements = [self.placement(t) for t in inputs]
-        time = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
-        for tensor, placement, want in zip(inputs, placements, decision.want, strict=True):
-            time = max(time, self.demand(tensor, placement, want))
-            whole |= is_gathered(placement, want) and not decision.gathers
-        for size in decision.needs:
-            time = max(time, self.need_counts(size))
-        once = decision.once
-        time = _round_up(time, even=once)
-        writes = self.parent is None and not once and bool(self._effects(op)[1])
-        if self.in_fixed_order:
-            time = self._after_writes(inputs, time, writes)
-        if op.type == "Const":
-            time = BEFORE
-        item = Item(op, decision, inputs, placements, time, self._controls(op), whole, writes)
-        self.items.append(item)
-        self._op_times[op] = time
-        for output, placement in zip(op.outputs, decision.out, strict=True):
-            if id(output) not in self._aliases:
-                self._set(output, placement, time)
-                self.item_of[id(output)] = item
+                self._rewrite(op, decision.make, earliest)
+            elif decision is None:
+                self._plan_whole(operation, earliest)
+            else:
+                self._plan(operation, decision, earliest)
+
+    def _without_variables(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
+        """Return how to write an operation without the variables that it changes or has parts of.
+
+        Bodies have none: those of the operation were taken out before.
+        """
+        if self.parent is not None or op.type in PLAIN:
+            return None
+        divided = [self.is_divided(tensor) for tensor in op.inputs]
+        if op in self.step.bodies.rewritten or functionalized_inputs(op, divided):
+            return lambda: functionalize(op, divided)
+        return None
+
+    def _decide(self, operation: Operation) -> Decision | Rewrite | None:
+        """Return how an operation is divided; `None` if every replica computes all of it."""
+        find = None if operation.op in self.whole else find_rule(operation.op)
+        decision = find(operation) if find else None
+        if not isinstance(decision, Decision):
+            return decision
+        # Every replica has a batch that is known to have a single row, as of an input.
+        is_one_row = any(map(_is_one_row, operation.outputs, decision.output_placements))
+        return None if is_one_row else decision
+
+    def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
+        """Let every replica compute all of an operation, or one of them if it has an effect."""
+        op = operation.op
+        once, changed = self._runs_once(op)
+        wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
+        decision = Decision(wanted, results, on_one_replica=once)
+        planned = self._plan(operation, decision, earliest)
+        planned.is_whole |= operation.any_shard
         if once:
-            self.shared.update(id(t) for t in op.outputs if t.dtype.name == "resource")
-            self._copy_states(op, changed, time)
+            self._copy_states(op, changed, planned.stage)
 
-    def _after_writes(self, inputs: Sequence[Any], time: int, writes: bool) -> int:
-        """Return the stage of an operation: after the one that changes what it reads."""
-        handles = [id(t) for t in inputs if t.dtype.name == "resource"]
-        if writes:
-            self._written.update(dict.fromkeys(handles, time))
-            return time
-        read = [self._written.get(handle, BEFORE) for handle in handles]
-        return time + 2 if time in read else time
+    def _plan(
+        self, operation: Operation, decision: Decision, earliest: StageNumber
+    ) -> PlannedOperation:
+        op, inputs = operation.op, operation.inputs
+        if decision.inputs is not None:
+            inputs = [self.canonical(tensor) for tensor in decision.inputs]
+        placements = [self.placement(tensor) for tensor in inputs]
+        stage, ways, is_whole = self._after_controls(op, earliest), [], False
+        for tensor, placement, form in zip(inputs, placements, decision.input_forms, strict=True):
+            way, available = self.redistribute(tensor, form)
+            ways.append(way)
+            stage = max(stage, available)
+            is_whole |= gathers_rows(placement, way) and not decision.gathers
+        for size in decision.needs:
+            stage = max(stage, self.count_rows(size))
+        once = decision.on_one_replica
+        changes = self.parent is None and not once and bool(self.effects(op)[1])
+        stage = stage.first(on_every_replica=not once)
+        if self.step.in_fixed_order and self.parent is None:
+            stage = self._after_changes(inputs, stage, changes)
+        if op.type == "Const":
+            stage = INPUTS
+        controls = self._controls(op)
+        planned = PlannedOperation(
+            op, decision, inputs, placements, ways, stage, controls, is_whole, changes
+        )
+        self._add(planned)
+        for output, placement in zip(op.outputs, decision.output_placements, strict=True):
+            if output.ref() not in self._aliases:
+                self._set_result(planned, output, placement)
+        if once:
+            self.step.shared |= {t.ref() for t in op.outputs if t.dtype == tf.resource}
+        return planned
 
-    def _effects(self, op: Any) -> tuple[bool, set[int]]:
-        if not op.op_def.is_stateful:
-            return False, set()
-        return effects_of(op, [id(self.canonical(t)) in self.shared for t in op.inputs])
+    def _add(self, planned: PlannedOperation) -> None:
+        self.operations.append(planned)
+        self._stage_of_op[planned.op] = planned.stage
 
-    def effects(self, op: Any) -> tuple[bool, list[Any]]:
+    def _set_result(
+        self, planned: PlannedOperation, output: tf.Tensor, placement: Placement
+    ) -> None:
+        self.set_tensor(output, placement, planned.stage)
+        self.makers[output.ref()] = planned
+
+    # Order and effects
+
+    def _after_controls(self, op: tf.Operation, earliest: StageNumber) -> StageNumber:
+        return max([earliest, *(self._stage_of_op.get(c, INPUTS) for c in op.control_inputs)])
+
+    def _after_changes(
+        self, inputs: Sequence[tf.Tensor], stage: StageNumber, changes: bool
+    ) -> StageNumber:
+        """Return the stage of an operation: behind the one that changes a variable it reads."""
+        handles = [tensor.ref() for tensor in inputs if tensor.dtype == tf.resource]
+        if changes:
+            self._changed_at.update(dict.fromkeys(handles, stage))
+            return stage
+        is_changed = stage in [self._changed_at.get(handle, INPUTS) for handle in handles]
+        return stage.next if is_changed else stage
+
+    def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and which replicas' states it changes then."""
-        once, changed = self._effects(op)
-        # A state is changed by operations without results: what has a counterpart was lifted.
+        once, changed = self.effects(op)
+        # A state is changed by operations without results: others were functionalized.
         once = once or bool(changed and (op.type in CALLS or op.outputs))
         if once and self.parent is not None:
             raise NeedsCollectiveError(f"to run once {op.name}")
-        handles = [self.canonical(op.inputs[place]) for place in sorted(changed)]
-        return once, [handle for handle in handles if id(handle) not in self.shared]
+        handles = [self.canonical(op.inputs[index]) for index in sorted(changed)]
+        return once, [handle for handle in handles if not self.is_shared(handle)]
 
-    def _copy_states(self, op: Any, handles: Sequence[Any], time: int) -> None:
+    def runs_once(self, op: tf.Operation) -> bool:
+        """Return whether an operation must run once, not on every replica."""
+        return self._runs_once(op)[0]
+
+    def _copy_states(
+        self, op: tf.Operation, handles: Sequence[tf.Tensor], stage: StageNumber
+    ) -> None:
         """Give the other replicas the variables that an operation changed on the first one."""
+        behind = stage.first(on_every_replica=True)
         for handle in handles:
             data = handle_data_util.get_resource_handle_data(handle)
             with handle.graph.as_default():
                 dtype = tf.as_dtype(data.shape_and_type[0].dtype)
                 value = gen_resource_variable_ops.read_variable_op(handle, dtype)
                 assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
-            read, write = Decision([AS_IS], [REPLICATE]), Decision([AS_IS, REPLICATE], [])
-            item = Item(value.op, read, [handle], [REPLICATE], time, [op])
-            self._set(value, REPLICATE, time)
-            self.item_of[id(value)] = item
-            placements: list[Placement] = [REPLICATE, REPLICATE]
-            self._written[id(handle)] = time + 1
-            self.items += [
-                item,
-                Item(assigned, write, [handle, value], placements, time + 1, [op], writes=True),
-            ]
+            read = Decision([ANY_FORM], [REPLICATE])
+            change = Decision([ANY_FORM, REPLICATE], [])
+            reading = PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
+            self._add(reading)
+            self._set_result(reading, value, REPLICATE)
+            self._changed_at[handle.ref()] = behind
+            self._add(
+                PlannedOperation(
+                    assigned,
+                    change,
+                    [handle, value],
+                    [REPLICATE, REPLICATE],
+                    [KEEP, KEEP],
+                    behind,
+                    [op],
+                    changes_variables=True,
+                )
+            )
             self._copies.setdefault(op, []).append(assigned)
-            self._op_times[op] = time + 1
+            self._stage_of_op[op] = behind
 
-    def demand(self, tensor: Any, placement: Placement, want: Want) -> int:
-        """Ask for a tensor as an operation wants it; return from which stage on it is there."""
-        time = self.time(tensor)
-        tensor = self.canonical(tensor)
-        if isinstance(want, Local):
-            return max([time, *(self.need_counts(rows) for _, rows in want.rows)])
-        if isinstance(placement, Opaque) and want != placement:
+    def _controls(self, op: tf.Operation) -> list[tf.Operation]:
+        """Return the operations that have to run before another one."""
+        found = list(op.control_inputs)
+        if op.op_def.is_stateful:
+            for call in self._calls:
+                found += call.control_inputs
+        result: list[tf.Operation] = []
+        while found:
+            control = found.pop()
+            if control in self._inlined:
+                found += self._inlined[control]
+            else:
+                result += [control, *self._copies.get(control, ())]
+        return result
+
+    # Redistribution
+
+    def redistribute(self, tensor: tf.Tensor, form: Form) -> tuple[Way, StageNumber]:
+        """Plan a tensor's way to a wanted form; return it, and the first stage that can take it."""
+        available, tensor = self.stage_of(tensor), self.canonical(tensor)
+        placement = self.placement(tensor)
+        way = way_to(form, placement, self.division(tensor))
+        if isinstance(way, WriteSizes):
+            return way, max([available, *(self.count_rows(rows) for _, rows in way.rows)])
+        if isinstance(placement, Opaque) and form != placement:
             raise ComputeWholeError({placement.origin})
-        if isinstance(want, AsIs | Opaque) or is_never_used(tensor):
-            return time
+        if isinstance(way, Keep) or is_never_used(tensor):
+            return KEEP, available
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})
-        shard = want.shard if isinstance(want, OwnRows) else want
-        if isinstance(shard, Shard):
-            if isinstance(placement, Shard) and placement.fits(shard):
-                return time
-            time = max(time, self.need_counts(shard.rows))
-            if self._may_scatter(tensor, placement, shard):
-                return max(time, self._scatter(tensor, shard))
-        elif isinstance(want, Partial) and isinstance(placement, Partial | Replicate):
-            return time
-        if isinstance(placement, Replicate):
-            return time
-        return max(time, self._plan_exchange(tensor, placement))
+        if isinstance(way, SliceRows | TakeRowsOfSum):
+            available = max(available, self.count_rows(way.shard.rows))
+        if isinstance(way, TakeRowsOfSum):
+            return way, max(available, self._exchange(tensor, way.shard))
+        if isinstance(placement, Shard | Partial):
+            available = max(available, self._exchange_whole(tensor, placement))
+        return way, available
 
-    def _plan_exchange(self, tensor: Any, placement: Placement) -> int:
-        """Reduce or gather a tensor; return the stage from which on every replica has it."""
-        item = self.item_of.get(id(tensor))
-        if item is not None and item.decision.alias and isinstance(placement, Partial):
-            times = [self.demand(t, self.placement(t), REPLICATE) for t in item.inputs]
-            return _round_up(max(times), even=False)
+    def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
+        """Plan to reduce or gather a tensor; return the first stage that has the whole of it."""
+        planned = self.maker(tensor)
+        if planned is not None and planned.decision.is_alias and isinstance(placement, Partial):
+            available = [self.redistribute(source, REPLICATE)[1] for source in planned.inputs]
+            return max(available).first(on_every_replica=True)
+        stage = self._exchange(tensor)
+        self.exchanges[tensor.ref()].rows = None
+        return stage
+
+    def _exchange(self, tensor: tf.Tensor, rows: Shard | None = None) -> StageNumber:
+        """Plan to exchange a tensor, unless that is planned; return the number of the exchange."""
         if self.parent is not None:
             raise NeedsCollectiveError(tensor.name)
-        at = _next_exchange(self.time(tensor))
-        if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
-            at = max(at, self.need_counts(placement.rows))
-        self.scattered.pop(id(tensor), None)  # all of it is wanted
-        return self._plan_exchange_at(tensor, at)
+        if tensor.ref() not in self.exchanges:
+            stage, placement = self.stage_of(tensor).next_exchange, self.placement(tensor)
+            if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
+                stage = max(stage, self.count_rows(placement.rows))
+            self.exchanges[tensor.ref()] = Exchange(tensor, stage, rows)
+        return self.exchanges[tensor.ref()].stage
 
-    def _plan_exchange_at(self, tensor: Any, at: int) -> int:
-        """Exchange a tensor, unless it was before; return when."""
-        for earlier, tensors in self.exchanges.items():
-            if id(tensor) in tensors:
-                return earlier
-        self.exchanges.setdefault(at, {})[id(tensor)] = tensor
-        return at
+    # Calls and rewritten operations
 
-    def division(self, tensor: Any) -> Shard | None:
-        """Return how variables of a tensor's shape are divided; `None` if they are not."""
-        shape = tensor.shape
-        return self.divisions.get(tuple(shape)) if shape.is_fully_defined() else None
-
-    def _may_scatter(self, tensor: Any, placement: Placement, shard: Shard) -> bool:
-        """Whether a sum can be made in parts: of each, the replica that wants these rows."""
-        division = self.division(tensor)
-        return placement == Partial() and division is not None and division.fits(shard)
-
-    def _scatter(self, tensor: Any, shard: Shard) -> int:
-        """Sum a tensor so that each replica gets its rows; return from when it has them."""
-        if self.parent is not None:
-            raise NeedsCollectiveError(tensor.name)
-        if not any(id(tensor) in tensors for tensors in self.exchanges.values()):
-            self.scattered[id(tensor)] = shard
-        return self._plan_exchange_at(tensor, _next_exchange(self.time(tensor)))
-
-    def _inline(self, op: Any, base: int) -> None:
-        graph = self.bodies.of(op, op.get_attr("f").name, op.inputs)
-        base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
+    def _inline(self, op: tf.Operation, earliest: StageNumber) -> None:
+        """Plan the operations of a called function in place of the call."""
+        graph = self.step.bodies.of(op, op.get_attr("f").name, op.inputs)
         for inner, outer in zip(graph.inputs, op.inputs, strict=True):
             self.set_alias(inner, outer)
             if inner.dtype == tf.resource:
                 handle_data_util.copy_handle_data(self.canonical(outer), inner)
-        inner_ops = live_operations(graph, graph.outputs)
-        inner_ops = [one for one in inner_ops if one not in self.bodies.added]
+        operations = live_operations(graph, graph.outputs)
+        operations = [inner for inner in operations if inner not in self.step.bodies.added]
         self._calls.append(op)
-        for one in inner_ops:
-            if one.type != "Placeholder":
-                self.visit(one, base)
+        planned = [inner for inner in operations if inner.type != "Placeholder"]
+        self._replace(op, planned, graph.outputs, earliest)
         self._calls.pop()
-        self._inside[op] = [one for one in inner_ops if one.op_def.is_stateful]
-        for output, inner in zip(op.outputs, graph.outputs, strict=True):
-            self.set_alias(output, inner)
-        self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in inner_ops)])
 
-    def origin(self, op: Any) -> Any:
-        """Return the operation of the traced step that another one stands for."""
-        while op in self.bodies.added:
-            op = self.bodies.added[op]
-        return op
-
-    def _is_divided(self, tensor: Any) -> bool:
-        """Whether a tensor is the handle of a divided variable."""
-        if tensor.dtype != tf.resource:
-            return False
-        return isinstance(self._placements.get(id(self.canonical(tensor))), Shard)
-
-    def _rewrite(self, op: Any, make: Callable[[], Sequence[Any]], base: int) -> None:
+    def _rewrite(
+        self,
+        op: tf.Operation,
+        make: Callable[[], Sequence[tf.Tensor]],
+        earliest: StageNumber,
+    ) -> None:
         """Plan the operations that stand for one of the traced step, written into its graph."""
-        if op not in self.bodies.rewritten:
+        bodies = self.step.bodies
+        if op not in bodies.rewritten:
             before = len(op.graph.get_operations())
             with (
                 op.graph.as_default(),
@@ -613,107 +375,84 @@ class Planner:
                 outputs = make()
             operations = op.graph.get_operations()[before:]
             hold_back(operations, op.control_inputs)
-            self.bodies.rewritten[op] = (operations, outputs)
-            self.bodies.added |= dict.fromkeys(operations, op)
-        operations, outputs = self.bodies.rewritten[op]
-        base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
-        for one in operations:
-            self.visit(one, base)
+            bodies.rewritten[op] = (operations, outputs)
+            bodies.added |= dict.fromkeys(operations, op)
+        operations, outputs = bodies.rewritten[op]
+        self._replace(op, operations, outputs, earliest)
+
+    def _replace(
+        self,
+        op: tf.Operation,
+        operations: Sequence[tf.Operation],
+        outputs: Sequence[tf.Tensor],
+        earliest: StageNumber,
+    ) -> None:
+        earliest = self._after_controls(op, earliest)
+        for inner in operations:
+            self.visit(inner, earliest)
         for output, made in zip(op.outputs, outputs, strict=True):
             self.set_alias(output, made)
-        self._inside[op] = [one for one in operations if one.op_def.is_stateful]
-        self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in operations)])
+        self._inlined[op] = [inner for inner in operations if inner.op_def.is_stateful]
+        stages = [self._stage_of_op.get(inner, INPUTS) for inner in operations]
+        self._stage_of_op[op] = max([earliest, *stages])
 
-    def _controls(self, op: Any) -> list[Any]:
-        """Return the operations that have to run before one."""
-        found = list(op.control_inputs)
-        if op.op_def.is_stateful:
-            for call in self._calls:
-                found += call.control_inputs
-        result: list[Any] = []
-        while found:
-            one = found.pop()
-            if one in self._inside:
-                found += self._inside[one]
-            else:
-                result += [one, *self._copies.get(one, ())]
-        return result
+    def origin(self, op: tf.Operation) -> tf.Operation:
+        """Return the operation of the traced step that another one stands for."""
+        while op in self.step.bodies.added:
+            op = self.step.bodies.added[op]
+        return op
 
 
-def is_never_used(tensor: Any) -> bool:
-    """Whether a branch returns a tensor in place of what only the other one makes."""
+def is_never_used(tensor: tf.Tensor) -> bool:
+    """Whether a branch returns a tensor in place of a result that only another branch makes."""
     return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
 
 
-# Stages with an odd time run on every replica, the others once; `BEFORE` is what is there already.
-
-
-def _round_up(time: int, *, even: bool) -> int:
-    """Return the first stage from a time on that runs once, or on every replica."""
-    time = max(time, 0)
-    return time if (time % 2 == 0) == even else time + 1
-
-
-def _is_one_row(tensor: Any, placement: Placement) -> bool:
-    """Whether a batch is known to have a single row: every replica has that, as of an input."""
+def _is_one_row(tensor: tf.Tensor, placement: Placement) -> bool:
+    """Whether a batch is known to have a single row."""
     if not isinstance(placement, Shard) or tensor.shape.rank is None:
         return False
     return bool(tensor.shape[placement.axis] == 1 and placement.rows.is_batch)
 
 
-def _next_exchange(time: int) -> int:
-    """Return when a value can be exchanged: before the next stage that runs once."""
-    return time + 1 if time % 2 else time + 2 if time >= 0 else 0
-
-
-def is_gathered(placement: Placement, want: Want) -> bool:
-    """Whether an input is wanted otherwise than it is divided, so that its rows are gathered."""
-    if not isinstance(placement, Shard):
-        return False
-    if isinstance(want, AsIs | Local):
-        return False
-    shard = want.shard if isinstance(want, OwnRows) else want
-    return not placement.fits(shard)
-
-
-def _is_plain_call(op: Any) -> bool:
+def _is_plain_call(op: tf.Operation) -> bool:
+    """Whether an operation calls a function whose operations can be planned in its place."""
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return False
-    # What only XLA can compute, as grouped convolutions on CPUs, stays a call.
+    # A function that only XLA can compute, such as a convolution in groups on CPUs, stays a call.
     return not (kernel_of(op) or is_compiled(op))
 
 
-def live_operations(graph: Any, outputs: Sequence[Any]) -> list[Any]:
+def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
     """Return the operations that the outputs depend on, and those with effects, sorted."""
     operations = graph.get_operations()
-    live = {t.op for t in outputs}
+    live = {tensor.op for tensor in outputs}
     live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}
     stack = list(live)
     while stack:
-        op = stack.pop()
-        for one in (*(t.op for t in op.inputs), *op.control_inputs):
-            if one not in live:
-                live.add(one)
-                stack.append(one)
+        for source in _sources(stack.pop()):
+            if source not in live:
+                live.add(source)
+                stack.append(source)
     # The order of creation is sorted, except for control inputs that were added later.
-    done: set[Any] = set()
-    order: list[Any] = []
+    done: set[tf.Operation] = set()
+    order: list[tf.Operation] = []
     for root in operations:
         if root not in live or root in done:
             continue
         todo = [(root, False)]
         while todo:
-            op, ready = todo.pop()
+            op, is_ready = todo.pop()
             if op in done:
                 continue
-            if ready:
+            if is_ready:
                 done.add(op)
                 order.append(op)
                 continue
             todo.append((op, True))
-            todo += [
-                (one, False)
-                for one in (*(t.op for t in op.inputs), *op.control_inputs)
-                if one not in done
-            ]
+            todo += [(source, False) for source in _sources(op) if source not in done]
     return order
+
+
+def _sources(op: tf.Operation) -> list[tf.Operation]:
+    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]

@@ -1,9 +1,10 @@
-"""The partitioned step: functions called on every device, and exchanges between them."""
+"""The program of a planned step: stages called on every device, and exchanges between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
@@ -12,34 +13,51 @@ from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOUR
 from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
-from .placements import PARTIAL, Partial, Placement, Rows, Shard
-from .plan import BEFORE, Item, Planner
-from .sizes import Space
-from .stage import Stage, end_function, live_items, local_shape
+from .placements import PARTIAL, Placement, Shard
+from .plan import Exchange, GraphPlan, PlannedOperation
+from .rows import Rows
+from .sizes import BatchAxis
+from .stage import REPLICA_INDEX, Stage, UnknownNumber, end_function, live_planned, local_shape
+from .tensor_facts import INPUTS, Ref, StageNumber
+
+# Values that a stage is called with.
 
 
-class Exchange(NamedTuple):
-    """A value that is exchanged between stages.
+@dataclass(frozen=True)
+class StepInput:
+    """The replica's value of an input of the step."""
 
-    Attributes:
-        key: Of the stage's input that gets it.
-        how: `"sum"`, `"scatter"` for a sum of which each replica gets its rows, `"stack"` or
-            `"gather"`.
-        axis: Along which rows are gathered or scattered; 0 for what is not.
-        made: When the value is made; `BEFORE` for an input of the step.
-        place: Among the results of that stage; the id of an input of the step.
-        sizes: The number of rows of each replica, for what is scattered, or gathered and of a
-            variable.
-        shape: Of the whole tensor, for the same.
-    """
+    tensor: Ref
 
-    key: Any
-    how: str
-    axis: int
-    made: int
-    place: int
-    sizes: tuple[int, ...] = ()
-    shape: Any = None
+
+@dataclass(frozen=True)
+class ReplicaIndex:
+    """The replica's number."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """The numbers of rows of all replicas."""
+
+    batch_axis: BatchAxis
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result of an earlier stage."""
+
+    stage: StageNumber
+    index: int
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """The result of an exchange."""
+
+    tensor: Ref
+
+
+Argument = StepInput | ReplicaIndex | RowCounts | Result | Exchanged
 
 
 class Program:
@@ -49,53 +67,53 @@ class Program:
     `collectives.devices` names that device for each of them.
 
     Args:
-        planner: The plan.
-        inputs: What each replica has, its part or the whole, by the id of the traced input.
-        collectives: How values are exchanged.
-        counts: The numbers of rows of all replicas, by space.
+        plan: The plan.
+        inputs: The replicas' values of each traced input.
+        collectives: The exchanges of values.
+        counts: The numbers of rows of all replicas, by batch axis.
         jit_compile: Whether XLA compiles the stages, as far as it can.
         draws_by_xla: Whether it compiles their draws in any case.
     """
 
     def __init__(
         self,
-        planner: Planner,
-        inputs: dict[int, Sequence[Any]],
+        plan: GraphPlan,
+        inputs: dict[Ref, Sequence[tf.Tensor]],
         collectives: Collectives,
-        counts: dict[Space, Any],
+        counts: dict[BatchAxis, tf.Tensor],
         *,
         jit_compile: bool = False,
         draws_by_xla: bool = False,
     ) -> None:
-        self.planner, self.devices, self.inputs = planner, collectives.devices, inputs
+        self.plan, self.devices, self.inputs = plan, collectives.devices, inputs
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
-        self.stages: dict[int, ProgramStage] = {}
-        self.used: set[int] = set()  # ids of tensors that are exchanged
+        self.stages: dict[StageNumber, ProgramStage] = {}
+        self.used: set[Ref] = set()  # exchanged tensors that a stage reads
         self.counts = counts
-        self.rounds = 0
+        self.exchange_rounds = 0
         self.exports_all = False
-        self._called: dict[int, list[Any]] = {}  # the results of a stage on each replica
-        self._order = {key: place for place, key in enumerate(planner.item_of)}
-        self._exchanged: dict[Any, list[Any]] = {}  # key of an input -> values of all replicas
-        self._sums: dict[Any, list[Any]] = {}  # key -> terms of a sum that no stage has needed yet
+        self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # results on each replica
+        self._order = {ref: index for index, ref in enumerate(plan.makers)}
+        self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # values of all replicas
+        self._sums: dict[Exchanged, list[tf.Tensor]] = {}  # terms of sums that no stage needs yet
 
-    def stage(self, time: int) -> ProgramStage:
+    def stage(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
-        if time not in self.stages:
-            self.stages[time] = ProgramStage(self, time)
-        return self.stages[time]
+        if number not in self.stages:
+            self.stages[number] = ProgramStage(self, number)
+        return self.stages[number]
 
-    def _stage_of(self, item: Item) -> ProgramStage:
+    def _stage_for(self, planned: PlannedOperation) -> ProgramStage:
         """Return the function that has an operation."""
-        stage = self.stage(item.time)
-        if not item.writes or not self.collectives.in_fixed_order:
+        stage = self.stage(planned.stage)
+        if not planned.changes_variables or not self.collectives.in_fixed_order:
             return stage
         if stage.writer is None:
-            stage.writer = ProgramStage(self, item.time, writes=True)
+            stage.writer = ProgramStage(self, planned.stage, changes_variables=True)
         return stage.writer
 
-    def write(self, results: Sequence[tuple[Any, bool]]) -> list[Any]:
+    def write(self, results: Sequence[tuple[tf.Tensor, bool]]) -> list[Any]:
         """Write the step.
 
         Args:
@@ -103,127 +121,110 @@ class Program:
                 is so along its first axis.
 
         Returns:
-            For each output the whole tensor; or, if it stays divided, what each replica has.
+            For each output the whole tensor; or, if it stays divided, the replicas' rows.
         """
-        planner = self.planner
-        live = live_items(planner, [tensor for tensor, _ in results])
-        for item in planner.items:
-            if item in live and item.time != BEFORE:
-                stage = self._stage_of(item)
-                if item.op not in stage.operations:
-                    stage.emit(item)
-        last = max([*self.stages, *planner.exchanges, *planner.counted, -1]) + 1
-        final = self.stage(last + last % 2)  # runs once
-        kept: list[tuple[bool, Any]] = []
-        for output, keeps in results:
-            canonical = planner.canonical(output)
-            placement = planner.placement(canonical)
-            if keeps and stays(placement):
-                kept.append((True, canonical))
+        plan = self.plan
+        live = live_planned(plan, [tensor for tensor, _ in results])
+        for planned in plan.operations:
+            if planned in live and planned.stage != INPUTS:
+                stage = self._stage_for(planned)
+                if planned.op not in stage.written:
+                    stage.write_operation(planned)
+        final = self.stage(self._last_stage().next_exchange)
+        kept: list[tuple[bool, tf.Tensor]] = []
+        for output, keeps_rows in results:
+            tensor = plan.canonical(output)
+            if keeps_rows and stays_divided(plan.placement(tensor)):
+                kept.append((True, tensor))
             else:
-                kept.append((False, final.replicated(canonical, placement)))
+                kept.append((False, final.whole(tensor)))
         return self._call(final, kept)
 
-    def exchanged(self) -> list[Any]:
-        """Return the tensors that are exchanged; those that nothing needs are not."""
-        return [
-            tensor
-            for tensors in self.planner.exchanges.values()
-            for key, tensor in tensors.items()
-            if key in self.used
-        ]
+    def _last_stage(self) -> StageNumber:
+        exchanges = [exchange.stage for exchange in self.plan.exchanges.values()]
+        return max([INPUTS, *self.stages, *exchanges, *self.plan.counted.values()])
+
+    def exchanged(self) -> list[tf.Tensor]:
+        """Return the tensors that are exchanged and read."""
+        exchanges = self.plan.exchanges.items()
+        return [exchange.tensor for ref, exchange in exchanges if ref in self.used]
 
     # Calls
 
-    def _call(self, final: ProgramStage, kept: Sequence[tuple[bool, Any]]) -> list[Any]:
+    def _call(self, final: ProgramStage, kept: Sequence[tuple[bool, tf.Tensor]]) -> list[Any]:
         """Call all functions, in order, and return the results."""
-        planner = self.planner
-        rows_out = {
-            id(t): self.stage(planner.time(t)).export(self.stage(planner.time(t)).value(t))
-            for is_rows, t in kept
-            if is_rows and planner.time(t) != BEFORE
-        }
-        results_at = [None if is_rows else final.export(value) for is_rows, value in kept]
-        # What an exchange takes has to be a result of the stages before.
-        sources = {}
-        for time in sorted({*planner.exchanges, *planner.counted}, reverse=True):
-            sources[time] = self._sources(time)
+        plan = self.plan
+        results = [
+            self._exported(tensor) if stays else Result(final.number, final.export(tensor))
+            for stays, tensor in kept
+        ]
+        # A tensor that is exchanged has to be a result of its stage before that is called; counting
+        # may add results to earlier stages, so the last exchange comes first.
+        exchanges = [exchange.stage for exchange in plan.exchanges.values()]
+        rounds = sorted({*exchanges, *plan.counted.values()}, reverse=True)
+        sent = {number: self._sent_at(number) for number in rounds}
         if self.exports_all:
             self._export_all()
         outer = tf.compat.v1.get_default_graph()
-        called = self._called
-        times = sorted({*self.stages, *sources})
-        for time in times:
-            if time in sources:
-                self._write_exchange(sources[time])
-            stage = self.stages.get(time)
+        for number in sorted({*self.stages, *sent}):
+            self._exchange(sent.get(number, []))
+            stage = self.stages.get(number)
             if stage is not None and (stage.outputs or stage.has_effects):
-                called[time] = self._call_stage(stage, outer)
+                self._called[number] = self._call_stage(stage, outer)
             if stage is not None and stage.writer is not None:
                 self._call_stage(stage.writer, outer)
-        results: list[Any] = []
-        for (is_rows, value), at in zip(kept, results_at, strict=True):
-            if not is_rows:
-                results.append(called[final.time][0][at])
-            elif planner.time(value) == BEFORE:
-                results.append(list(self.inputs[id(value)]))
-            else:
-                place = rows_out[id(value)]
-                results.append([outputs[place] for outputs in called[planner.time(value)]])
-        return results
+        return [
+            [*self._values(result)] if stays else self._values(result)[0]
+            for (stays, _), result in zip(kept, results, strict=True)
+        ]
 
-    def _call_stage(self, stage: ProgramStage, outer: Any) -> list[Any]:
+    def _exported(self, tensor: tf.Tensor) -> StepInput | Result:
+        """Have the stage that makes a tensor return it; return how to get the replicas' values."""
+        number = self.plan.stage_of(tensor)
+        if number == INPUTS:
+            return StepInput(tensor.ref())
+        stage = self.stage(number)
+        return Result(number, stage.export(stage.value(tensor)))
+
+    def _call_stage(self, stage: ProgramStage, outer: tf.Graph) -> list[list[tf.Tensor]]:
+        """Call a stage for its replicas; return the results on every replica."""
         # Sums that this stage waits for come before any that only a later one needs.
-        self._add_up([key for key in stage.inputs if key in self._sums])
+        self._add_up([key for key in self._sums if key in stage.inputs])
         self._add_up_full_bucket()
-        attributes: dict[str, Any] = {}
-        if self.collectives.in_fixed_order:
-            attributes[NO_INLINE] = True  # the same kernels on any number of devices
-        # XLA can neither take nor return lists, as loops keep for their gradients.
-        passed = [*stage.inputs.values(), *stage.outputs]
-        has_lists = any(tensor.dtype == tf.variant for tensor in passed)
-        if self.jit_compile and not stage.runs_once and not has_lists:
-            attributes["_XlaMustCompile"] = True
-        stage.graph.inputs = list(stage.inputs.values())
-        function = end_function(stage, stage.outputs, outer, **attributes)
+        function = end_function(stage, stage.prepare(), outer, **stage.attributes())
         outputs = []
         for replica in stage.replicas:
-            args = [self._argument(key, replica) for key in stage.inputs]
+            args = [self._values(key)[replica] for key in stage.inputs]
             waits = [
                 call for earlier in stage.after for call in earlier.calls_before(stage, replica)
             ]
             with tf.device(self.devices[replica]), tf.control_dependencies(waits):
                 call = gen_functional_ops.stateful_partitioned_call(
                     args,
-                    [t.dtype for t in stage.outputs],
+                    [output.dtype for output in stage.outputs],
                     f=function.func,
                     name=stage.graph.name,
                 )
             made = [] if isinstance(call, tf.Operation) else list(call)
-            stage.calls[replica] = made[0].op if made else call
-            if self.collectives.in_fixed_order and not stage.runs_once and not stage.writes:
-                _read_only(stage.calls[replica])
-            if "_XlaMustCompile" in attributes:
-                stage.calls[replica]._set_attr("_XlaMustCompile", _true())
-            outputs.append(made)
-        for made in outputs:
+            stage.add_call(replica, made[0].op if made else call)
             for tensor, inner in zip(made, stage.outputs, strict=True):
-                if inner.dtype.name not in ("resource", "variant"):
+                if inner.dtype not in (tf.resource, tf.variant):
                     tensor.set_shape(inner.shape)
-        return outputs if not stage.runs_once else outputs * len(self.devices)
+            outputs.append(made)
+        return outputs * len(self.devices) if stage.runs_once else outputs
 
-    def _argument(self, key: Any, replica: int) -> Any:
-        kind, what = key
-        if kind == "input":
-            return self.inputs[what][replica]
-        if kind == "index":
-            return tf.constant(self.collectives.places[replica])
-        if kind == "counts":
-            return self.counts[what] if what.source is None else self._exchanged[key][replica]
-        if kind == "result":
-            time, at = what
-            return self._called[time][replica][at]
-        return self._exchanged[key][replica]
+    def _values(self, argument: Argument) -> Sequence[tf.Tensor]:
+        """Return the replicas' values of an argument of a stage."""
+        match argument:
+            case StepInput():
+                return self.inputs[argument.tensor]
+            case ReplicaIndex():
+                return [tf.constant(place) for place in self.collectives.places]
+            case RowCounts(batch_axis) if batch_axis.source is None:
+                return [self.counts[batch_axis]] * len(self.devices)
+            case Result():
+                return [results[argument.index] for results in self._called[argument.stage]]
+        return self._exchanged[argument]
 
     # Validation
 
@@ -233,83 +234,74 @@ class Program:
         return [*self.stages.values(), *writers]
 
     def _export_all(self) -> None:
-        for item in self.planner.items:
-            if item.time not in self.stages:
+        for planned in self.plan.operations:
+            if planned.stage not in self.stages:
                 continue
-            stage = self.stages[item.time]
-            for output in item.op.outputs:
-                if id(output) in stage.values and output.dtype not in (tf.resource, tf.variant):
-                    stage.export(stage.values[id(output)])
+            stage = self.stages[planned.stage]
+            for output in planned.op.outputs:
+                if output.ref() in stage.values and output.dtype not in (tf.resource, tf.variant):
+                    stage.export(stage.values[output.ref()])
 
-    def parts(self, tensor: Any, time: int) -> list[Any] | None:
-        """Return what each replica has of a tensor, once all stages are called."""
-        stage = self.stages.get(time)
-        place = stage and stage.place_of(tensor)
-        return None if place is None else [outputs[place] for outputs in self._called[time]]
+    def local_values(self, tensor: tf.Tensor, number: StageNumber) -> list[tf.Tensor] | None:
+        """Return the replicas' values of a tensor, once all stages are called."""
+        stage = self.stages.get(number)
+        index = None if stage is None else stage.result_index(tensor)
+        return None if index is None else [*self._values(Result(number, index))]
 
     # Exchanges
 
-    def _sources(self, time: int) -> list[Exchange]:
-        """Return what is exchanged before a stage."""
-        planner = self.planner
-        found: list[Exchange] = []
-        for key, tensor in planner.exchanges.get(time, {}).items():
-            if key not in self.used:
-                continue
-            placement = planner.placement(tensor)
-            sizes: tuple[int, ...] = ()
-            if (own := planner.scattered.get(key)) is not None:
-                how, axis, sizes = "scatter", own.axis, own.rows.segments[0][0].parts or ()
-            elif isinstance(placement, Shard):
-                how, axis = "gather", placement.axis
-                if not placement.rows.is_batch and tensor.shape.is_fully_defined():
-                    ((space, unit), *more) = placement.rows.segments
-                    sizes = () if more or unit != 1 else space.parts or ()
-            else:
-                how, axis = "sum" if placement == PARTIAL else "stack", 0
-            made = planner.time(tensor)
-            place = id(tensor)
-            if made != BEFORE:
-                place = self.stage(made).export(self.stage(made).value(tensor))
-            found.append(Exchange(("exchange", key), how, axis, made, place, sizes, tensor.shape))
-        for space, tensor in planner.counted.get(time, {}).items():
-            maker = self.stage(planner.time(tensor))
-            with maker.graph.as_default():
-                count = tf.shape(maker.value(tensor))[space.source[1]]
-            place = maker.export(count)
-            found.append(Exchange(("counts", space), "stack", 0, maker.time, place))
-        return found
+    def _sent_at(self, number: StageNumber) -> list[Exchange | RowCounts]:
+        """Make results of the stages of all that is exchanged at a number, and return it."""
+        sent: list[Exchange | RowCounts] = []
+        for ref, exchange in self.plan.exchanges.items():
+            if exchange.stage == number and ref in self.used:
+                self._exported(exchange.tensor)
+                sent.append(exchange)
+        for batch_axis, stage in self.plan.counted.items():
+            if stage == number:
+                self._count_of(batch_axis)
+                sent.append(RowCounts(batch_axis))
+        return sent
 
-    def _write_exchange(self, sources: Sequence[Exchange]) -> None:
-        if sources:
-            self.rounds += 1
-        scattered: dict[Any, ExchangedRows] = {}
-        gathered: dict[Any, ExchangedRows] = {}
-        stacked: dict[Any, list[Any]] = {}
-        for key, how, axis, made, place, sizes, shape in sources:
-            if made == BEFORE:
-                parts = list(self.inputs[place])
-            else:
-                parts = [outputs[place] for outputs in self._called[made]]
-            if how == "sum":
+    def _count_of(self, batch_axis: BatchAxis) -> Result:
+        """Return the replicas' numbers of rows, each a result of the stage that makes the rows."""
+        tensor, axis = batch_axis.source
+        stage = self.stage(self.plan.stage_of(tensor))
+        count = stage.cached(("count", batch_axis), lambda: tf.shape(stage.value(tensor))[axis])
+        return Result(stage.number, stage.export(count))
+
+    def _exchange(self, sent: Sequence[Exchange | RowCounts]) -> None:
+        """Write an exchange: sums are only collected, until a stage needs them."""
+        self.exchange_rounds += bool(sent)
+        scattered: dict[Argument, ExchangedRows] = {}
+        gathered: dict[Argument, ExchangedRows] = {}
+        stacked: dict[Argument, list[tf.Tensor]] = {}
+        for source in sent:
+            if isinstance(source, RowCounts):
+                stacked[source] = [*self._values(self._count_of(source.batch_axis))]
+                continue
+            key = Exchanged(source.tensor.ref())
+            parts = [*self._values(self._exported(source.tensor))]
+            placement = self.plan.placement(source.tensor)
+            if source.rows is not None:
+                scattered[key] = _exchanged_rows(parts, source.tensor, source.rows)
+            elif isinstance(placement, Shard) and _has_known_rows(source.tensor, placement.rows):
+                gathered[key] = _exchanged_rows(parts, source.tensor, placement)
+            elif isinstance(placement, Shard):
+                self._exchanged[key] = self.collectives.gather(parts, placement.axis)
+            elif placement == PARTIAL:
                 self._sums[key] = parts
-            elif how == "stack":
-                stacked[key] = parts
-            elif how == "scatter":
-                scattered[key] = ExchangedRows(parts, shape.as_list(), axis, sizes)
-            elif sizes:
-                gathered[key] = ExchangedRows(parts, shape.as_list(), axis, sizes)
             else:
-                self._exchanged[key] = self.collectives.gather(parts, axis)
+                stacked[key] = parts
         stacks = self.collectives.stacks(list(stacked.values()))
         own = self.collectives.scattered_sums(list(scattered.values()))
         whole = self.collectives.gathered(list(gathered.values()))
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
 
-    def _add_up(self, keys: Sequence[Any]) -> None:
+    def _add_up(self, keys: Sequence[Exchanged]) -> None:
         """Write sums over replicas, in buckets in the order in which the stages make the terms."""
-        keys = sorted(keys, key=lambda key: self._order.get(key[1], -1))  # inputs come first
+        keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))  # inputs come first
         sums = self.collectives.sums([self._sums.pop(key) for key in keys])
         self._exchanged |= dict(zip(keys, sums, strict=True))
 
@@ -319,37 +311,38 @@ class Program:
             self._add_up(list(self._sums))
 
 
-def _bytes_of(parts: Sequence[Any]) -> int:
+def _has_known_rows(tensor: tf.Tensor, rows: Rows) -> bool:
+    """Whether the replicas' rows of a tensor are those of a divided variable."""
+    (_, unit), *others = rows.segments
+    return not (rows.is_batch or others) and unit == 1 and tensor.shape.is_fully_defined()
+
+
+def _exchanged_rows(parts: Sequence[tf.Tensor], tensor: tf.Tensor, shard: Shard) -> ExchangedRows:
+    ((batch_axis, _),) = shard.rows.segments
+    return ExchangedRows(parts, tensor.shape.as_list(), shard.axis, batch_axis.parts or ())
+
+
+def _bytes_of(parts: Sequence[tf.Tensor]) -> int:
     elements = parts[0].shape.num_elements()
     return 0 if elements is None else elements * parts[0].dtype.size
 
 
-def stays(placement: Placement) -> bool:
+def stays_divided(placement: Placement) -> bool:
     """Whether a result of the step stays divided: it has one batch's rows, along its first axis."""
     return (
         isinstance(placement, Shard) and placement.axis == 0 and len(placement.rows.segments) == 1
     )
 
 
-def _read_only(call: Any) -> None:
-    """Let a call run beside others that read the same variables."""
-    resources = [at for at, t in enumerate(call.inputs) if t.dtype == tf.resource]
-    value = attr_value_pb2.AttrValue.ListValue(i=resources)
-    call._set_attr(READ_ONLY_RESOURCE_INPUTS_ATTR, attr_value_pb2.AttrValue(list=value))
-
-
-def _true() -> Any:
-    return attr_value_pb2.AttrValue(b=True)
-
-
 class ProgramStage(Stage):
-    """A stage of a program: runs on every replica if its time is odd, otherwise once.
+    """A stage of a program: runs on every replica, or once.
 
     Args:
         program: The program.
-        time: The stage's time.
-        writes: Whether this is the part of a stage that changes variables, where the shards of a
-            device share them: runs once on each device, after the stage has run for all shards.
+        number: The stage's place in the order of the step.
+        changes_variables: Whether this is the part of a stage that changes variables, where the
+            shards of a device share them: runs once on each device, after the stage has run for all
+            shards.
 
     Attributes:
         writer: That part of this stage; `None` if there is none.
@@ -357,19 +350,24 @@ class ProgramStage(Stage):
         after: Stages that have to run before.
     """
 
-    def __init__(self, program: Program, time: int, *, writes: bool = False) -> None:
-        super().__init__(program.planner, f"stage_{time}{'_writes' if writes else ''}")
-        self.program, self.time, self.writes = program, time, writes
+    def __init__(
+        self, program: Program, number: StageNumber, *, changes_variables: bool = False
+    ) -> None:
+        kind = "_writes" if changes_variables else "" if number.on_every_replica else "_once"
+        super().__init__(program.plan, f"stage_{number.exchange}{kind}")
+        self.program, self.number, self.changes_variables = program, number, changes_variables
         if all("CPU" in device for device in program.devices):
             # XLA compiles a kernel once for every device, and these are the same processor.
             self.kernel_device = program.devices[0]
-        self.runs_once = time % 2 == 0
+        self.runs_once = not number.on_every_replica
         self.draws_by_xla = program.draws_by_xla
         self.writer: ProgramStage | None = None
-        self.outputs: list[Any] = []
-        self.calls: dict[int, Any] = {}
+        self.outputs: list[tf.Tensor] = []
+        self.calls: dict[int, tf.Operation] = {}
         self.after: dict[ProgramStage, None] = {}
-        self._places: dict[int, int] = {}
+        self._result_indices: dict[Ref, int] = {}
+
+    # Calls
 
     @property
     def replicas(self) -> Sequence[int]:
@@ -377,11 +375,41 @@ class ProgramStage(Stage):
         devices = self.program.devices
         if self.runs_once:
             return [0]
-        if self.writes:
+        if self.changes_variables:
             return [devices.index(device) for device in dict.fromkeys(devices)]
         return range(len(devices))
 
-    def calls_before(self, stage: ProgramStage, replica: int) -> list[Any]:
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles it; not with lists, as loops keep them for their gradients."""
+        passed = [*self.inputs.values(), *self.outputs]
+        has_lists = any(tensor.dtype == tf.variant for tensor in passed)
+        return self.program.jit_compile and not self.runs_once and not has_lists
+
+    def prepare(self) -> list[tf.Tensor]:
+        """Set the arguments of the function's graph; returns the results."""
+        self.graph.inputs = list(self.inputs.values())
+        return self.outputs
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the function's attributes."""
+        attributes: dict[str, Any] = {}
+        if self.program.collectives.in_fixed_order:
+            attributes[NO_INLINE] = True  # the same kernels on any number of devices
+        if self.is_compiled:
+            attributes["_XlaMustCompile"] = True
+        return attributes
+
+    def add_call(self, replica: int, call: tf.Operation) -> None:
+        """Add the function's call for a replica."""
+        self.calls[replica] = call
+        in_fixed_order = self.program.collectives.in_fixed_order
+        if in_fixed_order and not self.runs_once and not self.changes_variables:
+            _set_read_only(call)
+        if self.is_compiled:
+            call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
+
+    def calls_before(self, stage: ProgramStage, replica: int) -> list[tf.Operation]:
         """Return the calls that a later stage waits for: those on its device, or all."""
         devices = self.program.devices
         return [
@@ -397,125 +425,110 @@ class ProgramStage(Stage):
             op.op_def.is_stateful and op.type != "Placeholder" for op in self.graph.get_operations()
         )
 
-    def export(self, tensor: Any) -> int:
-        """Make a tensor a result of the function; return its place."""
-        if id(tensor) not in self._places:
-            self._places[id(tensor)] = len(self.outputs)
+    def export(self, tensor: tf.Tensor) -> int:
+        """Make a tensor a result of the function; return its index."""
+        if tensor.ref() not in self._result_indices:
+            self._result_indices[tensor.ref()] = len(self.outputs)
             self.outputs.append(tensor)
-        return self._places[id(tensor)]
+        return self._result_indices[tensor.ref()]
 
-    def place_of(self, tensor: Any) -> int | None:
-        """Return the place of a tensor among the results; `None` if it is not there."""
-        tensor = self.planner.canonical(tensor)
-        return self._places.get(id(self.values.get(id(tensor))))
+    def result_index(self, tensor: tf.Tensor) -> int | None:
+        """Return the index of a tensor among the results; `None` if it is not there."""
+        own = self.values.get(self.plan.canonical(tensor).ref())
+        return None if own is None else self._result_indices.get(own.ref())
 
-    def has(self, tensor: Any) -> bool:
-        return self.planner.time(tensor) == self.time and not self.writes
+    # Values of other functions
 
-    def _from(self, source: ProgramStage, value: Any) -> Any:
-        key = ("result", (source.time, source.export(value)))
+    def makes(self, tensor: tf.Tensor) -> bool:
+        return self.plan.stage_of(tensor) == self.number and not self.changes_variables
+
+    def _from(self, source: ProgramStage, value: tf.Tensor) -> tf.Tensor:
+        key = Result(source.number, source.export(value))
         return self.add_input(key, value.dtype, value.shape, value)
 
-    def outer_value(self, tensor: Any) -> Any:
-        time = self.planner.time(tensor)
-        if time == BEFORE:
-            placement = self.planner.placement(tensor)
-            like = tensor if tensor.dtype.name in ("resource", "variant") else None
-            shape = local_shape(tensor, placement)
-            is_part = tensor.dtype.name == "resource" and isinstance(placement, Shard)
-            axis = placement.axis if is_part else None  # type: ignore[attr-defined]
-            return self.add_input(("input", id(tensor)), tensor.dtype, shape, like, axis)
-        source = self.program.stage(time)
-        return self._from(source, source.value(tensor))
+    def outer_value(self, tensor: tf.Tensor) -> tf.Tensor:
+        number = self.plan.stage_of(tensor)
+        if number != INPUTS:
+            source = self.program.stage(number)
+            return self._from(source, source.value(tensor))
+        placement, dtype = self.plan.placement(tensor), tensor.dtype
+        like = tensor if dtype in (tf.resource, tf.variant) else None
+        is_part = dtype == tf.resource and isinstance(placement, Shard)
+        axis = placement.axis if is_part else None  # type: ignore[attr-defined]
+        shape = local_shape(tensor, placement)
+        return self.add_input(StepInput(tensor.ref()), dtype, shape, like, axis)
 
-    def outer_symbol(self, key: Any) -> Any:
-        if key == "index":
+    def outer_number(self, number: UnknownNumber) -> tf.Tensor:
+        if number == REPLICA_INDEX:
             if self.runs_once:
-                return self.cached("index", lambda: tf.constant(0))
-            return self.add_input(("index", None), "int32", [])
-        if isinstance(key, Space):
-            return self.add_input(("counts", key), "int32", [self.program.collectives.replicas])
-        time = self.planner.time(key.tensor)
-        if time in (BEFORE, self.time):
-            return self.read_symbol(key)
-        source = self.program.stage(time)
-        return self._from(source, source.read_symbol(key))
+                return self.cached(ReplicaIndex(), lambda: tf.constant(0))
+            return self.add_input(ReplicaIndex(), tf.int32, [])
+        if isinstance(number, BatchAxis):
+            return self.add_input(RowCounts(number), tf.int32, [self.program.collectives.replicas])
+        stage = self.plan.stage_of(number.tensor)
+        if stage in (INPUTS, self.number):
+            return self.read_symbol(number)
+        source = self.program.stage(stage)
+        return self._from(source, source.read_symbol(number))
 
-    def controls(self, item: Any) -> list[Any]:
-        if self.writes:  # variables are changed after all reads
-            self.after[self.program.stage(self.time)] = None
-        before = [stage for time, stage in self.program.stages.items() if time < self.time]
-        before += [stage.writer for stage in before if stage.writer is not None]
-        found = []
-        for op in item.controls:
-            if op in self.operations:
-                found.append(self.operations[op])
-            else:
-                self.after |= dict.fromkeys(stage for stage in before if op in stage.operations)
-        return found
-
-    def outer_replicated(self, tensor: Any) -> Any:
-        program = self.program
-        placement: Any = self.planner.placement(tensor)
-        count = program.collectives.replicas
-        program.used.add(id(tensor))
-        key = ("exchange", id(tensor))
+    def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
+        placement: Any = self.plan.placement(tensor)
+        self.program.used.add(tensor.ref())
+        key = Exchanged(tensor.ref())
         if isinstance(placement, Shard):
-            shape = tensor.shape
-            whole = self.add_input(key, tensor.dtype, shape)
+            whole = self.add_input(key, tensor.dtype, tensor.shape)
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
-        if placement.op == "add":
+        if placement == PARTIAL:
             return self.add_input(key, tensor.dtype, tensor.shape)
+        count = self.program.collectives.replicas
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
         stacked = self.add_input(key, tensor.dtype, known)
-        return reduce_stacked(placement, stacked, self.rows_of_replicas)
+        reduced: tf.Tensor = placement.reduction.combine(stacked, self.rows_of_replicas)
+        return reduced
 
-    def rows_of_replicas(self, rows: Rows) -> Any:
-        """Return how many rows each replica has, a vector; of one segment, up to its unit."""
+    def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
+        exchange = self.plan.exchanges[tensor.ref()]
+        if exchange.rows is None:
+            return None
+        self.program.used.add(tensor.ref())
+        shape = local_shape(tensor, exchange.rows)
+        return self.add_input(Exchanged(tensor.ref()), tensor.dtype, shape)
+
+    def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
+        """Return the replicas' numbers of rows, a vector; of one segment, up to its unit."""
         if len(rows.segments) == 1:
             return self.counts(rows.segments[0][0].root())
         return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])
 
-    def outer_scattered(self, tensor: Any) -> Any:
-        self.program.used.add(id(tensor))
-        shape = local_shape(tensor, self.planner.scattered[id(tensor)])
-        return self.add_input(("exchange", id(tensor)), tensor.dtype, shape)
-
-    def _sorted(self, gathered: Any, placement: Shard) -> Any:
+    def _sorted(self, gathered: tf.Tensor, placement: Shard) -> tf.Tensor:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
         sizes, count = [], self.program.collectives.replicas
         for replica in range(count):
-            for space, unit in placement.rows.segments:
-                sizes.append(self.counts(space.root())[replica] * self.size(unit, "int32"))
+            for batch_axis, unit in placement.rows.segments:
+                sizes.append(self.counts(batch_axis.root())[replica] * self.size(unit, "int32"))
         blocks = tf.split(gathered, tf.stack(sizes), placement.axis, num=len(sizes))
         step = len(placement.rows.segments)
         order = [blocks[r * step + s] for s in range(step) for r in range(count)]
         return tf.ensure_shape(tf.concat(order, placement.axis), gathered.shape)
 
+    # Order
 
-def reduce_stacked(
-    placement: Partial, stacked: Any, rows_of_replicas: Callable[[Rows], Any]
-) -> Any:
-    """Reduce the stack of the replicas' tensors."""
-    if placement.op == "moments" and placement.rows is not None:
-        # As in Chan, Golub & LeVeque 1983. Without rows, a replica has moments that are no numbers.
-        counts = tf.cast(rows_of_replicas(placement.rows), stacked.dtype)
-        shares = tf.reshape(counts / tf.reduce_sum(counts), [-1, *[1] * (len(stacked.shape) - 2)])
-        means, variances = tf.unstack(stacked, axis=1)
-        mean = tf.reduce_sum(tf.math.multiply_no_nan(means, shares), 0)
-        variances += tf.math.squared_difference(means, mean)
-        return tf.stack([mean, tf.reduce_sum(tf.math.multiply_no_nan(variances, shares), 0)])
-    if placement.op == "statistics":
-        counts, means, squares = tf.unstack(stacked, axis=1)
-        count = tf.reduce_sum(counts, 0)
-        mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, 0), count)
-        squares = tf.reduce_sum(squares + counts * tf.square(means - mean), 0)
-        return tf.stack([count, mean, squares])
-    reduce = {
-        "all": tf.reduce_all,
-        "any": tf.reduce_any,
-        "max": tf.reduce_max,
-        "min": tf.reduce_min,
-        "prod": tf.reduce_prod,
-    }[placement.op]
-    return reduce(stacked, 0)
+    def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
+        if self.changes_variables:  # they are changed after all reads
+            self.after[self.program.stage(self.number)] = None
+        before = [stage for number, stage in self.program.stages.items() if number < self.number]
+        before += [stage.writer for stage in before if stage.writer is not None]
+        found = []
+        for op in planned.controls:
+            if op in self.written:
+                found.append(self.written[op])
+            else:
+                self.after |= dict.fromkeys(stage for stage in before if op in stage.written)
+        return found
+
+
+def _set_read_only(call: tf.Operation) -> None:
+    """Let a call run beside others that read the same variables."""
+    resources = [index for index, tensor in enumerate(call.inputs) if tensor.dtype == tf.resource]
+    value = attr_value_pb2.AttrValue.ListValue(i=resources)
+    call._set_attr(READ_ONLY_RESOURCE_INPUTS_ATTR, attr_value_pb2.AttrValue(list=value))

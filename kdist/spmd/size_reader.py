@@ -22,11 +22,11 @@ _MOST = 64  # elements; longer vectors are no shapes
 _READERS: dict[str, Callable[[Any, Any, list[Any]], Any]] = {}
 
 
-def read_sizes(planner: Any, tensor: Any) -> Any:
+def read_sizes(facts: Any, tensor: Any) -> Any:
     """Return an array of the sizes that a tensor of rank 0 or 1 holds; `None` for other tensors.
 
     Args:
-        planner: Knows the placements and sizes of other tensors.
+        facts: The placements and sizes of other tensors.
         tensor: Integers, whose placement is known.
     """
     shape = tensor.shape
@@ -38,19 +38,19 @@ def read_sizes(planner: Any, tensor: Any) -> Any:
     if op.type == "Const":
         value = tensor_util.constant_value(tensor)
         return None if value is None else _array(value)
-    if not isinstance(planner.placement(tensor), Replicate):
+    if not isinstance(facts.placement(tensor), Replicate):
         return None
     result = None
     if op.type in ("Shape", "ShapeN"):
-        dims = planner.dims(op.inputs[tensor.value_index])
+        dims = facts.dims(op.inputs[tensor.value_index])
         result = None if dims is None else _array(dims)
     elif op.type == "Size":
-        dims = planner.dims(op.inputs[0])
+        dims = facts.dims(op.inputs[0])
         result = None if dims is None else math.prod(dims)
     elif op.type in _READERS:
-        inputs = [planner.sizes(t) for t in op.inputs]
+        inputs = [facts.sizes(t) for t in op.inputs]
         if op.type == "Reshape" and inputs[0] is None:
-            inputs[0] = _matrix(planner, planner.canonical(op.inputs[0]))
+            inputs[0] = _matrix(facts, facts.canonical(op.inputs[0]))
         result = _READERS[op.type](op, tensor, inputs)
     if result is None:
         if op.type != "Placeholder":
@@ -100,19 +100,19 @@ def _reshaped(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     return inputs[0].reshape(tensor.shape.as_list())
 
 
-def _matrix(planner: Any, tensor: Any) -> Any:
+def _matrix(facts: Any, tensor: Any) -> Any:
     """Return the sizes in a matrix that the gradients of paddings and repetitions make."""
     op = tensor.op
     if op.type == "Slice":
-        value, begin, count = map(planner.constant, op.inputs)
+        value, begin, count = map(facts.constant, op.inputs)
         if value is None or begin is None or count is None:
             return None
         ends = [None if n == -1 else b + n for b, n in zip(begin, count, strict=True)]
         return _array(value[tuple(slice(b, e) for b, e in zip(begin, ends, strict=True))])
-    if op.type == "Transpose" and np.array_equal(planner.constant(op.inputs[1]), [1, 0]):
-        stacked = planner.canonical(op.inputs[0]).op
+    if op.type == "Transpose" and np.array_equal(facts.constant(op.inputs[1]), [1, 0]):
+        stacked = facts.canonical(op.inputs[0]).op
         rows: list[Any] = (
-            [planner.sizes(t) for t in stacked.inputs] if stacked.type == "Pack" else [None]
+            [facts.sizes(t) for t in stacked.inputs] if stacked.type == "Pack" else [None]
         )
         if all(row is not None and row.ndim == 1 for row in rows) and not stacked.get_attr("axis"):
             return np.transpose(np.stack(rows))

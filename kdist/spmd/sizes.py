@@ -25,7 +25,7 @@ class Symbol:
         return self
 
 
-class Space(Symbol):
+class BatchAxis(Symbol):
     """The rows of a batch, divided over the replicas: each has a contiguous block of them.
 
     Args:
@@ -51,13 +51,20 @@ class Space(Symbol):
         self.parts = parts
         self.source = source
         self.is_batch = is_batch
-        self.merged: Space | None = None
+        self.merged: BatchAxis | None = None
 
-    def root(self) -> Space:
+    def root(self) -> BatchAxis:
         """Return the space that stands for this one, after `merge`."""
         return self if self.merged is None else self.merged.root()
 
-    def merge(self, other: Space) -> Callable[[], None]:
+    def may_equal(self, other: BatchAxis) -> bool:
+        """Whether two inputs of a step may have equally many rows on each replica."""
+        if not (self.is_batch and other.is_batch) or self.source or other.source:
+            return False
+        pairs = ((self.total, other.total), (self.parts, other.parts))
+        return all(mine == others or None in (mine, others) for mine, others in pairs)
+
+    def merge(self, other: BatchAxis) -> Callable[[], None]:
         """Declare that both are divided alike; returns what takes it back."""
         mine, others = self.root(), other.root()
         if mine is others:
@@ -127,9 +134,9 @@ class Size:
         """What equal sizes have in common, once a step is planned and nothing is merged."""
         return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
 
-    def spaces(self) -> set[Space]:
+    def batch_axes(self) -> set[BatchAxis]:
         """The batches whose rows this counts."""
-        return {s for monomial in self.terms for s in monomial if isinstance(s, Space)}
+        return {s for monomial in self.terms for s in monomial if isinstance(s, BatchAxis)}
 
     def symbols(self) -> set[Symbol]:
         """What it is computed from."""

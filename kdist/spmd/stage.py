@@ -1,4 +1,4 @@
-"""Write the functions of a planned step: each does for one replica what a stage does."""
+"""Write the functions of a planned step: each does for one replica the work of a stage."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
 from .collectives import HOST
-from .effects import DRAWN_BY_XLA, QUIET, READS
-from .explanation import place_of
+from .explanation import line_of
 from .functions import (
     copy_of,
     create_like,
@@ -24,25 +23,23 @@ from .functions import (
     set_traceback,
     user_traceback,
 )
-from .placements import (
-    AsIs,
-    ListOf,
-    Local,
-    Opaque,
-    OwnRows,
-    Partial,
-    Placement,
-    Replicate,
-    Rows,
-    Shard,
-)
-from .plan import Item, Planner, Want, is_never_used
-from .sizes import AnySize, AxisSize, Element, Space, key_of
+from .op_types import DRAWN_BY_XLA, QUIET, READS
+from .placements import ListOf, Partial, Placement, Replicate, Shard
+from .plan import GraphPlan, PlannedOperation
+from .quirks import LARGEST_SLICED_RANK
+from .redistribute import CountOnce, Keep, SliceRows, TakeRowsOfSum, TakeWhole, Way, WriteSizes
+from .rows import Rows
+from .sizes import AnySize, AxisSize, BatchAxis, Element, key_of
+from .tensor_facts import Ref
 
 WRONG = "kdist has divided"
 """The beginning of the message that names an operation."""
+REPLICA_INDEX = "index"
+"""Key of the replica's number among the unknown numbers of a stage."""
 _numbers = itertools.count()
-_LARGEST_SLICED_RANK = 8  # of TensorFlow's Slice
+
+UnknownNumber = Any
+"""`REPLICA_INDEX`, a `BatchAxis` for the numbers of its rows, `AxisSize` or `Element`."""
 
 
 class StageGraph(func_graphs.FuncGraph):
@@ -51,7 +48,7 @@ class StageGraph(func_graphs.FuncGraph):
     _traceback: Any = None  # of the operation of the step that is written
 
     @contextlib.contextmanager
-    def writes(self, op: Any) -> Iterator[None]:
+    def writes(self, op: tf.Operation) -> Iterator[None]:
         """Give the operations made in this block the scope and traceback of one of the step."""
         before, self._traceback = self._traceback, user_traceback(op)
         with self.name_scope(f"{op.name}/"):
@@ -65,10 +62,10 @@ class StageGraph(func_graphs.FuncGraph):
 
 
 class Stage:
-    """A function that is being written.
+    """A function that is being written: a stage of a step, or a body in it.
 
     Args:
-        planner: The plan of the operations that it has.
+        plan: The plan of its operations.
         name: The beginning of its name.
     """
 
@@ -76,119 +73,153 @@ class Stage:
     kernel_device: str | None = None
     draws_by_xla = False  # XLA draws other numbers than TensorFlow
 
-    def __init__(self, planner: Planner, name: str) -> None:
-        self.planner = planner
+    def __init__(self, plan: GraphPlan, name: str) -> None:
+        self.plan = plan
         self.graph = StageGraph(f"kdist_{name}_{next(_numbers)}")
-        self.inputs: dict[Any, Any] = {}  # what each placeholder stands for -> placeholder
-        self.values: dict[int, Any] = {}  # tensor id -> what this replica has of it
-        self.operations: dict[Any, Any] = {}
+        self.inputs: dict[Any, tf.Tensor] = {}  # placeholders, by the values that they stand for
+        self.values: dict[Ref, tf.Tensor] = {}  # the replica's values of tensors of the step
+        self.written: dict[tf.Operation, tf.Operation] = {}  # by operations of the step
         self._memo: dict[Any, Any] = {}
 
-    # Where values come from
+    # Values of other functions
 
-    def outer_value(self, tensor: Any) -> Any:
-        """Return what this replica has of a tensor that another function makes."""
+    def outer_value(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return the replica's value of a tensor that another function makes."""
         raise NotImplementedError
 
-    def outer_replicated(self, tensor: Any) -> Any:
+    def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return a tensor that was reduced or gathered before this function."""
         raise NotImplementedError
 
-    def outer_scattered(self, tensor: Any) -> Any:
-        """Return the replica's rows of a tensor that was summed before this function."""
+    def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
+        """Return the replica's rows of a sum, if the replicas have exchanged no more of it."""
+        del tensor
+        return None
+
+    def outer_number(self, number: UnknownNumber) -> tf.Tensor:
+        """Return an unknown number that other functions know."""
         raise NotImplementedError
 
-    def outer_symbol(self, key: Any) -> Any:
-        """Return the replica's index, the numbers of rows of a space, or another unknown size."""
-        raise NotImplementedError
-
-    def has(self, tensor: Any) -> bool:
+    def makes(self, tensor: tf.Tensor) -> bool:
         """Whether this function makes a tensor."""
         raise NotImplementedError
 
     def add_input(
-        self, key: Any, dtype: Any, shape: Any, like: Any = None, axis: int | None = None
-    ) -> Any:
+        self,
+        key: Any,
+        dtype: tf.DType,
+        shape: Any,
+        like: tf.Tensor | None = None,
+        divided_axis: int | None = None,
+    ) -> tf.Tensor:
         """Return the placeholder of a value that the function is called with.
 
         Args:
-            key: What the value is.
+            key: The value that it stands for.
             dtype: Its type.
             shape: Its shape.
-            like: A resource or list that it is alike.
-            axis: For a variable that is divided: along which axis.
+            like: A resource or list whose type it has.
+            divided_axis: For a variable that is divided: along which axis.
         """
         if key not in self.inputs:
             with self.graph.as_default():
                 made = tf.compat.v1.placeholder(dtype, shape)
             if like is not None:
                 handle_data_util.copy_handle_data(like, made)
-            if axis is not None:
-                _forget_size(made, axis)
+            if divided_axis is not None:
+                _forget_size(made, divided_axis)
             self.inputs[key] = made
         return self.inputs[key]
 
-    def value(self, tensor: Any) -> Any:
-        """Return what this replica has of a tensor."""
-        tensor = self.planner.canonical(tensor)
-        if id(tensor) not in self.values:
+    # Redistribution
+
+    def value(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return the replica's value of a tensor, as its placement says."""
+        tensor = self.plan.canonical(tensor)
+        if tensor.ref() not in self.values:
             if tensor.op.type == "Const":
-                self.values[id(tensor)] = self.copy(tensor.op, [])[0]
-            elif self.has(tensor):
-                self.emit(self.planner.item_of[id(tensor)])
+                self.values[tensor.ref()] = self.copy(tensor.op, [])[0]
+            elif self.makes(tensor):
+                self.write_operation(self.plan.makers[tensor.ref()])
             else:
-                self.values[id(tensor)] = self.outer_value(tensor)
-        return self.values[id(tensor)]
+                self.values[tensor.ref()] = self.outer_value(tensor)
+        return self.values[tensor.ref()]
 
-    def get(self, tensor: Any, placement: Placement, want: Want) -> Any:
-        """Return a tensor as an operation wants it."""
-        if isinstance(want, AsIs | Opaque) or is_never_used(tensor):
-            return self.value(tensor)
-        if isinstance(want, Local):
-            sizes = self.planner.sizes(tensor)
-            if not want.rows or sizes is None:
-                return None
-            dims = sizes.tolist() if sizes.ndim else [sizes.item()]
-            return self.size_vector(dims, tensor.dtype, dict(want.rows))
-        shard = want.shard if isinstance(want, OwnRows) else want
-        if isinstance(shard, Shard):
-            if isinstance(placement, Shard) and placement.fits(shard):
+    def read(self, tensor: tf.Tensor, way: Way) -> tf.Tensor | None:
+        """Return a tensor in the form that a way leads to; `None` for sizes that are not read."""
+        match way:
+            case Keep():
                 return self.value(tensor)
-            if (scattered := self.planner.scattered.get(id(tensor))) and scattered.fits(shard):
-                return self.cached((id(tensor), "own"), lambda: self.outer_scattered(tensor))
-            broadcasts = isinstance(want, OwnRows)
-            key = (id(tensor), shard.axis, shard.rows, broadcasts)
-            return self.cached(
-                key, lambda: self.own_rows(self.replicated(tensor, placement), shard, broadcasts)
-            )
-        if isinstance(want, Partial):
-            if isinstance(placement, Partial):
-                return self.value(tensor)
-            return self.cached(
-                (id(tensor), "partial"),
-                lambda: self._first_only(self.replicated(tensor, placement)),
-            )
-        return self.replicated(tensor, placement)
+            case WriteSizes():
+                return self._sizes_with_rows(tensor, way)
+            case TakeWhole():
+                return self.whole(tensor)
+            case SliceRows():
+                key = (tensor.ref(), way)
+                shard, broadcasts = way.shard, way.may_broadcast
+                return self.cached(
+                    key, lambda: self.slice_rows(self.whole(tensor), shard, broadcasts)
+                )
+            case TakeRowsOfSum():
+                rows = self.outer_rows_of_sum(tensor)
+                return self.read(tensor, SliceRows(way.shard)) if rows is None else rows
+            case CountOnce():
+                return self.cached((tensor.ref(), way), lambda: self._on_first(self.whole(tensor)))
+        raise TypeError(f"received {way!r}, expected a way to a wanted form")
 
-    def replicated(self, tensor: Any, placement: Placement) -> Any:
+    def whole(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the whole tensor."""
+        placement = self.plan.placement(tensor)
         if isinstance(placement, Replicate | ListOf):
             return self.value(tensor)
-        item = self.planner.item_of.get(id(tensor))
-        if item is not None and item.decision.alias and isinstance(placement, Partial):
-            return self.cached((id(tensor), "alias"), lambda: self._in_another_shape(item, tensor))
-        return self.cached((id(tensor), "whole"), lambda: self.outer_replicated(tensor))
+        planned = self.plan.maker(tensor)
+        key = (tensor.ref(), "whole")
+        if planned is not None and planned.decision.is_alias and isinstance(placement, Partial):
+            return self.cached(key, lambda: self._reshaped(planned, tensor))
+        return self.cached(key, lambda: self.outer_whole(tensor))
 
-    def _in_another_shape(self, item: Item, tensor: Any) -> Any:
-        inputs = [self.replicated(t, self.planner.placement(t)) for t in item.inputs]
-        return self.copy(item.op, inputs)[tensor.value_index]
+    def _reshaped(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
+        """Return a reduced tensor, of which another shape was reduced."""
+        inputs = [self.whole(source) for source in planned.inputs]
+        return self.copy(planned.op, inputs)[tensor.value_index]
 
-    def _first_only(self, tensor: Any) -> Any:
+    def _on_first(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the tensor on the first replica and zeros on the others."""
         return tf.where(self.index == 0, tensor, tf.zeros_like(tensor))
 
+    def _sizes_with_rows(self, tensor: tf.Tensor, way: WriteSizes) -> tf.Tensor | None:
+        sizes = self.plan.sizes(tensor)
+        if not way.rows or sizes is None:
+            return None
+        dims = sizes.tolist() if sizes.ndim else [sizes.item()]
+        return self.size_vector(dims, tensor.dtype, dict(way.rows))
+
+    def slice_rows(self, tensor: tf.Tensor, shard: Shard, may_broadcast: bool = False) -> tf.Tensor:
+        """Return the replica's rows of a whole tensor; of a single row, if it may broadcast, all.
+
+        The step fails if the tensor's axis has another size.
+        """
+        axis, rows = shard.axis, shard.rows
+        size = tf.shape(tensor)[axis]
+        total = self.size(rows.total, tf.int32)
+        # Without any row, TensorFlow may compute with another size where a shape has a -1.
+        right = tf.logical_or(tf.equal(size, total), tf.equal(total, 0))
+        if may_broadcast:
+            is_single = tf.equal(size, 1)
+            right = tf.logical_or(right, is_single)
+        message = f"axis {axis} of {tensor.name} has to have the rows of the batch, {rows}"
+        with tf.control_dependencies([tf.debugging.Assert(right, [message, size, total])]):
+            tensor = tf.identity(tensor)
+        parts: list[tf.Tensor] = []
+        for count, begin in self.global_blocks(rows, tf.int32):
+            if may_broadcast:
+                begin = tf.where(is_single, 0, begin)
+                count = tf.where(is_single, 0 if parts else 1, count)
+            parts.append(rows_from(tensor, axis, begin, count))
+        return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
+
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what is made for a key, once in this function."""
+        """Return the value of a key, made once in this function."""
         if key not in self._memo:
             with self.graph.as_default():
                 self._memo[key] = make()
@@ -196,73 +227,75 @@ class Stage:
 
     # Operations
 
-    def emit(self, item: Item) -> None:
-        """Write an operation."""
-        with self.graph.writes(item.op):
-            self._emit(item)
+    def write_operation(self, planned: PlannedOperation) -> None:
+        """Write an operation, and set the replica's values of its results."""
+        op, decision = planned.op, planned.decision
+        with self.graph.writes(op):
+            pairs = zip(planned.inputs, planned.ways, strict=True)
+            inputs = [self.read(tensor, way) for tensor, way in pairs]
+            with self.graph.as_default(), tf.control_dependencies(self.controls(planned)):
+                write = decision.write
+                outputs = self.copy(op, inputs) if write is None else write(self, op, inputs)
+            if outputs and write is not None and hasattr(outputs[0], "op"):
+                self.written[op] = outputs[0].op
+            for output, made, placement in zip(
+                op.outputs, outputs, decision.output_placements, strict=True
+            ):
+                self._set_shape(op, made, local_shape(output, placement), placement)
+                self.values[output.ref()] = made
 
-    def _emit(self, item: Item) -> None:
-        inputs = [
-            self.get(tensor, placement, want)
-            for tensor, placement, want in zip(
-                item.inputs, item.placements, item.decision.want, strict=True
+    def _set_shape(
+        self, op: tf.Operation, made: tf.Tensor, shape: tf.TensorShape, placement: Placement
+    ) -> None:
+        """Set the static shape of a replica's value, which has to be the traced one's."""
+        if not made.shape.is_compatible_with(shape):
+            raise ValueError(
+                f"{WRONG} {op.type} of {line_of(op)} wrong ({placement}): a replica has the shape"
+                f" {made.shape}, not {shape}: please report this"
             )
-        ]
-        with self.graph.as_default(), tf.control_dependencies(self.controls(item)):
-            emit = item.decision.emit
-            outputs = self.copy(item.op, inputs) if emit is None else emit(self, item.op, inputs)
-        if outputs and emit is not None and hasattr(outputs[0], "op"):
-            self.operations[item.op] = outputs[0].op
-        for output, made, placement in zip(
-            item.op.outputs, outputs, item.decision.out, strict=True
-        ):
-            # What a replica has of a tensor has its shape, but for the divided axis.
-            shape = local_shape(output, placement)
-            if not made.shape.is_compatible_with(shape):
-                raise ValueError(
-                    f"{WRONG} {item.op.type} of {place_of(item.op)} wrong ({placement}): a"
-                    f" replica has the shape {made.shape}, not {shape}: please report this"
-                )
-            if not made.shape.is_fully_defined():
-                made.set_shape(shape)
-            self.values[id(output)] = made
+        if not made.shape.is_fully_defined():
+            made.set_shape(shape)
 
-    def controls(self, item: Item) -> list[Any]:
-        """Return the operations of this function that have to run before one."""
-        return [self.operations[op] for op in item.controls if op in self.operations]
+    def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
+        """Return the operations of this function that have to run before another one."""
+        return [self.written[op] for op in planned.controls if op in self.written]
 
-    def copy(self, op: Any, inputs: Sequence[Any]) -> list[Any]:
+    def copy(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
         """Write a copy of an operation with other inputs; returns its results."""
         if self.draws_by_xla and op.type in DRAWN_BY_XLA:
-            # Also in a stage that it does not compile.
-            def drawn(*given: Any) -> Any:
-                # A call with an effect: that of constants would be computed by TensorFlow's kernel.
-                tf.raw_ops.Assert(condition=True, data=[0])
-                return copy_of(tf.compat.v1.get_default_graph(), op, given).outputs
-
-            draw = tf.function(drawn, autograph=False, jit_compile=True)
-            with self.graph.as_default(), tf.device(self.kernel_device):
-                return list(draw(*inputs))
+            return self._drawn_by_xla(op, inputs)
         with self.graph.as_default():
             made = copy_of(self.graph, op, inputs)
-        self.operations[op] = made
+        self.written[op] = made
         for output, new in zip(op.outputs, made.outputs, strict=True):
-            if output.dtype.name == "resource":  # elements of a list may have other local shapes
+            if output.dtype == tf.resource:  # elements of a list may have other local shapes
                 handle_data_util.copy_handle_data(output, new)
         return list(made.outputs)
 
-    def call_kernel(self, op: Any, inputs: Sequence[Any]) -> list[Any]:
+    def _drawn_by_xla(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
+        """Have XLA compile a draw, also in a stage that it does not compile."""
+
+        def draw(*given: tf.Tensor) -> Any:
+            # A call with an effect: that of constants would be computed by TensorFlow's kernel.
+            tf.raw_ops.Assert(condition=True, data=[0])
+            return copy_of(tf.compat.v1.get_default_graph(), op, given).outputs
+
+        call = tf.function(draw, autograph=False, jit_compile=True)
+        with self.graph.as_default(), tf.device(self.kernel_device):
+            return list(call(*inputs))
+
+    def call_kernel(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
         """Call a kernel; if XLA does not compile it, write its operations here."""
         if is_compiled(op):
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return self.copy(op, inputs)
         graph = function_of(op, op.get_attr("f").name).graph
-        made = {id(inner): value for inner, value in zip(graph.inputs, inputs, strict=True)}
-        for one in graph.get_operations():
-            if one.type != "Placeholder":
-                outputs = self.copy(one, [made[id(t)] for t in one.inputs])
-                made |= {id(t): value for t, value in zip(one.outputs, outputs, strict=True)}
-        return [made[id(t)] for t in graph.outputs]
+        made = {inner.ref(): value for inner, value in zip(graph.inputs, inputs, strict=True)}
+        for inner in graph.get_operations():
+            if inner.type != "Placeholder":
+                outputs = self.copy(inner, [made[tensor.ref()] for tensor in inner.inputs])
+                made |= zip((tensor.ref() for tensor in inner.outputs), outputs, strict=True)
+        return [made[tensor.ref()] for tensor in graph.outputs]
 
     # Sizes
 
@@ -278,29 +311,27 @@ class Stage:
             yield
 
     @property
-    def index(self) -> Any:
+    def index(self) -> tf.Tensor:
         """The replica's number."""
-        return self.outer_symbol("index")
+        return self.outer_number(REPLICA_INDEX)
 
-    def counts(self, space: Space) -> Any:
+    def counts(self, batch_axis: BatchAxis) -> tf.Tensor:
         """Return the numbers of rows of all replicas."""
-        return self.outer_symbol(space.root())
+        return self.outer_number(batch_axis.root())
 
-    def local(self, rows: Rows, dtype: Any) -> Any:
+    def local_count(self, rows: Rows, dtype: tf.DType) -> tf.Tensor:
         """Return the replica's number of rows."""
-        blocks = self.blocks(rows, dtype)
-        total = blocks[0][0]
-        for count, _ in blocks[1:]:
+        (total, _), *others = self.blocks(rows, dtype)
+        for count, _ in others:
             total = total + count
         return total
 
-    def blocks(self, rows: Rows, dtype: Any) -> list[tuple[Any, Any]]:
+    def blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Return, for each segment of rows, the replica's number of rows and its first one."""
-        return [
-            self._block(space.root(), unit, tf.as_dtype(dtype)) for space, unit in rows.segments
-        ]
+        dtype = tf.as_dtype(dtype)
+        return [self._block(batch_axis.root(), unit, dtype) for batch_axis, unit in rows.segments]
 
-    def global_blocks(self, rows: Rows, dtype: Any) -> list[tuple[Any, Any]]:
+    def global_blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Return the same, but the first row's place among those of all segments."""
         before: Any = tf.constant(0, dtype)
         found = []
@@ -310,30 +341,34 @@ class Stage:
                 before = before + self.size(Rows((segment,)).total, dtype)
         return found
 
-    def _block(self, space: Space, unit: AnySize, dtype: Any) -> tuple[Any, Any]:
-        def make() -> tuple[Any, Any]:
-            counts = self._counts(space, dtype)
+    def _block(
+        self, batch_axis: BatchAxis, unit: AnySize, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        def make() -> tuple[tf.Tensor, tf.Tensor]:
+            counts = self._counts(batch_axis, dtype)
             count = counts[self.index]
             first = tf.reduce_sum(counts[: self.index])
             times = self.size(unit, dtype)
             return tf.cast(count, dtype) * times, tf.cast(first, dtype) * times
 
-        return self.cached(("block", space, key_of(unit), dtype), make)  # type: ignore[no-any-return]
+        block: tuple[tf.Tensor, tf.Tensor]
+        block = self.cached(("block", batch_axis, key_of(unit), dtype), make)
+        return block
 
-    def _counts(self, space: Space, dtype: Any) -> Any:
+    def _counts(self, batch_axis: BatchAxis, dtype: tf.DType) -> tf.Tensor:
         """Return the numbers of rows; as floats, of which a GPU gets one copy for all uses."""
-        counts = self.counts(space)
+        counts = self.counts(batch_axis)
         if not dtype.is_floating or dtype.size < 4:
             return counts
-        return self.cached(("counts", space, dtype), lambda: tf.cast(counts, dtype))
+        return self.cached(("counts", batch_axis, dtype), lambda: tf.cast(counts, dtype))
 
-    def size(self, size: AnySize, dtype: Any) -> Any:
+    def size(self, size: AnySize, dtype: tf.DType) -> tf.Tensor:
         """Return a size of the whole batch as a scalar."""
         dtype = tf.as_dtype(dtype)
         if isinstance(size, int):
             return tf.constant(size, dtype)
 
-        def make() -> Any:
+        def make() -> tf.Tensor:
             total: Any = None
             for symbols, factor in size.terms.items():
                 term: Any = None
@@ -349,24 +384,24 @@ class Stage:
 
         return self.cached(("size", key_of(size), dtype), make)
 
-    def _symbol(self, symbol: Any, dtype: Any) -> Any:
-        def make() -> Any:
-            if isinstance(symbol, Space):
+    def _symbol(self, symbol: Any, dtype: tf.DType) -> tf.Tensor:
+        def make() -> tf.Tensor:
+            if isinstance(symbol, BatchAxis):
                 return tf.cast(tf.reduce_sum(self._counts(symbol, dtype)), dtype)
             return tf.cast(self.symbol(symbol), dtype)
 
         return self.cached(("symbol", symbol, dtype), make)
 
-    def symbol(self, symbol: AxisSize | Element) -> Any:
+    def symbol(self, symbol: AxisSize | Element) -> tf.Tensor:
         """Return the value of a symbol as a scalar of `int32`."""
-        if self.has(symbol.tensor) or self.planner.canonical(symbol.tensor).op.type == "Const":
+        if self.makes(symbol.tensor) or self.plan.canonical(symbol.tensor).op.type == "Const":
             return self.read_symbol(symbol)
-        return self.outer_symbol(symbol)
+        return self.outer_number(symbol)
 
-    def read_symbol(self, symbol: AxisSize | Element) -> Any:
+    def read_symbol(self, symbol: AxisSize | Element) -> tf.Tensor:
         """Return the value of a symbol from a tensor that this function has."""
 
-        def make() -> Any:
+        def make() -> tf.Tensor:
             value = self.value(symbol.tensor)
             if isinstance(symbol, AxisSize):
                 return tf.shape(value)[symbol.axis]
@@ -375,92 +410,74 @@ class Stage:
         return self.cached(("read", symbol), make)
 
     def size_vector(
-        self, sizes: Sequence[AnySize], dtype: Any, rows: dict[int, Rows] | None = None
-    ) -> Any:
+        self, sizes: Sequence[AnySize], dtype: tf.DType, rows: dict[int, Rows] | None = None
+    ) -> tf.Tensor:
         """Return sizes as a vector, those in `rows` as the replica's own numbers of rows."""
         rows = rows or {}
         dtype = tf.as_dtype(dtype)
         key = ("vector", tuple(map(key_of, sizes)), tuple(rows.items()), dtype)
 
-        def make() -> Any:
-            if not rows and all(isinstance(s, int) for s in sizes):
+        def make() -> tf.Tensor:
+            if not rows and all(isinstance(size, int) for size in sizes):
                 return tf.constant(list(sizes), dtype)
             parts = [
-                self.local(rows[i], dtype) if i in rows else self.size(size, dtype)
-                for i, size in enumerate(sizes)
+                self.local_count(rows[at], dtype) if at in rows else self.size(size, dtype)
+                for at, size in enumerate(sizes)
             ]
             return tf.stack(parts)
 
         return self.cached(key, make)
 
-    def own_rows(self, tensor: Any, shard: Shard, broadcasts: bool = False) -> Any:
-        """Return the replica's rows of a whole tensor; if it may, all of a single one."""
-        axis = shard.axis
-        size = tf.shape(tensor)[axis]
-        total = self.size(shard.rows.total, tf.int32)
-        # Without any row, TensorFlow may compute with another size where a shape has a -1.
-        right = tf.logical_or(tf.equal(size, total), tf.equal(total, 0))
-        if broadcasts:
-            single = tf.equal(size, 1)
-            right = tf.logical_or(right, single)
-        message = f"axis {axis} of {tensor.name} has to have the rows of the batch, {shard.rows}"
-        with tf.control_dependencies([tf.debugging.Assert(right, [message, size, total])]):
-            tensor = tf.identity(tensor)
-        parts: list[Any] = []
-        for count, begin in self.global_blocks(shard.rows, tf.int32):
-            if broadcasts:
-                begin = tf.where(single, 0, begin)
-                count = tf.where(single, 0 if parts else 1, count)
-            parts.append(rows_from(tensor, axis, begin, count))
-        return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
-
     # Functions within this one
 
     def body(
         self,
-        planner: Planner,
-        graph: Any,
-        like: Sequence[tuple[Any, Any]],
-        wants: Sequence[Want],
-        sources: Sequence[int | None],
+        plan: GraphPlan,
+        graph: tf.Graph,
+        given: Sequence[tuple[tf.Tensor, tf.Tensor]],
+        ways: Sequence[Way],
+        passed: Sequence[int | None],
         *,
         is_condition: bool = False,
         is_compiled: bool = False,
     ) -> Body:
-        """Write the body of a loop, condition or call; see `Body`."""
-        body = Body(self, planner, graph, like)
+        """Write the body of a loop, condition or call; see `Body` and `Body.write`."""
+        body = Body(self, plan, graph, given)
         body.draws_by_xla = body.draws_by_xla or is_compiled
         body.check_assumptions()
-        with planner.assuming():
-            body.write(wants, sources, is_condition)
+        with plan.assuming():
+            body.write(ways, passed, is_condition)
         return body
 
-    def call_loop(self, op: Any, inputs: Sequence[Any], body: Body, test: Body) -> list[Any]:
+    def call_loop(
+        self, op: tf.Operation, inputs: Sequence[tf.Tensor], body: Body, test: Body
+    ) -> list[tf.Tensor]:
         """Write a loop with a body and a condition."""
-        extras = dict.fromkeys([*body.extras, *test.extras])
-        for one in (body, test):
-            one.finish(list(extras), returns_extras=one is body)
-        args = [*inputs, *(self.outer_of_body(key) for key in extras)]
+        numbers = dict.fromkeys([*body.numbers, *test.numbers])
+        body.finish(list(numbers), returns_numbers=True)
+        test.finish(list(numbers), returns_numbers=False)
+        args = [*inputs, *map(self.number_for_body, numbers)]
         attributes = dict(op.node_def.attr)
         attributes.update(body=body.reference, cond=test.reference)
         attributes.pop("_num_original_outputs", None)
         attributes["T"] = _types(args)
-        shapes = [p.shape for p in list(body.inputs.values())[: len(inputs)]]
-        attributes["output_shapes"] = shapes_attribute(
-            [*shapes, *(a.shape for a in args[len(inputs) :])]
-        )
-        made = self.create(op, args, [a.dtype for a in args], attributes)
-        for output, given in zip(made.outputs, inputs, strict=False):
-            handle_data_util.copy_handle_data(given, output)
+        shapes = [placeholder.shape for placeholder in list(body.inputs.values())[: len(inputs)]]
+        shapes += [number.shape for number in args[len(inputs) :]]
+        attributes["output_shapes"] = shapes_attribute(shapes)
+        made = self.create(op, args, [arg.dtype for arg in args], attributes)
+        for output, initial in zip(made.outputs, inputs, strict=False):
+            handle_data_util.copy_handle_data(initial, output)
         return list(made.outputs[: len(inputs)])
 
-    def call_condition(self, op: Any, inputs: Sequence[Any], branches: Sequence[Body]) -> list[Any]:
+    def call_condition(
+        self, op: tf.Operation, inputs: Sequence[tf.Tensor], branches: Sequence[Body]
+    ) -> list[tf.Tensor]:
         """Write a condition with its branches."""
-        extras = dict.fromkeys(key for branch in branches for key in branch.extras)
-        for one in branches:
-            one.finish(list(extras), returns_extras=False)
+        numbers = dict.fromkeys(number for branch in branches for number in branch.numbers)
+        for branch in branches:
+            branch.finish(list(numbers), returns_numbers=False)
         predicate, *given = inputs
-        args = [*given, *(self.outer_of_body(key) for key in extras)]
+        args = [*given, *map(self.number_for_body, numbers)]
         attributes = dict(op.node_def.attr)
         references = [branch.reference for branch in branches]
         if "branches" in attributes:
@@ -470,33 +487,38 @@ class Stage:
             attributes.update(zip(("then_branch", "else_branch"), references, strict=True))
         attributes["Tin"] = _types(args)
         attributes["output_shapes"] = shapes_attribute([tf.TensorShape(None) for _ in op.outputs])
-        made = self.create(op, [predicate, *args], [o.dtype for o in op.outputs], attributes)
+        dtypes = [output.dtype for output in op.outputs]
+        made = self.create(op, [predicate, *args], dtypes, attributes)
         for output, new in zip(op.outputs, made.outputs, strict=True):
-            if output.dtype.name == "resource":
+            if output.dtype == tf.resource:
                 handle_data_util.copy_handle_data(output, new)
         return list(made.outputs)
 
-    def call_xla(self, op: Any, inputs: Sequence[Any], body: Body) -> list[Any]:
+    def call_xla(
+        self, op: tf.Operation, inputs: Sequence[tf.Tensor], body: Body
+    ) -> list[tf.Tensor]:
         """Write a call of a function that XLA has to compile."""
         compiled = attr_value_pb2.AttrValue(b=True)
-        body.finish(list(body.extras), returns_extras=False, _XlaMustCompile=compiled)
-        args = [*inputs, *(self.outer_of_body(key) for key in body.extras)]
+        body.finish(list(body.numbers), returns_numbers=False, _XlaMustCompile=compiled)
+        args = [*inputs, *map(self.number_for_body, body.numbers)]
         attributes = dict(op.node_def.attr)
         attributes.update(f=body.reference, Tin=_types(args), _XlaMustCompile=compiled)
-        made = self.create(op, args, [o.dtype for o in op.outputs], attributes)
+        made = self.create(op, args, [output.dtype for output in op.outputs], attributes)
         return list(made.outputs)
 
-    def create(self, op: Any, args: Sequence[Any], dtypes: Sequence[Any], attributes: Any) -> Any:
+    def create(
+        self, op: tf.Operation, args: Sequence[Any], dtypes: Sequence[tf.DType], attributes: Any
+    ) -> tf.Operation:
         """Write an operation of the type of another one, with other attributes."""
         made = create_like(self.graph, op, args, dtypes, attributes)
-        self.operations[op] = made
+        self.written[op] = made
         return made
 
-    def outer_of_body(self, key: Any) -> Any:
-        """Return what a body within this function needs of it."""
-        if isinstance(key, AxisSize | Element):
-            return self.symbol(key)
-        return self.outer_symbol(key)
+    def number_for_body(self, number: UnknownNumber) -> tf.Tensor:
+        """Return an unknown number that a body within this function needs."""
+        if isinstance(number, AxisSize | Element):
+            return self.symbol(number)
+        return self.outer_number(number)
 
 
 class Body(Stage):
@@ -504,152 +526,163 @@ class Body(Stage):
 
     Args:
         parent: The function that it is in.
-        planner: Its plan.
+        plan: Its plan.
         graph: The traced body.
-        like: For each of its inputs, the tensor of the whole batch, and what this replica has of
-        it.
+        given: For each of its inputs, the tensor of the whole batch, and the replica's value.
+
+    Attributes:
+        numbers: Placeholders of the unknown numbers that it is called with behind its inputs.
+        reference: An attribute that names the finished function.
     """
 
     def __init__(
-        self, parent: Stage, planner: Planner, graph: Any, like: Sequence[tuple[Any, Any]]
+        self,
+        parent: Stage,
+        plan: GraphPlan,
+        graph: tf.Graph,
+        given: Sequence[tuple[tf.Tensor, tf.Tensor]],
     ) -> None:
-        super().__init__(planner, "body")
+        super().__init__(plan, "body")
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
         self.kernel_device, self.draws_by_xla = parent.kernel_device, parent.draws_by_xla
-        self.extras: dict[Any, Any] = {}
-        self.outputs: list[Any] = []
+        self.numbers: dict[UnknownNumber, tf.Tensor] = {}
+        self.outputs: list[tf.Tensor] = []
         self.reference: Any = None
-        self._checks: list[Any] = []
-        for position, (inner, (whole, own)) in enumerate(zip(graph.inputs, like, strict=True)):
-            shape = local_shape(whole, planner.placement(inner))
-            self.values[id(inner)] = self.add_input(position, whole.dtype, shape, own)
+        self._checks: list[tf.Operation] = []
+        for index, (inner, (whole, own)) in enumerate(zip(graph.inputs, given, strict=True)):
+            shape = local_shape(whole, plan.placement(inner))
+            self.values[inner.ref()] = self.add_input(index, whole.dtype, shape, own)
 
-    def has(self, tensor: Any) -> bool:
-        return id(self.planner.canonical(tensor)) in self.planner.tensors
+    def makes(self, tensor: tf.Tensor) -> bool:
+        return self.plan.has(tensor)
+
+    def outer_number(self, number: UnknownNumber) -> tf.Tensor:
+        if number not in self.numbers:
+            shape = [None] if isinstance(number, BatchAxis) else []
+            with self.graph.as_default():
+                self.numbers[number] = tf.compat.v1.placeholder("int32", shape)
+        return self.numbers[number]
 
     def check_assumptions(self) -> None:
         """Check that batches have equally many rows, where the plan of this body assumes it."""
-        for merge in self.planner.assumptions:
-            message = f"two batches of different sizes meet in {place_of(merge.op)}"
-            one, other = self.counts(merge.one), self.counts(merge.other)
+        for assumption in self.plan.own_assumptions:
+            message = f"two batches of different sizes meet in {line_of(assumption.op)}"
+            counts = self.counts(assumption.batch_axis), self.counts(assumption.other)
             with self.graph.as_default():
-                same = tf.reduce_all(tf.equal(one, other))
-                self._checks.append(tf.debugging.Assert(same, [message, one, other]))
+                same = tf.reduce_all(tf.equal(*counts))
+                self._checks.append(tf.debugging.Assert(same, [message, *counts]))
 
-    def controls(self, item: Item) -> list[Any]:
-        return [*self._checks, *super().controls(item)]
+    def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
+        return [*self._checks, *super().controls(planned)]
 
-    def outer_symbol(self, key: Any) -> Any:
-        if key not in self.extras:
-            shape = [None] if isinstance(key, Space) else []
-            with self.graph.as_default():
-                self.extras[key] = tf.compat.v1.placeholder("int32", shape)
-        return self.extras[key]
+    def write(self, ways: Sequence[Way], passed: Sequence[int | None], is_condition: bool) -> None:
+        """Write all operations and the results.
 
-    def write(
-        self, wants: Sequence[Want], sources: Sequence[int | None], is_condition: bool
-    ) -> None:
-        """Write all operations and the results, some of which are inputs as they are."""
-        needed = live_items(self.planner, self.traced.outputs)
-        for item in self.planner.items:
-            if item in needed and item.op not in self.operations:
-                self.emit(item)
-        placeholders = list(self.inputs.values())
+        Args:
+            ways: For each result, the way to the form that all bodies return.
+            passed: For each result, the index of the input that it is; `None` for others.
+            is_condition: Whether the body returns whether a loop goes on, and nothing else.
+        """
         outputs = self.traced.outputs[:1] if is_condition else self.traced.outputs
-        for output, want, source in zip(outputs, wants, sources, strict=True):
-            if source is not None:
-                self.outputs.append(placeholders[source])
-                continue
-            canonical = self.planner.canonical(output)
-            self.outputs.append(self.get(canonical, self.planner.placement(canonical), want))
+        needed = live_planned(self.plan, self.traced.outputs)
+        for planned in self.plan.operations:
+            if planned in needed and planned.op not in self.written:
+                self.write_operation(planned)
+        placeholders = list(self.inputs.values())
+        for output, way, index in zip(outputs, ways, passed, strict=True):
+            if index is not None:
+                self.outputs.append(placeholders[index])
+            else:
+                self.outputs.append(self.read(self.plan.canonical(output), way))
 
-    def finish(self, extras: Sequence[Any], *, returns_extras: bool, **attributes: Any) -> None:
-        """End the function; `extras` are what it is called with behind its inputs."""
-        added = [self.outer_symbol(key) for key in extras]
+    def finish(
+        self, numbers: Sequence[UnknownNumber], *, returns_numbers: bool, **attributes: Any
+    ) -> None:
+        """End the function, which is called with these unknown numbers behind its inputs."""
+        added = [self.outer_number(number) for number in numbers]
         self.graph.inputs = [*self.inputs.values(), *added]
         with self.graph.as_default():
-            outputs = [*self.outputs, *(added if returns_extras else [])]
+            outputs = [*self.outputs, *(added if returns_numbers else [])]
         self.reference = end_function(self, outputs, self.parent.graph, **attributes)
 
 
-def end_function(stage: Stage, outputs: Sequence[Any], outer: Any, **attributes: Any) -> Any:
+def end_function(
+    stage: Stage, outputs: Sequence[tf.Tensor], outer: tf.Graph, **attributes: Any
+) -> Any:
     """Make a TensorFlow function of a stage, in an outer graph; returns a reference to it."""
     graph = stage.graph
     graph.outputs = list(outputs)
-    # Reads as well: what changes a variable later waits for them.
+    # Reads as well: an operation that changes a variable later waits for them.
     graph.control_outputs = [
         op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
     ]
     function = atomic_function.from_func_graph(graph.name, graph, attributes)
     outer._add_function_recursive(function)
-    return reference(graph.name)
+    return attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=graph.name))
 
 
-def reference(name: str) -> Any:
-    """Return an attribute that names a function."""
-    return attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=name))
-
-
-def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
+def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOperation]:
     """Return the operations that have effects, or that outputs need."""
-    needed = {id(planner.canonical(t)) for t in outputs}
-    controls: set[Any] = set()
+    needed = {plan.canonical(tensor).ref() for tensor in outputs}
+    controls: set[tf.Operation] = set()
     live = set()
-    for item in reversed(planner.items):
-        op = item.op
-        effect = op.op_def.is_stateful and op.type not in QUIET | READS
-        if not effect and op not in controls and not any(id(o) in needed for o in op.outputs):
+    for planned in reversed(plan.operations):
+        op = planned.op
+        has_effect = op.op_def.is_stateful and op.type not in QUIET | READS
+        is_needed = op in controls or any(output.ref() in needed for output in op.outputs)
+        if not (has_effect or is_needed):
             continue
-        live.add(item)
-        controls.update(item.controls)
-        needed.update(
-            id(t)
-            for t, want in zip(item.inputs, item.decision.want, strict=True)
-            if not isinstance(want, Local)
-        )
+        live.add(planned)
+        controls.update(planned.controls)
+        needed |= {
+            tensor.ref()
+            for tensor, way in zip(planned.inputs, planned.ways, strict=True)
+            if not isinstance(way, WriteSizes)
+        }
     return live
 
 
-def rows_from(tensor: Any, axis: int, begin: Any, count: Any) -> Any:
+def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor:
     """Return `count` rows of a tensor along an axis, from row `begin` on."""
     rank = tensor.shape.rank
     if rank is None:
-        here = tf.equal(tf.range(tf.rank(tensor)), axis)
-        return tf.slice(tensor, tf.where(here, begin, 0), tf.where(here, count, -1))
-    if rank > _LARGEST_SLICED_RANK:
+        is_axis = tf.equal(tf.range(tf.rank(tensor)), axis)
+        return tf.slice(tensor, tf.where(is_axis, begin, 0), tf.where(is_axis, count, -1))
+    if rank > LARGEST_SLICED_RANK:
         shape = tf.shape(tensor)
         before, rows, after = shape[:axis], shape[axis], shape[axis + 1 :]
         flat = tf.reshape(tensor, [tf.reduce_prod(before), rows, tf.reduce_prod(after)])
         own = tf.slice(flat, [0, begin, 0], [-1, count, -1])
         return tf.reshape(own, tf.concat([before, [count], after], 0))
-    starts = tf.stack([begin if i == axis else 0 for i in range(rank)])
-    counts = tf.stack([count if i == axis else -1 for i in range(rank)])
+    starts = tf.stack([begin if each == axis else 0 for each in range(rank)])
+    counts = tf.stack([count if each == axis else -1 for each in range(rank)])
     return tf.slice(tensor, starts, counts)
 
 
-def _forget_size(handle: Any, axis: int) -> None:
+def _forget_size(handle: tf.Tensor, axis: int) -> None:
     """Let a handle be that of a part of the variable."""
     data = handle_data_util.get_resource_handle_data(handle)
     data.shape_and_type[0].shape.dim[axis].size = -1
     handle_data_util.set_handle_data(handle, data)
 
 
-def local_shape(tensor: Any, placement: Placement) -> Any:
-    """Return what is known of the shape that a replica has of a tensor."""
-    if tensor.dtype.name in ("resource", "variant"):
+def local_shape(tensor: tf.Tensor, placement: Placement) -> tf.TensorShape:
+    """Return the known shape of a replica's value of a tensor."""
+    if tensor.dtype in (tf.resource, tf.variant):
         return tensor.shape
     if not isinstance(placement, Shard) or tensor.shape.rank is None:
         return tensor.shape
-    return [None if axis == placement.axis else size for axis, size in enumerate(tensor.shape)]
+    sizes = [None if axis == placement.axis else size for axis, size in enumerate(tensor.shape)]
+    return tf.TensorShape(sizes)
 
 
-def _types(tensors: Sequence[Any]) -> Any:
-    value = attr_value_pb2.AttrValue.ListValue(type=[t.dtype.as_datatype_enum for t in tensors])
-    return attr_value_pb2.AttrValue(list=value)
+def _types(tensors: Sequence[tf.Tensor]) -> Any:
+    types = [tensor.dtype.as_datatype_enum for tensor in tensors]
+    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(type=types))
 
 
 def shapes_attribute(shapes: Sequence[Any]) -> Any:
     """Return an attribute that lists shapes."""
-    value = attr_value_pb2.AttrValue.ListValue(shape=[tf.TensorShape(s).as_proto() for s in shapes])
-    return attr_value_pb2.AttrValue(list=value)
+    protos = [tf.TensorShape(shape).as_proto() for shape in shapes]
+    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(shape=protos))

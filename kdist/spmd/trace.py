@@ -14,23 +14,23 @@ from .functions import TracedGraph
 
 
 @dataclass
-class Leaf:
+class InputTensor:
     """A tensor that a step is called with.
 
     Args:
-        parts: What each replica has.
+        parts: The replicas' values.
         is_rows: Whether these are parts of a batch, divided along the first axis.
-        replicas: How many parts of equal sizes the batch has, if sizes are known, those of other
-            workers too; `None` if these may be of other sizes.
-        total: The number of its rows, if it is known otherwise than from the parts.
+        replicas: The number of parts, over all workers, if known sizes of the parts here are those
+            of all; `None` if other workers' parts may have other sizes.
+        total: The batch's number of rows, if it is known otherwise than from the parts.
         counts: The numbers of rows of all parts, if they were counted already.
     """
 
-    parts: Sequence[Any]
+    parts: Sequence[tf.Tensor]
     is_rows: bool
     replicas: int | None = 1
     total: int | None = None
-    counts: Any = None
+    counts: tf.Tensor | None = None
 
 
 @dataclass
@@ -38,15 +38,15 @@ class Trace:
     """A traced step.
 
     Args:
-        graph: Its operations.
-        inputs: Placeholders, and what they stand for.
+        graph: The graph of its operations.
+        inputs: Placeholders, and the tensors that they stand for.
         outputs: Its results, flat; `None`s stay.
-        structure: What the step returned.
+        structure: The structure of its results.
     """
 
-    graph: Any
-    inputs: list[tuple[Any, Leaf]]
-    outputs: list[Any]
+    graph: TracedGraph
+    inputs: list[tuple[tf.Tensor, InputTensor]]
+    outputs: list[tf.Tensor | None]
     structure: Any
 
 
@@ -55,7 +55,7 @@ def trace(
     fn: Callable[..., Any],
     args: Any,
     kwargs: Any,
-    leaf_of: Callable[[Any], Leaf | list[Leaf] | None],
+    input_tensor_of: Callable[[Any], InputTensor | list[InputTensor] | None],
 ) -> Trace:
     """Trace a step for the whole batch.
 
@@ -64,26 +64,25 @@ def trace(
         fn: The step.
         args: Its arguments, as `tf.distribute.Strategy.run` gets them.
         kwargs: The same, by name.
-        leaf_of: Says for each leaf of the arguments which tensors the replicas have, a list for the
-            components of a sparse or ragged one; `None` passes it on as it is.
+        input_tensor_of: Returns for each value among the arguments the replicas' tensors, a list
+            for the components of a sparse or ragged one; `None` passes the value on as it is.
     """
     graph = TracedGraph("kdist_global_step")
-    inputs: list[tuple[Any, Leaf]] = []
+    inputs: list[tuple[tf.Tensor, InputTensor]] = []
 
-    def place(value: Any, leaf: Leaf | list[Leaf] | None) -> Any:
-        if leaf is None:
+    def placeholder(value: Any, tensors: InputTensor | list[InputTensor] | None) -> Any:
+        if tensors is None:
             return value
-        if isinstance(leaf, list):
-            components = [place(None, one) for one in leaf]
+        if isinstance(tensors, list):
+            components = [placeholder(None, component) for component in tensors]
             return tf.nest.pack_sequence_as(value, components, expand_composites=True)
-        first = leaf.parts[0]
-        made = tf.compat.v1.placeholder(first.dtype, _global_shape(leaf))
-        inputs.append((made, leaf))
+        made = tf.compat.v1.placeholder(tensors.parts[0].dtype, _global_shape(tensors))
+        inputs.append((made, tensors))
         return made
 
-    given = [(value, leaf_of(value)) for value in tf.nest.flatten((args, kwargs))]
+    given = [(value, input_tensor_of(value)) for value in tf.nest.flatten((args, kwargs))]
     with graph.as_default():
-        flat = [place(value, leaf) for value, leaf in given]
+        flat = [placeholder(value, tensors) for value, tensors in given]
         args, kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
         with (
             one_device(strategy, divides=True),
@@ -91,23 +90,24 @@ def trace(
         ):
             structure = fn(*args, **kwargs)
             outputs = [
-                None if one is None else control.mark_as_return(tf.convert_to_tensor(one))
-                for one in tf.nest.flatten(structure, expand_composites=True)
+                None if result is None else control.mark_as_return(tf.convert_to_tensor(result))
+                for result in tf.nest.flatten(structure, expand_composites=True)
             ]
     return Trace(graph, inputs, outputs, structure)
 
 
-def _global_shape(leaf: Leaf) -> Any:
-    shapes = [part.shape for part in leaf.parts]
-    if not leaf.is_rows:
+def _global_shape(input_tensor: InputTensor) -> Any:
+    """Return the static shape of the whole tensor."""
+    shapes = [part.shape for part in input_tensor.parts]
+    if not input_tensor.is_rows:
         return shapes[0]
     first = [shape[0] for shape in shapes]
-    total = leaf.total
+    total = input_tensor.total
     if total is None and None not in first:
-        if leaf.replicas == len(first):
+        if input_tensor.replicas == len(first):
             total = sum(first)
-        elif leaf.replicas is not None and len({*first}) == 1:
-            total = first[0] * leaf.replicas
+        elif input_tensor.replicas is not None and len({*first}) == 1:
+            total = first[0] * input_tensor.replicas
     rest = list(shapes[0][1:])
     for shape in shapes[1:]:
         rest = [a if a == b else None for a, b in zip(rest, shape[1:], strict=True)]

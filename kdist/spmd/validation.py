@@ -3,8 +3,8 @@
 With `KDIST_VERIFY=1`, each operation of the step itself gets its inputs as one device would have
 them, put together from the replicas' parts: rows joined, sums added up. Its results have to be what
 the replicas have. So an error is found in the operation that made it, and rounding errors do not
-grow from one operation to the next. A body of a loop or condition is compared by its results. What
-acts outside of the program runs once, and its results are trusted.
+grow from one operation to the next. A body of a loop or condition is compared by its results. An
+operation that acts outside of the program runs once, and its results are trusted.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .effects import DRAWN_BY_XLA, effects_of
-from .explanation import place_of
+from .effects import effects_of
+from .explanation import line_of
+from .functionalize import Variable, copy_whole, read_variable, run_whole, variables_in
 from .functions import called_graphs, kernel_of
-from .lift import CONDITIONS, Variable, copy_whole, read_variable, run_whole
-from .placements import Opaque, Partial, Replicate, Rows, Shard
-from .plan import BEFORE, Item, is_never_used
-from .program import Program, reduce_stacked
+from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA, KERNELS_OF_REPLICAS
+from .placements import PARTIAL, Opaque, Partial, Replicate, Shard
+from .plan import PlannedOperation, is_never_used
+from .program import Program
+from .rows import Rows
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
-from .sizes import AnySize, AxisSize, Space
+from .sizes import AnySize, AxisSize, BatchAxis
 from .stage import WRONG
+from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
-"""What rounding may make of a result: times what a change of the last digits of all inputs does.
-
-XLA computes functions such as exponentials less exactly.
+"""Largest allowed difference of a result, in units of that which a change of the inputs' last digits
+makes. XLA computes functions such as exponentials less exactly.
 """
 _ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}  # which add up no rounding errors
-# TensorFlow's optimizer may add axes of size 1, and a list may leave sizes open.
-_SAY_MORE_OR_LESS = ("BroadcastGradientArgs", "TensorListElementShape")
-_OF_REPLICAS = ("part_norms",)  # kernels whose results are about the replicas themselves
 
 
 def is_on() -> bool:
@@ -61,20 +60,20 @@ def validated() -> Iterator[None]:
 
 @dataclass
 class _Compared:
-    """A tensor of the step, by tensors that are compared when it runs.
+    """Tensors that are compared when the step runs, for one of its tensors.
 
     Attributes:
-        op: The operation; a variable's handle, whose value after the step it is.
-        placement: Where its values are.
-        parts: What each replica has.
+        op: The operation that makes it; for the value of a variable after the step, its handle.
+        placement: Its placement.
+        parts: The replicas' values.
         whole: The parts, put together.
-        expected: The result of the operation, computed whole; `None` for one that is trusted.
-        changed: The same, of inputs whose last digits are others.
+        expected: The result of the operation, computed whole; `None` for a result that is trusted.
+        changed: The same, of inputs with other last digits.
         counts: The planned number of rows of each replica.
-        growth: Times what the change makes of it, rounding may make of it.
+        growth: The largest allowed difference, in units of that between `expected` and `changed`.
     """
 
-    op: Any
+    op: tf.Operation
     placement: Any
     parts: Sequence[Any]
     whole: Any
@@ -84,14 +83,14 @@ class _Compared:
     growth: float = _GROWTH
 
     def tensors(self) -> dict[str, Any]:
-        """Return the tensors by what they are."""
+        """Return the tensors by their names."""
         named = {f"part {at}": part for at, part in enumerate(self.parts)}
         named |= {"whole": self.whole, "expected": self.expected}
         named |= {"changed": self.changed, "counts": self.counts}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def error(self, found: dict[str, Any]) -> str:
-        """Return what is wrong with the values of the tensors; nothing if they are right."""
+        """Return the error in the values of the tensors; an empty text if they are right."""
         parts = [found[f"part {at}"] for at in range(len(self.parts))]
         placement, whole, expected = self.placement, found["whole"], found.get("expected")
         if isinstance(placement, Shard):
@@ -111,7 +110,7 @@ class _Compared:
             return ""
         if (expected.shape, expected.dtype) != (whole.shape, whole.dtype):
             return f"{whole.dtype}{whole.shape}, not {expected.dtype}{expected.shape}"
-        is_sum = placement == Partial() and whole.dtype.kind not in "biu"
+        is_sum = placement == PARTIAL and whole.dtype.kind not in "biu"
         added = sum(abs(part.astype(_wide_of(part))) for part in parts) if is_sum else 0.0
         return _difference(whole, expected, found.get("changed"), self.growth, added)
 
@@ -121,8 +120,8 @@ def _without(shape: tuple[int, ...], placement: Any) -> tuple[int, ...]:
     return tuple(size for at, size in enumerate(shape) if at != axis)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(np.all((one == other) | ((one != one) & (other != other))))
+def _same(mine: Any, other: Any) -> bool:
+    return bool(np.all((mine == other) | ((mine != mine) & (other != other))))
 
 
 def _wide_of(value: Any) -> Any:
@@ -167,22 +166,22 @@ class Validation:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.planner = program, program.planner
-        self._wholes: dict[int, Any] = {}  # tensor id -> the whole tensor; `None` if unknown
+        self.program, self.plan = program, program.plan
+        self._wholes: dict[Ref, Any] = {}  # whole tensors; `None` for an unknown one
         self._compared: list[_Compared] = []
         self._names: dict[str, Any] = {}
         self._sizes: dict[Any, Any] = {}
-        self._nears: dict[int, tuple[Any, Any]] = {}
-        self._handles: dict[int, Any] = {}  # variables of the step by the ids of their handles
-        self._state: dict[int, Any] = {}  # their values, as one device has them
+        self._nears: dict[Ref, tf.Tensor] = {}
+        self._handles: dict[Ref, tf.Tensor] = {}  # of the step's variables
+        self._state: dict[Ref, Any] = {}  # the variables' values, as one device has them
         for key, parts in program.inputs.items():
-            handle = self.planner.tensors.get(key)
-            if handle is not None and (first := read_variable(handle, parts[0])) is not None:
+            handle = key.deref()
+            if self.plan.has(handle) and (first := read_variable(handle, parts[0])) is not None:
                 self._handles[key] = handle
                 self._state[key] = self._variable(handle, parts, first)
 
     def _variable(self, handle: Any, parts: Sequence[Any], first: Any) -> Any:
-        placement = self.planner.placement(handle)
+        placement = self.plan.placement(handle)
         if not isinstance(placement, Shard):
             return first
         own = [read_variable(handle, part) for part in parts]
@@ -192,10 +191,10 @@ class Validation:
         """Compare all, once the stages are called; returns the results, which wait for that."""
         before = dict(self._state)
         with tf.device(self.program.devices[0]):
-            for item in self.planner.items:
-                self._walk(item)
+            for planned in self.plan.operations:
+                self._walk(planned)
             self._compare_variables(before)
-            flat = [tensor for one in self._compared for tensor in one.tensors().values()]
+            flat = [tensor for each in self._compared for tensor in each.tensors().values()]
             checked = tf.numpy_function(self._run, flat, [], stateful=True)
         with tf.control_dependencies([checked]):
             return tf.nest.map_structure(tf.identity, results)  # type: ignore[no-any-return]
@@ -203,80 +202,81 @@ class Validation:
     def _run(self, *values: Any) -> None:
         """Compare the values of all tensors; the first operation that is wrong is an error."""
         given = iter(values)
-        for one in self._compared:
-            error = one.error({name: np.asarray(next(given)) for name in one.tensors()})
+        for compared in self._compared:
+            error = compared.error({name: np.asarray(next(given)) for name in compared.tensors()})
             if error:
-                raise ValueError(f"{WRONG} {self._name(one.op)} wrong ({one.placement}): {error}")
+                raise ValueError(
+                    f"{WRONG} {self._name(compared.op)} wrong ({compared.placement}): {error}"
+                )
 
-    def _name(self, op: Any) -> str:
+    def _name(self, op: tf.Operation) -> str:
         if tf.is_tensor(op):
             return f"the variable {op.name}"
-        return f"{op.type} of {place_of(self.planner.origin(op), self._names)}"
+        return f"{op.type} of {line_of(self.plan.origin(op), self._names)}"
 
-    def _walk(self, item: Item) -> None:
-        op = item.op
+    def _walk(self, planned: PlannedOperation) -> None:
+        op = planned.op
         self._names[op.name] = op
-        given = [self._given(self.planner.canonical(t)) for t in op.inputs]
+        given = [self._given(self.plan.canonical(t)) for t in op.inputs]
         expected = None
-        if self._is_computed(item, given):
+        if self._is_computed(op, given):
             expected = self._computed(op, given, self._state)
         else:
-            self._forget(given[place] for place in effects_of(op, [False] * len(given))[1])
+            self._forget(given[index] for index in effects_of(op, [False] * len(given))[1])
         changed = expected
         # A sum that was exchanged may have been added in another order than here.
-        is_rounded = any(isinstance(placement, Partial) for placement in item.placements)
+        is_rounded = any(isinstance(placement, Partial) for placement in planned.placements)
         if expected and (op.type not in _ELEMENTWISE or is_rounded):
-            used = [id(one.handle) for one in given if isinstance(one, Variable)]
+            used = [variable.key for variable in variables_in(given)]
             near = {key: self._near(self._state[key]) for key in used}
-            changed = self._computed(op, [self._near(one) for one in given], near)
-        for at, (output, placement) in enumerate(zip(op.outputs, item.decision.out, strict=True)):
-            one = None if expected is None else expected[at]
-            self._wholes[id(output)] = one
-            parts = self.program.parts(output, item.time)
+            changed = self._computed(op, [self._near(value) for value in given], near)
+        results = zip(op.outputs, planned.decision.output_placements, strict=True)
+        for at, (output, placement) in enumerate(results):
+            whole = None if expected is None else expected[at]
+            self._wholes[output.ref()] = whole
+            parts = self.program.local_values(output, planned.stage)
             is_opaque = output.dtype == tf.variant or isinstance(placement, Opaque)
             if parts is None or is_opaque or _is_fake(op, at):
                 continue
-            other = None if changed is None else changed[at]
-            self._wholes[id(output)] = self._compare(op, placement, parts, one, other)
-        if op.type == "ReadVariableOp":  # after a change of which nothing is known
-            key = id(self.planner.canonical(op.inputs[0]))
+            near_whole = None if changed is None else changed[at]
+            self._wholes[output.ref()] = self._compare(op, placement, parts, whole, near_whole)
+        if op.type == "ReadVariableOp":  # after a change that cannot be computed here
+            key = self.plan.canonical(op.inputs[0]).ref()
             if self._state.get(key, op) is None:
-                self._state[key] = self._wholes[id(op.outputs[0])]
+                self._state[key] = self._wholes[op.outputs[0].ref()]
 
-    def _given(self, tensor: Any) -> Any:
+    def _given(self, tensor: tf.Tensor) -> Any:
         """Return an input of an operation as one device has it; `None` if it is unknown."""
-        if id(tensor) in self._handles:
-            return Variable(self._handles[id(tensor)])
-        if id(tensor) not in self._wholes:
+        if tensor.ref() in self._handles:
+            return Variable(self._handles[tensor.ref()])
+        if tensor.ref() not in self._wholes:
             if tensor.op.type == "Const":
-                self._wholes[id(tensor)] = copy_whole(tensor.op, [])[0]
-            elif self.planner.time(tensor) == BEFORE:
-                parts = self.program.inputs[id(tensor)]
-                self._wholes[id(tensor)] = self._joined(parts, self.planner.placement(tensor))
+                self._wholes[tensor.ref()] = copy_whole(tensor.op, [])[0]
+            elif self.plan.stage_of(tensor) == INPUTS:
+                parts = self.program.inputs[tensor.ref()]
+                self._wholes[tensor.ref()] = self._joined(parts, self.plan.placement(tensor))
             else:
-                self._wholes[id(tensor)] = None
-        return self._wholes[id(tensor)]
+                self._wholes[tensor.ref()] = None
+        return self._wholes[tensor.ref()]
 
-    def _is_computed(self, item: Item, given: Sequence[Any]) -> bool:
+    def _is_computed(self, op: tf.Operation, given: Sequence[Any]) -> bool:
         """Whether an operation may be computed a second time, and what it takes is known."""
-        op = item.op
-        unknown = any(one is None for one in given) or any(
-            self._state[id(one.handle)] is None for one in given if isinstance(one, Variable)
+        variables = variables_in(given)
+        unknown = any(value is None for value in given) or any(
+            self._state[variable.key] is None for variable in variables
         )
         if unknown or (self.program.draws_by_xla and op.type in DRAWN_BY_XLA):
             return False
-        if op.type in _SAY_MORE_OR_LESS:
+        if op.type in AMBIGUOUS:
             return False
         if (
             op.type in ("PartitionedCall", "StatefulPartitionedCall")
-            and kernel_of(op) in _OF_REPLICAS
+            and kernel_of(op) in KERNELS_OF_REPLICAS
         ):
             return False
-        once, _ = self.planner.effects(op)
-        variables = [one for one in given if isinstance(one, Variable)]
-        return not once or bool(variables)
+        return not self.plan.runs_once(op) or bool(variables)
 
-    def _computed(self, op: Any, given: Sequence[Any], state: dict[int, Any]) -> Any:
+    def _computed(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
         try:
             return run_whole(op, given, state)
         except NotImplementedError:  # it changes a variable in a way of its own
@@ -285,12 +285,11 @@ class Validation:
 
     def _forget(self, variables: Iterable[Any]) -> None:
         """Let the values of variables be unknown, until the step reads them."""
-        for one in variables:
-            if isinstance(one, Variable):
-                self._state[id(one.handle)] = None
+        for variable in variables_in(variables):
+            self._state[variable.key] = None
 
     def _compare(
-        self, op: Any, placement: Any, parts: Sequence[Any], expected: Any, changed: Any
+        self, op: tf.Operation, placement: Any, parts: Sequence[Any], expected: Any, changed: Any
     ) -> Any:
         """Let a tensor be compared; returns the whole of it."""
         whole, counts = self._joined(parts, placement), None
@@ -306,14 +305,14 @@ class Validation:
         """Return a value whose numbers have other last digits."""
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return value
-        if id(value) not in self._nears:
+        if value.ref() not in self._nears:
             steps = tf.random.stateless_uniform(tf.shape(value), [3, 5], 1, 4, tf.int32)
             # All up, so that no sum has the changes of two of its values cancel.
             near = value + tf.abs(value) * _digits(value.dtype) * tf.cast(steps, value.dtype)
-            self._nears[id(value)] = (value, near)  # which keeps the first one alive
-        return self._nears[id(value)][1]
+            self._nears[value.ref()] = near
+        return self._nears[value.ref()]
 
-    def _compare_variables(self, before: dict[int, Any]) -> None:
+    def _compare_variables(self, before: dict[Ref, Any]) -> None:
         calls = [call for stage in self.program.all_stages() for call in stage.calls.values()]
         for key, value in self._state.items():
             if value is None or value is before[key]:
@@ -321,7 +320,7 @@ class Validation:
             handle, parts = self._handles[key], self.program.inputs[key]
             with tf.control_dependencies(calls):
                 own = [read_variable(handle, part) for part in parts]
-            placement = self.planner.placement(handle)
+            placement = self.plan.placement(handle)
             self._compare(handle, placement, own, value, self._near(value))
 
     # Parts and sizes
@@ -329,9 +328,9 @@ class Validation:
     def _joined(self, parts: Sequence[Any], placement: Any) -> Any:
         """Return a whole tensor, from what the replicas have of it."""
         if isinstance(placement, Partial):
-            if placement.op == "add":
+            if placement == PARTIAL:
                 return tf.add_n(list(parts))
-            return reduce_stacked(placement, tf.stack(list(parts)), self._rows_of_replicas)
+            return placement.reduction.combine(tf.stack(list(parts)), self._rows_of_replicas)
         if not isinstance(placement, Shard):
             return parts[0]
         axis, segments = placement.axis, self._segments(placement.rows)
@@ -345,19 +344,21 @@ class Validation:
 
     def _segments(self, rows: Rows) -> list[Any]:
         """Return for each segment of rows how many the replicas have of it."""
-        return [self._counts(space.root()) * self._size(unit) for space, unit in rows.segments]
+        return [
+            self._counts(batch_axis.root()) * self._size(unit) for batch_axis, unit in rows.segments
+        ]
 
     def _rows_of_replicas(self, rows: Rows) -> Any:
         return tf.add_n(self._segments(rows))
 
-    def _counts(self, space: Space) -> Any:
-        if space.source is None:
-            return self.program.counts[space]
-        if space not in self._sizes:
-            tensor, axis = space.source
-            parts = self.program.parts(tensor, self.planner.time(tensor))
-            self._sizes[space] = tf.stack([tf.shape(part)[axis] for part in parts or ()])
-        return self._sizes[space]
+    def _counts(self, batch_axis: BatchAxis) -> Any:
+        if batch_axis.source is None:
+            return self.program.counts[batch_axis]
+        if batch_axis not in self._sizes:
+            tensor, axis = batch_axis.source
+            parts = self.program.local_values(tensor, self.plan.stage_of(tensor))
+            self._sizes[batch_axis] = tf.stack([tf.shape(part)[axis] for part in parts or ()])
+        return self._sizes[batch_axis]
 
     def _size(self, size: AnySize) -> Any:
         if isinstance(size, int):
@@ -371,19 +372,19 @@ class Validation:
         return total
 
     def _symbol(self, symbol: Any) -> Any:
-        if isinstance(symbol, Space):
+        if isinstance(symbol, BatchAxis):
             return tf.reduce_sum(self._counts(symbol))
-        value = self._given(self.planner.canonical(symbol.tensor))
+        value = self._given(self.plan.canonical(symbol.tensor))
         if isinstance(symbol, AxisSize):
             return tf.shape(value)[symbol.axis]
         return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
 
 
-def _is_fake(op: Any, place: int) -> bool:
-    """Whether a branch of a condition returns nothing in the place of a result."""
+def _is_fake(op: tf.Operation, index: int) -> bool:
+    """Whether a branch of a condition does not make a result."""
     if op.type not in CONDITIONS:
         return False
-    return any(is_never_used(graph.outputs[place]) for graph in called_graphs(op))
+    return any(is_never_used(graph.outputs[index]) for graph in called_graphs(op))
 
 
 def _digits(dtype: Any) -> float:

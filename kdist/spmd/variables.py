@@ -1,10 +1,6 @@
 """The variables of a strategy, and TensorFlow's part of it (`GlobalViewExtended`).
 
-Each replica has a copy of a variable, or a part of those that are divided.
-
-Of a divided variable, such as an optimizer's momentum, each replica has its rows along one axis. In
-a traced step it is a whole one, and the placement of its handle says how it is divided; everywhere
-else its value is put together.
+Each replica has a copy of a variable, or a part of a divided one (`divided.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +8,6 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -25,95 +19,12 @@ from tensorflow.python.distribute import (
     values_util,
 )
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
-from tensorflow.python.ops import resource_variable_ops, variables
-from tensorflow.python.trackable import base as trackable
+from tensorflow.python.ops import variables
 
 from .._upstream.collective_launchers import set_key_base, set_launchers
-from .._upstream.steps import is_traced_whole, made_beside, one_device, traced_strategy
+from .._upstream.steps import made_beside, one_device, traced_strategy
 from ..errors import UserError
-
-SMALLEST = 4096
-"""Elements of the smallest variable that is divided: for a smaller one it saves nothing."""
-_MOST = 1.05  # times an equal share, of what one replica gets
-
-
-@dataclass(frozen=True)
-class Division:
-    """How a variable is divided.
-
-    Attributes:
-        axis: Along which.
-        sizes: The number of rows that each replica has.
-    """
-
-    axis: int
-    sizes: tuple[int, ...]
-
-    def blocks(self, value: Any) -> list[Any]:
-        """Return the rows of each replica."""
-        return tf.split(value, self.sizes, self.axis)  # type: ignore[no-any-return]
-
-
-def division_of(shape: Any, parts: int) -> Division | None:
-    """Return how to divide a variable of a shape; `None` if it is too small.
-
-    Args:
-        shape: Its shape.
-        parts: The number of replicas.
-    """
-    shape = tf.TensorShape(shape)
-    elements = shape.num_elements()
-    if parts < 2 or elements is None or elements < SMALLEST:
-        return None
-    for axis, size in enumerate(shape.as_list()):
-        if parts <= size and -(-size // parts) * parts <= _MOST * size:
-            each, more = divmod(size, parts)
-            return Division(axis, tuple(each + (place < more) for place in range(parts)))
-    return None
-
-
-SCATTERS: dict[str, Any] = {
-    "add": tf.tensor_scatter_nd_add,
-    "sub": tf.tensor_scatter_nd_sub,
-    "update": tf.tensor_scatter_nd_update,
-    "min": tf.tensor_scatter_nd_min,
-    "max": tf.tensor_scatter_nd_max,
-}
-
-
-def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
-    """Return a value of which rows are changed, as `tf.Variable.scatter_add` and its like do.
-
-    Args:
-        kind: `"add"`, `"sub"`, `"update"`, `"min"`, `"max"`, `"mul"` or `"div"`.
-        value: The tensor.
-        indices: Of its rows, in any shape.
-        updates: A row for each of them, or a scalar.
-    """
-    rest = tf.shape(value)[1:]
-    updates = tf.broadcast_to(updates, tf.concat([tf.shape(indices), rest], 0))
-    indices, updates = tf.reshape(indices, [-1]), tf.reshape(updates, tf.concat([[-1], rest], 0))
-    if kind in SCATTERS:
-        return SCATTERS[kind](value, indices[:, None], updates)
-    factors = tf.math.unsorted_segment_prod(updates, indices, tf.shape(value)[0])
-    return value * factors if kind == "mul" else value / factors
-
-
-def _rows_changed(kind: str) -> Any:
-    """Return a method of variables that changes rows."""
-    method = f"scatter_{kind}"
-
-    def change(self: Any, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Any:
-        if is_traced_whole():
-            base = resource_variable_ops.UninitializedVariable
-            return getattr(base, method)(self, sparse_delta, use_locking, name)
-        if not isinstance(sparse_delta, tf.IndexedSlices):
-            raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta!r}")
-        changed = with_rows(kind, self.read_value(), sparse_delta.indices, sparse_delta.values)
-        return self.assign(changed)
-
-    return change
-
+from .divided_variables import DividedVariable, Division, division_of
 
 _OUTSIDE = (
     "a variable of a kdist strategy is trained by a step that does not go through the strategy: in"
@@ -239,157 +150,6 @@ class CopiedVariable(values.MirroredVariable):
     )
 
 
-class DividedVariable(resource_variable_ops.UninitializedVariable):
-    """A variable of which each replica has a part.
-
-    Its own handle stands for the whole value in a traced step; it has no memory.
-
-    Args:
-        parts: The variables of this worker's replicas.
-        division: How the value is divided over the replicas of all workers.
-        places: For each part, its place among all.
-        strategy: The strategy that gathers the value.
-        shape: Of the whole value.
-        name: Of the variable.
-        trainable: Whether gradient tapes watch it.
-    """
-
-    def __init__(
-        self,
-        *,
-        parts: Sequence[Any],
-        division: Division,
-        places: Sequence[int],
-        strategy: Any,
-        shape: Any,
-        name: str | None,
-        trainable: bool | None,
-    ) -> None:
-        super().__init__(
-            trainable=trainable,
-            name=name,
-            shape=shape,
-            dtype=parts[0].dtype,
-            synchronization=tf.VariableSynchronization.ON_WRITE,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-            distribute_strategy=strategy,
-        )
-        self.parts, self.division, self._places = tuple(parts), division, tuple(places)
-
-    def _own_blocks(self, value: Any) -> list[Any]:
-        value = tf.convert_to_tensor(value, self.dtype)
-        if not self.shape.is_compatible_with(value.shape):
-            raise ValueError(
-                f"received a value of the shape {value.shape} for the variable {self.name} of the"
-                f" shape {self.shape}"
-            )
-        blocks = self.division.blocks(value)
-        return [blocks[place] for place in self._places]
-
-    def _whole(self) -> Any:
-        self._distribute_strategy.before_gathering(self.name)
-        if tf.executing_eagerly() and self._distribute_strategy.workers > 1:
-            return self._traced_gather()
-        return self._gather()
-
-    def _gather(self) -> Any:
-        parts = [part.read_value() for part in self.parts]
-        return self._distribute_strategy.collectives().gather(parts, self.division.axis)[0]
-
-    @functools.cached_property
-    def _traced_gather(self) -> Any:
-        eagerly = tf.config.functions_run_eagerly()
-        tf.config.run_functions_eagerly(False)
-        try:
-            return tf.function(self._gather, autograph=False).get_concrete_function()
-        finally:
-            tf.config.run_functions_eagerly(eagerly)
-
-    def _read_variable_op(self, no_copy: bool = False) -> Any:
-        if is_traced_whole():
-            return super()._read_variable_op(no_copy)
-        return tf.ensure_shape(self._whole(), self.shape)
-
-    def is_initialized(self, name: str | None = None) -> Any:
-        """Return whether all parts have values."""
-        return tf.reduce_all([part.is_initialized() for part in self.parts], name=name)
-
-    def assign(
-        self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
-    ) -> Any:
-        """Set the whole value."""
-        return self._change("assign", value, use_locking, name, read_value)
-
-    def assign_add(
-        self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
-    ) -> Any:
-        """Add to the whole value."""
-        return self._change("assign_add", delta, use_locking, name, read_value)
-
-    def assign_sub(
-        self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
-    ) -> Any:
-        """Subtract from the whole value."""
-        return self._change("assign_sub", delta, use_locking, name, read_value)
-
-    def _change(
-        self, method: str, value: Any, use_locking: Any, name: Any, read_value: bool
-    ) -> Any:
-        if is_traced_whole():
-            change = getattr(super(), method)
-            return change(value, use_locking=use_locking, name=name, read_value=read_value)
-        made = []
-        for part, block in zip(self.parts, self._own_blocks(value), strict=True):
-            with tf.device(part.device):
-                made.append(getattr(part, method)(block, read_value=False))
-        if read_value or tf.executing_eagerly():
-            return self
-        return tf.group(made)
-
-    scatter_add, scatter_sub, scatter_update, scatter_min, scatter_max, scatter_mul, scatter_div = (
-        _rows_changed(kind) for kind in ("add", "sub", "update", "min", "max", "mul", "div")
-    )
-
-    def _get_cross_replica(self) -> Any:
-        return self.read_value()
-
-    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """Return the rows of the whole value that are named."""
-        if is_traced_whole():
-            return super().sparse_read(indices, name)
-        return tf.gather(self.read_value(), indices, name=name)
-
-    def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-        """Return the elements, or slices, of the whole value that are named."""
-        if is_traced_whole():
-            return super().gather_nd(indices, name)
-        return tf.gather_nd(self.read_value(), indices, name=name)
-
-    def _strided_slice_assign(
-        self, begin: Any, end: Any, strides: Any, value: Any, name: Any, **masks: int
-    ) -> Any:
-        if is_traced_whole():
-            return super()._strided_slice_assign(begin, end, strides, value, name, **masks)
-        changed = tf.raw_ops.TensorStridedSliceUpdate(
-            input=self.read_value(),
-            begin=begin,
-            end=end,
-            strides=strides,
-            value=tf.convert_to_tensor(value, self.dtype),
-            **masks,
-        )
-        return self.assign(changed)
-
-    def _serialize_to_tensors(self) -> Any:
-        # The value is read when a file is written: by all workers.
-        return {trackable.VARIABLE_VALUE_KEY: self.read_value()}
-
-    def _restore_from_tensors(self, restored_tensors: Any) -> Any:
-        return self._change(
-            "assign", restored_tensors[trackable.VARIABLE_VALUE_KEY], None, None, False
-        )
-
-
 class _OneVariable(values.DistributedVariableTraceType):
     """Tells a variable from others of its shape, for which TensorFlow runs what it traced for it.
 
@@ -498,7 +258,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             is_automatic = asked[0] == tf.VariableSynchronization.AUTO
             made.asked = (options["synchronization"] if is_automatic else asked[0], asked[1])
         if isinstance(made, values.DistributedVariable):
-            self._variables[id(made._primary.handle)] = made
+            self._variables[made._primary.handle.ref()] = made
             own = weakref.ref(made)
             made.__tf_tracing_type__ = lambda _: _OneVariable(own())
         return made
@@ -525,7 +285,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             name=name,
             trainable=options.get("trainable"),
         )
-        self._variables[id(made.handle)] = made
+        self._variables[made.handle.ref()] = made
         return made
 
     def copies_of(self, handle: Any) -> tuple[list[Any] | None, Division | None]:
@@ -533,7 +293,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
         There is one for each part of a batch, on its device; `None` if the variable is alone.
         """
-        variable = self._variables.get(id(handle))
+        variable = self._variables.get(handle.ref())
         if variable is None:
             return None, None
         if isinstance(variable, DividedVariable):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from kdist.errors import UserError
 from kdist.spmd.costs import Costs, Work
 from kdist.spmd.explanation import Explanation, Place
-from kdist.spmd.plan import Planner
+from kdist.spmd.plan import GraphPlan
 from keras import layers, ops
 from tensorflow.python.framework.ops import get_stats_for_node_def
 
@@ -222,10 +222,10 @@ def products():
 
 def test_products_are_counted_as_tensorflow_counts_them():
     graph = tf.function(products, autograph=False).get_concrete_function().graph
-    planner = Planner()
-    planner.run(op for op in graph.get_operations() if op.type != "Placeholder")
+    plan = GraphPlan()
+    plan.run(op for op in graph.get_operations() if op.type != "Placeholder")
     counted = {}
-    for item, work, _ in Costs(planner, rows=1).each():
+    for item, work, _ in Costs(plan, rows=1).each():
         expected = get_stats_for_node_def(graph, item.op.node_def, "flops").value
         if item.op.type.startswith(("MatMul", "BatchMatMul", "Conv2D", "Depthwise")) and expected:
             counted[item.op.type] = (work.total, float(expected))
@@ -240,9 +240,9 @@ def test_an_einsum_counts_as_the_product_that_it_is():
         return tf.einsum("...ij,jk->...ik", x, y), tf.matmul(tf.reshape(x, (-1, 5)), y)
 
     graph = step.get_concrete_function(tf.ones((2, 3, 4, 5)), tf.ones((5, 6))).graph
-    planner = Planner()
+    plan = GraphPlan()
     for placeholder in graph.inputs:
-        planner.set_input(placeholder, kdist.spmd.placements.REPLICATE)
-    planner.run(op for op in graph.get_operations() if op.type != "Placeholder")
-    found = {item.op.type: work.total for item, work, _ in Costs(planner, rows=1).each()}
+        plan.set_input(placeholder, kdist.spmd.placements.REPLICATE)
+    plan.run(op for op in graph.get_operations() if op.type != "Placeholder")
+    found = {item.op.type: work.total for item, work, _ in Costs(plan, rows=1).each()}
     assert found["Einsum"] == found["MatMul"] == 2 * 2 * 3 * 4 * 5 * 6

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.spmd.explanation import described
+from kdist.spmd.explanation import describe_plan
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -27,7 +27,7 @@ class Own(keras.layers.Layer):
 def recorded():
     """A strategy, and the texts that its workers would compare, as it plans steps."""
     strategy, texts = kdist.MirroredStrategy(replicas=2), []
-    strategy.compare_plan = lambda planner: texts.extend(described(planner))
+    strategy.compare_plan = lambda plan: texts.extend(describe_plan(plan))
     return strategy, texts
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
-from kdist.spmd.variables import DividedVariable
+from kdist.spmd.divided_variables import DividedVariable
 from kdist.training.config import TrainConfig
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float64")

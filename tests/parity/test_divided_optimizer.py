@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from cases import CASES, on_one_replica
 from kdist.errors import UserError
-from kdist.spmd import variables
+from kdist.spmd import divided_variables
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 # Two that stand for others each; all are slow tests.
@@ -76,7 +76,7 @@ def test_a_device_has_its_part_of_the_state(replicas):
     on_device = dict.fromkeys(strategy.devices, 0)
     for variable in optimizer.variables:
         value = variable.value
-        is_divided = isinstance(value, variables.DividedVariable)
+        is_divided = isinstance(value, divided_variables.DividedVariable)
         for device, part in zip(
             on_device, value.parts if is_divided else value.values, strict=True
         ):

@@ -9,7 +9,7 @@ import kdist
 import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
-from kdist.spmd import variables
+from kdist.spmd import divided_variables
 from random_programs import BATCHES, INPUTS, VARIABLES, programs
 from tensorflow.python.distribute import values
 
@@ -128,7 +128,7 @@ class Runs:
             if is_divided:  # as an optimizer makes its state
                 first = tf.Variable(0.0)
                 beside.enter_context(self.strategy.extended.colocate_vars_with(first))
-                beside.enter_context(mock.patch.multiple(variables, SMALLEST=2, _MOST=2.0))
+                beside.enter_context(mock.patch.multiple(divided_variables, SMALLEST=2, _MOST=2.0))
             step = self._step(tf.identity)
 
         def run(*batches):
@@ -207,7 +207,7 @@ class Runs:
             (program, f"copies of {name} differ with {rows}")
             for program, own in zip(self.programs, self.variables[1], strict=True)
             for name, variable in zip(VARIABLES, own, strict=True)
-            if not isinstance(variable, variables.DividedVariable)
+            if not isinstance(variable, divided_variables.DividedVariable)
             if len({copy.numpy().tobytes() for copy in variable.values}) > 1
         ]
 

@@ -11,10 +11,10 @@ from unittest import mock
 import kdist
 import numpy as np
 import tensorflow as tf
-from kdist.spmd import strategy as spmd_strategy
+from kdist.spmd import partition
 from kdist.spmd.functions import kernel_of
 from kdist.spmd.placements import REPLICATE, ListOf, Partial, Shard
-from kdist.spmd.plan import Planner
+from kdist.spmd.plan import GraphPlan
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import op_def_registry
 
@@ -301,19 +301,19 @@ class Program:
             args = [values.PerReplica(tuple(parts)) for parts in batches]
             return self.strategy.run(divided, args=args)
 
-        planners = []
+        plans = []
 
-        def planner(**options):
-            planners.append(Planner(**options))
-            return planners[-1]
+        def plan(**options):
+            plans.append(GraphPlan(**options))
+            return plans[-1]
 
         specs = [[self._spec(n) for n in _numbers_of(counts[0], b)] for b in range(3)]
-        with mock.patch.object(spmd_strategy, "Planner", planner):
+        with mock.patch.object(partition, "GraphPlan", plan):
             self.run = tf.function(run, autograph=False).get_concrete_function(*specs)
         specs = [self._spec(sum(_numbers_of(counts[0], b))) for b in range(3)]
         self.whole = tf.function(whole, autograph=False).get_concrete_function(*specs)
         self.items = defaultdict(list)  # the planned operations of each case
-        for item in planners[-1].items:
+        for item in plans[-1].operations:
             scope = re.search(r"case\d+x", item.op.name)
             self.items[scope and scope[0]].append(item)
         self.computed = self._runner.submit(lambda: [self._compute(n) for n in counts])
@@ -373,7 +373,7 @@ class Program:
             for item in self.items[case.scope]:
                 kinds = {_rule_of(item.op), *_in_body(item.op)}
                 made |= kinds
-                waits = item.whole or (item.op.type in row.types.split() and _reduces(item))
+                waits = item.is_whole or (item.op.type in row.types.split() and _reduces(item))
                 if not waits and (_is_divided(item) or item.op.type in _OF_SIZES):
                     divided |= kinds
                 if waits and row.divided == ALL and (row.mixed or case.whole is None):
@@ -430,7 +430,7 @@ def _in_body(op):
 
 
 def _is_divided(item):
-    placements = (*item.placements, *item.decision.out)
+    placements = (*item.placements, *item.decision.output_placements)
     return any(isinstance(p, Shard | Partial | ListOf) for p in placements)
 
 
@@ -438,7 +438,7 @@ def _reduces(item):
     """Whether an operation waits for the sum of what the replicas have."""
     return not any(isinstance(placement, Shard) for placement in item.placements) and any(
         isinstance(placement, Partial) and want == REPLICATE
-        for placement, want in zip(item.placements, item.decision.want, strict=True)
+        for placement, want in zip(item.placements, item.decision.input_forms, strict=True)
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.spmd.variables import DividedVariable, Division, division_of
+from kdist.spmd.divided_variables import DividedVariable, Division, division_of
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small", "verified")
 

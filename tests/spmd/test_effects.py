@@ -6,7 +6,8 @@ from pathlib import Path
 import keras
 import pytest
 import tensorflow as tf
-from kdist.spmd.effects import PROCESS_DRAWS, PURE, READS, effects_of
+from kdist.spmd.effects import effects_of
+from kdist.spmd.op_types import PROCESS_DRAWS, PURE, READS
 from tensorflow.core.framework import op_def_pb2, types_pb2
 from tensorflow.python.client import pywrap_tf_session
 

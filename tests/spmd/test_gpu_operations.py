@@ -6,9 +6,9 @@ from unittest import mock
 import kdist
 import keras
 import tensorflow as tf
-from kdist.spmd import strategy as spmd_strategy
-from kdist.spmd.plan import Planner
-from kdist.spmd.rules import RULES
+from kdist.spmd import partition
+from kdist.spmd.operation import RULES
+from kdist.spmd.plan import GraphPlan
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import kernels
 
@@ -45,11 +45,11 @@ def test_operations_of_gpus_alone_are_known():
 def test_channels_first_are_divided(monkeypatch):
     """GPUs have convolutions with channels first; on CPUs Keras transposes their inputs."""
     layers, options = keras.layers, {"data_format": "channels_first"}
-    planners = []
+    plans = []
 
-    def planner(**given):
-        planners.append(Planner(**given))
-        return planners[-1]
+    def plan(**given):
+        plans.append(GraphPlan(**given))
+        return plans[-1]
 
     def make():
         return keras.Sequential(
@@ -68,7 +68,7 @@ def test_channels_first_are_divided(monkeypatch):
         )
 
     strategy = kdist.MirroredStrategy(replicas=2)
-    monkeypatch.setattr(spmd_strategy, "Planner", planner)
+    monkeypatch.setattr(partition, "GraphPlan", plan)
     with mock.patch.object(NN, "_cpu_only", return_value=False):
         model = strategy.build(make)
         model.compile("sgd", "mse")
@@ -80,11 +80,11 @@ def test_channels_first_are_divided(monkeypatch):
 
         specs = [tf.TensorSpec((None, 4, 8, 8))] * 2 + [tf.TensorSpec((None, 1))] * 2
         tf.function(run, autograph=False).get_concrete_function(*specs)
-    items = planners[-1].items
+    items = plans[-1].operations
     first = {
         item.op.type
         for item in items
         if "data_format" in item.op.node_def.attr and item.op.get_attr("data_format") == b"NCHW"
     }
     assert {"BiasAdd", "Conv2D", "Conv2DBackpropFilter", "DepthwiseConv2dNative"} <= first
-    assert not [item.op for item in items if item.whole]
+    assert not [item.op for item in items if item.is_whole]

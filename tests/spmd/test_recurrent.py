@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.spmd import strategy as spmd_strategy
+from kdist.spmd import partition
 from kdist.spmd.placements import PARTIAL, Opaque, Shard
-from kdist.spmd.plan import Planner
+from kdist.spmd.plan import GraphPlan
 from kdist.spmd.stage import Stage
 from tensorflow.python.distribute import values
 
@@ -86,7 +86,7 @@ def cudnn(written):
     def write(stage, op, inputs):
         if op.type not in TYPES:
             return copy(stage, op, inputs)
-        written[op.type, stage.time % 2] += 1
+        written[op.type, stage.runs_once] += 1
         with stage.graph.as_default():
             return compute(op, inputs)
 
@@ -100,14 +100,14 @@ def cudnn(written):
 @pytest.fixture
 def items(monkeypatch):
     """What is planned of cuDNN's operations."""
-    planners = []
+    plans = []
 
-    def planner(**options):
-        planners.append(Planner(**options))
-        return planners[-1]
+    def plan(**options):
+        plans.append(GraphPlan(**options))
+        return plans[-1]
 
-    monkeypatch.setattr(spmd_strategy, "Planner", planner)
-    return lambda: [item for item in planners[-1].items if item.op.type in TYPES]
+    monkeypatch.setattr(partition, "GraphPlan", plan)
+    return lambda: [item for item in plans[-1].operations if item.op.type in TYPES]
 
 
 def make_model():
@@ -134,10 +134,10 @@ def test_layers_train_as_on_one_device(float64, items):
         model = kdist.MirroredStrategy(replicas=2).build(make_model)
         model.set_weights(plain.get_weights())
         model.fit(x, y, batch_size=5, epochs=2, shuffle=False, verbose=0)
-    assert all(not item.whole for item in items())
+    assert all(not item.is_whole for item in items())
     assert Counter(item.op.type for item in items()) == dict.fromkeys(TYPES, 2)
     if not ON_GPUS:
-        assert written == {(kind, 1): 2 for kind in TYPES}
+        assert written == {(kind, False): 2 for kind in TYPES}
     with mock.patch.object(RNN, "_is_gpu_available", return_value=False):
         plain.fit(x, y, batch_size=5, epochs=2, shuffle=False, verbose=0)
     for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
@@ -186,16 +186,16 @@ def test_operations_are_divided_or_whole(items, counts):
     with cudnn(written := Counter()):
         *found, kept = run(*map(tf.constant, parts))
     # cuDNN would draw the dropout, for all samples on one replica.
-    assert written == {(kind, time): 1 + time for kind in TYPES for time in (0, 1)}
+    assert written == {(kind, once): 2 - once for kind in TYPES for once in (False, True)}
     forward, gradient = (
-        [item for item in items() if item.op.type == kind and not item.decision.once]
+        [item for item in items() if item.op.type == kind and not item.decision.on_one_replica]
         for kind in TYPES
     )
-    assert [item.whole for item in (*forward, *gradient)] == [False, True] * 2
-    *rows, reserved, _ = forward[0].decision.out
+    assert [item.is_whole for item in (*forward, *gradient)] == [False, True] * 2
+    *rows, reserved, _ = forward[0].decision.output_placements
     assert all(isinstance(one, Shard) and one.axis == 1 for one in rows)
     assert isinstance(reserved, Opaque)
-    assert gradient[0].decision.out[3] == PARTIAL
+    assert gradient[0].decision.output_placements[3] == PARTIAL
 
     given = tf.constant(x.transpose(1, 0, 2))
     states = tf.zeros([1, sum(counts), units], tf.float64)

@@ -11,7 +11,7 @@ import rules_of_shapes
 import rules_of_sums
 import rules_of_texts
 import tensorflow as tf
-from kdist.spmd.rules import RULES
+from kdist.spmd.operation import RULES
 from kdist.spmd.rules.kernels import part_norms
 from rule_harness import NONE, failures_of, types_of
 from tensorflow.python.distribute import values

@@ -6,9 +6,8 @@ import kdist
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.spmd.placements import AS_IS, PARTIAL, REPLICATE
-from kdist.spmd.plan import Decision
-from kdist.spmd.rules import RULES
+from kdist.spmd.operation import ANY_FORM, RULES, Decision
+from kdist.spmd.placements import PARTIAL, REPLICATE
 from kdist.spmd.validation import validated
 
 ROWS = np.random.default_rng(0).normal(size=(7, 3))
@@ -22,31 +21,31 @@ def run(step, rows=ROWS):
 
 
 def wrong_rows(op):
-    return Decision([AS_IS, REPLICATE], [op.placements[0].plain()])
+    return Decision([ANY_FORM, REPLICATE], [op.placements[0].plain()])
 
 
 def wrong_sum(op):
-    return Decision([AS_IS] * len(op.inputs), [PARTIAL])
+    return Decision([ANY_FORM] * len(op.inputs), [PARTIAL])
 
 
 def wrong_copy(op):
-    return Decision([AS_IS] * len(op.inputs), [REPLICATE])
+    return Decision([ANY_FORM] * len(op.inputs), [REPLICATE])
 
 
 def said_to_be_equal(op):
     shard = dataclasses.replace(op.placements[0], uniform=True)
-    return Decision([AS_IS] * len(op.inputs), [shard])
+    return Decision([ANY_FORM] * len(op.inputs), [shard])
 
 
 def with_another_size(op):
     def emit(stage, op, inputs):
         return [tf.concat([inputs[0], inputs[0]], 0)]
 
-    return Decision([AS_IS], [op.placements[0]], emit)
+    return Decision([ANY_FORM], [op.placements[0]], emit)
 
 
 def with_another_inner_size(op):
-    return Decision([AS_IS], [op.placements[0]], lambda stage, op, inputs: [inputs[0][:, :-1]])
+    return Decision([ANY_FORM], [op.placements[0]], lambda stage, op, inputs: [inputs[0][:, :-1]])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def twice(op):
         handle, value = inputs
         return stage.copy(op, [handle, 2.0 * value])
 
-    return Decision([AS_IS, REPLICATE], [], emit)
+    return Decision([ANY_FORM, REPLICATE], [], emit)
 
 
 def test_a_sum_of_values_that_cancel_passes():

@@ -14,7 +14,7 @@ import kdist  # first, as for its users
 import keras
 import tensorflow as tf
 from kdist._upstream.internals import forget_custom_gradients
-from kdist.spmd import variables
+from kdist.spmd import divided_variables
 
 
 def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
@@ -33,7 +33,7 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
     shard_optimizer = "SHARD_OPTIMIZER" in os.environ
     if shard_optimizer:  # variables of the tests' sizes, also unevenly
-        variables.SMALLEST, variables._MOST = 2, 2.0
+        divided_variables.SMALLEST, divided_variables._MOST = 2, 2.0
     strategy = kdist.MultiWorkerMirroredStrategy(
         replicas=replicas,
         shard_optimizer=shard_optimizer,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from string import digits
 from typing import Any
 
-from ..placements import PARTIAL, REPLICATE, ListOf, OwnRows, Shard
-from ..plan import Decision, Operation
+from ..operation import Decision, LocalRows, Operation, rule
+from ..placements import PARTIAL, REPLICATE, ListOf, Shard
 from ..sizes import AnySize, AxisSize, symbolic
-from . import rule
 
 
 @rule("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
@@ -29,25 +28,25 @@ def contraction(op: Operation) -> Decision | None:
     main = min(labels, key=lambda index: labels[index] not in out)
     label, shard = labels[main], op.placements[main]
     _name_axes(op, parts, out, label, shard.rows.total)  # type: ignore[attr-defined]
-    wants: list[Any] = []
+    forms: list[Any] = []
     for index, (part, placement) in enumerate(zip(parts, op.placements, strict=True)):
         if index == main:
-            wants.append(placement)
+            forms.append(placement)
         elif label not in part:
-            wants.append(REPLICATE)
+            forms.append(REPLICATE)
         else:
             axis = part.index(label)
             want = shard.at(axis).plain()  # type: ignore[attr-defined]
             may_broadcast = label.isdigit()
             if may_broadcast and op.inputs[index].shape[axis] == 1:
-                wants.append(REPLICATE)
+                forms.append(REPLICATE)
             elif op.align(placement, want):
-                wants.append(placement)
+                forms.append(placement)
             else:
-                wants.append(OwnRows(want) if may_broadcast else want)
+                forms.append(LocalRows(want) if may_broadcast else want)
     if label not in out:
-        return Decision(wants, [PARTIAL])
-    return Decision(wants, [Shard(out.index(label), shard.rows)])  # type: ignore[attr-defined]
+        return Decision(forms, [PARTIAL])
+    return Decision(forms, [Shard(out.index(label), shard.rows)])  # type: ignore[attr-defined]
 
 
 def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnySize) -> None:
@@ -76,7 +75,7 @@ def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnyS
         known = [size for size in found if isinstance(size, int)]
         is_certain = known or not label.isdigit() or all(size == found[0] for size in found)
         sizes.append([*known, *found][0] if is_certain else symbolic(AxisSize(output, axis)))
-    op.planner.set_dims(output, sizes)
+    op.set_dims(output, sizes)
 
 
 def _labels(op: Operation) -> tuple[list[str], str] | None:

@@ -1,84 +1,330 @@
-"""Loops, conditions and calls of what only XLA can compute.
+"""Loops, conditions and calls of functions that only XLA can compute.
 
-Their bodies are divided, if that needs no values of other replicas.
+Their bodies are divided, if they need no values of other replicas.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from ..placements import (
-    AS_IS,
-    PARTIAL,
-    REPLICATE,
-    ListOf,
-    Partial,
-    Placement,
-    Replicate,
-    Rows,
-    Shard,
-)
-from ..plan import (
+import tensorflow as tf
+
+from ..operation import (
+    ANY_FORM,
     ComputeWholeError,
     Decision,
-    NeedsCollectiveError,
+    Form,
     Operation,
-    Planner,
-    is_never_used,
-    live_operations,
+    Tensors,
+    rule,
 )
-from ..sizes import Space
-from . import rule
+from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
+from ..plan import GraphPlan, is_never_used, live_operations
+from ..redistribute import TAKE_WHOLE, Way
+from ..rows import Rows
+from ..sizes import BatchAxis
+from ..stage import Stage
+from ..tensor_facts import NeedsCollectiveError, TensorFacts
 from .lists import equal_sizes
+
+_MOST_ATTEMPTS = 10  # to find placements of a loop's variables that each iteration keeps
+
+
+@rule("While", "StatelessWhile")
+def loop(op: Operation) -> Decision | None:
+    """Divide a loop, with the placements of its variables that each iteration keeps."""
+    return _divide(op, _loop, op.placements)
+
+
+@rule("If", "StatelessIf", "Case", "StatelessCase")
+def condition(op: Operation) -> Decision | None:
+    """Divide all branches of a condition that the replicas agree on."""
+    return _divide(op, _condition, op.placements)
+
+
+@rule("XlaCall")
+def call(op: Operation) -> Decision | None:
+    """Divide a function that XLA has to compile as one, such as a convolution in groups."""
+    return _divide(op, _call, op.placements)
+
+
+def _divide(
+    op: Operation,
+    divide: Callable[[Operation, Sequence[Placement]], Decision | None],
+    placements: Sequence[Placement],
+) -> Decision | None:
+    """Divide an operation; if its body needs sums over replicas, they are made before."""
+    assumed = len(op.facts.assumed)
+    try:
+        return divide(op, placements)
+    except NeedsCollectiveError:
+        op.facts.undo_assumptions(assumed)
+        reduced = [
+            (op.facts.division(tensor) or REPLICATE)
+            if isinstance(placement, Partial)
+            else placement
+            for tensor, placement in zip(op.inputs, placements, strict=True)
+        ]
+        if reduced != list(placements):
+            return _divide(op, divide, reduced)
+        return _compute_whole(op)  # its body needs values of all replicas
+
+
+def _compute_whole(op: Operation) -> Decision | None:
+    """Compute all of an operation, and lists that it has whole, too."""
+    lists = {placement.origin for placement in op.placements if isinstance(placement, ListOf)}
+    if lists:
+        raise ComputeWholeError(lists)
+    return None
+
+
+# Plans of bodies
 
 
 def _plan(
     op: Operation,
-    graph: Any,
+    graph: tf.Graph,
     placements: Sequence[Placement],
-    sizes: Sequence[Any],
-    inputs: Sequence[Any],
+    sizes: Sequence[object],
+    inputs: Tensors,
     *,
     is_compiled: bool = False,
-) -> Planner:
+) -> GraphPlan:
     """Plan a body for inputs of these placements; its assumptions hold `assuming` them only."""
-    whole: set[Any] = set()
-    merges = len(op.planner.merges)
+    parent = op.facts
+    if not isinstance(parent, GraphPlan):
+        raise TypeError(f"received {parent!r}, expected the plan of the operation's graph")
+    whole: set[tf.Operation] = set()
+    assumed = len(parent.assumed)
     while True:
-        planner = Planner(
-            op.planner,
-            whole | op.planner.whole,
+        plan = GraphPlan(
+            parent,
+            whole | parent.whole,
             is_conditional=not is_compiled,
             can_check=not is_compiled,
         )
         for inner, outer, placement, size in zip(
             graph.inputs, inputs, placements, sizes, strict=True
         ):
-            planner.set_input(inner, placement, size)
-            if id(outer) in op.planner.shared:
-                planner.shared.add(id(inner))
+            plan.set_input(inner, placement, size)
+            if parent.is_shared(outer):
+                parent.step.shared.add(inner.ref())
+        operations = live_operations(graph, graph.outputs)
         try:
-            planner.run(o for o in live_operations(graph, graph.outputs) if o.type != "Placeholder")
+            plan.run(inner for inner in operations if inner.type != "Placeholder")
         except ComputeWholeError as error:
             mine = error.operations & set(graph.get_operations())
             if mine != error.operations:
                 raise ComputeWholeError(error.operations - mine) from None
             whole |= mine
-            op.planner.undo_merges(merges)
+            parent.undo_assumptions(assumed)
             continue
         finally:
-            planner.suspend()
-        return planner
+            plan.suspend()
+        return plan
 
 
-def _demand(planner: Planner, outputs: Sequence[Any], wants: Sequence[Any]) -> None:
-    """Ask for the results of a body as all its bodies, or iterations, return them."""
-    with planner.assuming():
-        for output, want in zip(outputs, wants, strict=True):
-            _check_rows(planner, output, want)
-            planner.demand(output, planner.placement(output), want)
+def _redistribute(plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]) -> list[Way]:
+    """Plan the ways of a body's results to the forms that all bodies, or iterations, return."""
+    ways = []
+    with plan.assuming():
+        for output, form in zip(outputs, forms, strict=True):
+            _check_rows(plan, output, form)
+            ways.append(plan.redistribute(output, form)[0])
+    return ways
+
+
+def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
+    """Make sure that a tensor that is to be divided has the rows of the batch."""
+    is_whole = isinstance(facts.placement(tensor), Replicate) and not is_never_used(tensor)
+    if isinstance(form, Shard) and is_whole:
+        dims = facts.dims(tensor)
+        if dims is None or not form.rows.is_total(dims[form.axis]):
+            raise NeedsCollectiveError(f"{tensor.name} may have another number of rows")
+
+
+def _input_forms(placements: Sequence[Placement], planned: Sequence[Placement]) -> list[Form]:
+    """Return the forms of inputs, from their placements and those that a body is planned for."""
+    return [
+        ANY_FORM if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
+        for own, mine in zip(placements, planned, strict=True)
+    ]
+
+
+def _form(placement: Placement) -> Form:
+    return ANY_FORM if isinstance(placement, ListOf) else placement
+
+
+# Loops
+
+
+def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
+    if all(isinstance(placement, Replicate) for placement in op.placements):
+        return None
+    if op.facts.effects(op.op)[0]:
+        return _compute_whole(op)  # its body has effects
+    bodies = op.facts.step.bodies
+    body = bodies.of(op.op, op.attr("body").name, op.op.outputs)
+    test = bodies.of(op.op, op.attr("cond").name, op.op.outputs)
+    kept = [
+        _returns(output, inner) for output, inner in zip(body.outputs, body.inputs, strict=True)
+    ]
+    sizes = [op.sizes(index) if is_kept else None for index, is_kept in enumerate(kept)]
+    settled = _settle(op, body, given, sizes, kept)
+    if settled is None:
+        return _compute_whole(op)  # the placements of its variables change
+    plan, placements = settled
+    forms = [_form(placement) for placement in placements]
+    for tensor, placement in zip(op.inputs, placements, strict=True):
+        _check_rows(op.facts, tensor, placement)
+    changed = [index for index, is_kept in enumerate(kept) if not is_kept]
+    ways: list[Way] = [TAKE_WHOLE] * len(kept)  # of a kept variable: not followed
+    found = _redistribute(plan, [body.outputs[i] for i in changed], [forms[i] for i in changed])
+    for index, way in zip(changed, found, strict=True):
+        ways[index] = way
+    test_plan = _plan(op, test, placements, sizes, op.inputs)
+    if not isinstance(test_plan.placement(test.outputs[0]), Replicate):
+        return _compute_whole(op)  # the replicas may end it at different times
+    test_ways = _redistribute(test_plan, test.outputs[:1], [REPLICATE])
+    passed = [index if is_kept else None for index, is_kept in enumerate(kept)]
+
+    def write_loop(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        pairs = list(zip(op.outputs, inputs, strict=True))
+        made = stage.body(plan, body, pairs, ways, passed)
+        tested = stage.body(test_plan, test, pairs, test_ways, [None], is_condition=True)
+        return stage.call_loop(op, inputs, made, tested)
+
+    for output, size in zip(op.outputs, sizes, strict=True):
+        if size is not None:
+            op.set_sizes(output, size)
+    return Decision(forms, placements, write_loop, bodies=[plan])
+
+
+def _settle(
+    op: Operation,
+    body: tf.Graph,
+    given: Sequence[Placement],
+    sizes: Sequence[object],
+    kept: Sequence[bool],
+) -> tuple[GraphPlan, list[Placement]] | None:
+    """Plan a loop's body until it returns its variables in the placements that it got them in."""
+    placements = [_plain(placement) for placement in given]
+    for _ in range(_MOST_ATTEMPTS):
+        plan = _plan(op, body, placements, sizes, op.inputs)
+        with plan.assuming():
+            joined = [
+                placement if is_kept else _join(placement, plan.placement(output))
+                for placement, output, is_kept in zip(placements, body.outputs, kept, strict=True)
+            ]
+            pairs = list(zip(joined, placements, strict=True))
+            if all(_same(new, old) for new, old in pairs):
+                return plan, placements
+        # The elements of a list follow from the other variables, so these are settled first.
+        are_settled = all(_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
+        placements = [
+            _plain(new) if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
+        ]
+    return None
+
+
+def _returns(output: tf.Tensor, inner: tf.Tensor) -> bool:
+    """Whether a body returns an input as it is."""
+    while output is not inner and output.op.type == "Identity":
+        output = output.op.inputs[0]
+    return output is inner
+
+
+# Conditions
+
+
+def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
+    inputs = op.inputs[1:]
+    if all(isinstance(placement, Replicate) for placement in op.placements[1:]):
+        return None
+    if op.facts.effects(op.op)[0]:
+        return _compute_whole(op)  # its body has effects
+    is_case = "Case" in op.type
+    called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
+    graphs = [op.facts.step.bodies.of(op.op, branch.name, inputs) for branch in called]
+    placements = list(given[1:])
+    sizes = [op.sizes(index + 1) for index in range(len(inputs))]
+    plans = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
+    results: list[Placement] = []
+    forms: list[Form] = []
+    for index, output in enumerate(op.outputs):
+        made = [
+            (plan, plan.canonical(graph.outputs[index]))
+            for plan, graph in zip(plans, graphs, strict=True)
+        ]
+        known = [plan.placement(tensor) for plan, tensor in made if not is_never_used(tensor)]
+        if rows := _rows_of_any(output, known):
+            results.append(rows)
+            forms.append(ANY_FORM)
+            continue
+        joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
+        if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
+            return _compute_whole(op)  # another branch has a single row
+        results.append(joined)
+        forms.append(_form(joined))
+    ways = [
+        _redistribute(plan, graph.outputs, forms) for plan, graph in zip(plans, graphs, strict=True)
+    ]
+
+    def write_branches(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        pairs = list(zip(op.inputs[1:], inputs[1:], strict=True))
+        branches = [
+            stage.body(plan, graph, pairs, own_ways, [None] * len(own_ways))
+            for plan, graph, own_ways in zip(plans, graphs, ways, strict=True)
+        ]
+        return stage.call_condition(op, inputs, branches)
+
+    input_forms = [REPLICATE, *_input_forms(op.placements[1:], placements)]
+    return Decision(input_forms, results, write_branches, bodies=plans)
+
+
+def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
+    """Return the placement of a result that has the rows of another batch in each branch.
+
+    A replica has its rows of any of them; how many these are is known once the branch has run.
+    """
+    shards = [p for p in branches if isinstance(p, Shard) and len(p.rows.segments) == 1]
+    is_same = all(shard.fits(shards[0]) or shards[0].fits(shard) for shard in shards)
+    axes = {shard.axis for shard in shards}
+    if is_same or len(shards) < len(branches) or len(axes) > 1:
+        return None
+    axis = shards[0].axis
+    batch_axis = BatchAxis(f"the rows of {output.name}", source=(output, axis))
+    return Shard(axis, Rows(((batch_axis, 1),)))
+
+
+def _is_single(tensor: tf.Tensor, axis: int) -> bool:
+    return bool(tensor.shape.rank is not None and tensor.shape[axis] == 1)
+
+
+# Calls
+
+
+def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
+    if all(isinstance(placement, Replicate) for placement in op.placements):
+        return None
+    if op.facts.effects(op.op)[0]:
+        return _compute_whole(op)  # it has effects
+    graph = op.facts.step.bodies.of(op.op, op.attr("f").name, op.inputs)
+    sizes = [op.sizes(index) for index in range(len(op.inputs))]
+    plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
+    results = [_plain(plan.placement(plan.canonical(output))) for output in graph.outputs]
+    ways = _redistribute(plan, graph.outputs, [_form(placement) for placement in results])
+
+    def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        pairs = list(zip(op.inputs, inputs, strict=True))
+        body = stage.body(plan, graph, pairs, ways, [None] * len(ways), is_compiled=True)
+        return stage.call_xla(op, inputs, body)
+
+    return Decision(_input_forms(op.placements, given), results, write_call, bodies=[plan])
+
+
+# Placements of a value that several bodies make
 
 
 def _join(a: Placement, b: Placement) -> Placement:
@@ -102,208 +348,11 @@ def _join(a: Placement, b: Placement) -> Placement:
     raise NeedsCollectiveError("the placements differ")
 
 
-def _rows_of_any(output: Any, branches: Sequence[Placement]) -> Shard | None:
-    """Return the placement of a result that has the rows of another batch in each branch.
-
-    A replica has its rows of any of them; how many these are is known once the branch has run.
-    """
-    shards = [p for p in branches if isinstance(p, Shard) and len(p.rows.segments) == 1]
-    is_same = all(p.fits(shards[0]) or shards[0].fits(p) for p in shards)
-    if is_same or len(shards) < len(branches) or len({p.axis for p in shards}) > 1:
-        return None
-    axis = shards[0].axis
-    return Shard(axis, Rows(((Space(f"the rows of {output.name}", source=(output, axis)), 1),)))
-
-
-def _check_rows(planner: Planner, tensor: Any, want: Any) -> None:
-    """Make sure that a tensor that is to be divided has the rows of the batch."""
-    is_whole = isinstance(planner.placement(tensor), Replicate) and not is_never_used(tensor)
-    if isinstance(want, Shard) and is_whole:
-        dims = planner.dims(tensor)
-        if dims is None or not want.rows.is_total(dims[want.axis]):
-            raise NeedsCollectiveError(f"{tensor.name} may have another number of rows")
-
-
 def _same(a: Placement, b: Placement) -> bool:
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         return a.element == b.element
     return a == b
 
 
-def _want(placement: Placement) -> Any:
-    return AS_IS if isinstance(placement, ListOf) else placement
-
-
 def _plain(placement: Placement) -> Placement:
     return placement.plain() if isinstance(placement, Shard) else placement
-
-
-def _is_single(tensor: Any, axis: int) -> bool:
-    return bool(tensor.shape.rank is not None and tensor.shape[axis] == 1)
-
-
-def _whole(op: Operation) -> Decision | None:
-    """Compute all of an operation, and lists that it has whole, too."""
-    lists = {p.origin for p in op.placements if isinstance(p, ListOf)}
-    if lists:
-        raise ComputeWholeError(lists)
-    return None
-
-
-def _passes(output: Any, given: Any) -> bool:
-    """Whether a body returns an input as it is."""
-    while output is not given and output.op.type == "Identity":
-        output = output.op.inputs[0]
-    return output is given
-
-
-@rule("While", "StatelessWhile")
-def loop(op: Operation) -> Decision | None:
-    """Divide a loop, with the placements of its variables that each iteration keeps."""
-    return _divided(op, _loop, op.placements)
-
-
-def _divided(op: Operation, divide: Any, placements: Sequence[Placement]) -> Decision | None:
-    """Divide a loop or condition; if its body needs sums over replicas, they are made before."""
-    merges = len(op.planner.merges)
-    try:
-        return divide(op, placements)  # type: ignore[no-any-return]
-    except NeedsCollectiveError:
-        op.planner.undo_merges(merges)
-        reduced = [
-            (op.planner.division(t) or REPLICATE) if isinstance(p, Partial) else p
-            for t, p in zip(op.inputs, placements, strict=True)
-        ]
-        if reduced != list(placements):
-            return _divided(op, divide, reduced)
-        return _whole(op)  # its body needs values of all replicas
-
-
-def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    if all(isinstance(p, Replicate) for p in op.placements):
-        return None
-    if op.planner.effects(op.op)[0]:
-        return _whole(op)  # its body has effects
-    body = op.planner.bodies.of(op.op, op.attr("body").name, op.op.outputs)
-    condition = op.planner.bodies.of(op.op, op.attr("cond").name, op.op.outputs)
-    kept = [_passes(o, i) for o, i in zip(body.outputs, body.inputs, strict=True)]
-    placements = [_plain(p) for p in given]
-    sizes = [op.sizes(i) if k else None for i, k in enumerate(kept)]
-    for _ in range(10):
-        planner = _plan(op, body, placements, sizes, op.inputs)
-        with planner.assuming():
-            joined = [
-                p if k else _join(p, planner.placement(o))
-                for p, o, k in zip(placements, body.outputs, kept, strict=True)
-            ]
-            if all(map(_same, joined, placements)):
-                break
-        others = [not isinstance(p, ListOf) for p in placements]
-        settled = all(_same(a, b) for a, b, o in zip(joined, placements, others, strict=True) if o)
-        # What is put into a list follows from the other variables, so these are settled first.
-        placements = [
-            _plain(a) if settled or o else b
-            for a, b, o in zip(joined, placements, others, strict=True)
-        ]
-    else:
-        return _whole(op)  # the placements of its variables change
-    wants = [_want(p) for p in placements]
-    changed = [(o, w) for o, w, keep in zip(body.outputs, wants, kept, strict=True) if not keep]
-    for tensor, placement in zip(op.inputs, placements, strict=True):
-        _check_rows(op.planner, tensor, placement)
-    _demand(planner, [o for o, _ in changed], [w for _, w in changed])
-    conditions = _plan(op, condition, placements, sizes, op.inputs)
-    if not isinstance(conditions.placement(condition.outputs[0]), Replicate):
-        return _whole(op)  # the replicas may end it at different times
-    sources = [i if k else None for i, k in enumerate(kept)]
-
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        like = [(o, i) for o, i in zip(op.outputs, inputs, strict=True)]
-        made = stage.body(planner, body, like, wants, sources)
-        test = stage.body(conditions, condition, like, [REPLICATE], [None], is_condition=True)
-        return stage.call_loop(op, inputs, made, test)  # type: ignore[no-any-return]
-
-    for output, size in zip(op.outputs, sizes, strict=True):
-        if size is not None:
-            op.planner.set_sizes(output, size)
-    return Decision(wants, placements, emit, bodies=[planner])
-
-
-@rule("If", "StatelessIf", "Case", "StatelessCase")
-def condition(op: Operation) -> Decision | None:
-    """Divide all branches of a condition that the replicas agree on."""
-    return _divided(op, _condition, op.placements)
-
-
-def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    inputs = op.inputs[1:]
-    if all(isinstance(p, Replicate) for p in op.placements[1:]):
-        return None
-    if op.planner.effects(op.op)[0]:
-        return _whole(op)  # its body has effects
-    is_case = "Case" in op.type
-    called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
-    graphs = [op.planner.bodies.of(op.op, branch.name, inputs) for branch in called]
-    placements = list(given[1:])
-    sizes = [op.sizes(i + 1) for i in range(len(inputs))]
-    planners = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
-    out: list[Placement] = []
-    wants: list[Any] = []
-    for at in range(len(op.outputs)):
-        made = [(p, p.canonical(g.outputs[at])) for p, g in zip(planners, graphs, strict=True)]
-        known = [p.placement(t) for p, t in made if not is_never_used(t)]
-        if own := _rows_of_any(op.outputs[at], known):
-            out.append(own)
-            wants.append(AS_IS)
-            continue
-        joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
-        if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
-            return _whole(op)  # another branch has a single row
-        out.append(joined)
-        wants.append(_want(joined))
-    for planner, graph in zip(planners, graphs, strict=True):
-        _demand(planner, graph.outputs, wants)
-
-    def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
-        like = [(t, i) for t, i in zip(op.inputs[1:], values[1:], strict=True)]
-        branches = [
-            stage.body(planner, graph, like, wants, [None] * len(wants))
-            for planner, graph in zip(planners, graphs, strict=True)
-        ]
-        return stage.call_condition(op, values, branches)  # type: ignore[no-any-return]
-
-    return Decision([REPLICATE, *_wants(op.placements[1:], placements)], out, emit, bodies=planners)
-
-
-@rule("XlaCall")
-def call(op: Operation) -> Decision | None:
-    """Divide a function that XLA has to compile as one, such as a convolution in groups."""
-    return _divided(op, _call, op.placements)
-
-
-def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    if all(isinstance(p, Replicate) for p in op.placements):
-        return None
-    if op.planner.effects(op.op)[0]:
-        return _whole(op)  # it has effects
-    graph = op.planner.bodies.of(op.op, op.attr("f").name, op.inputs)
-    sizes = [op.sizes(i) for i in range(len(op.inputs))]
-    planner = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
-    out = [_plain(planner.placement(planner.canonical(t))) for t in graph.outputs]
-    wants = [_want(p) for p in out]
-    _demand(planner, graph.outputs, wants)
-
-    def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
-        like = [(t, v) for t, v in zip(op.inputs, values, strict=True)]
-        body = stage.body(planner, graph, like, wants, [None] * len(wants), is_compiled=True)
-        return stage.call_xla(op, values, body)  # type: ignore[no-any-return]
-
-    return Decision(_wants(op.placements, given), out, emit, bodies=[planner])
-
-
-def _wants(placements: Sequence[Placement], given: Sequence[Placement]) -> list[Any]:
-    """Return how inputs are wanted, from how they are and how the body is planned for them."""
-    return [
-        AS_IS if isinstance(one, ListOf) or (isinstance(one, Shard) and one == own) else one
-        for own, one in zip(placements, given, strict=True)
-    ]

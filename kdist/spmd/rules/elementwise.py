@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
-from ..plan import Decision, Operation
+from ..operation import ANY_FORM, Decision, LocalRows, Operation, Tensors, rule
+from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Shard
+from ..reduction import SUM
 from ..sizes import AnySize, AxisSize, quotient, symbolic
-from . import rule
+from ..stage import Stage
 
 UNARY = [
     "Abs",
@@ -195,27 +196,27 @@ def elementwise(op: Operation) -> Decision | None:
     ranks = [t.shape.rank for t in op.inputs]
     if None in ranks:
         (placement, *_) = op.placements
-        return Decision([AS_IS], [placement.plain()]) if op.type in UNARY else None  # type: ignore[attr-defined]
+        return Decision([ANY_FORM], [placement.plain()]) if op.type in UNARY else None  # type: ignore[attr-defined]
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
         return None  # `==` of what cannot be equal is a single value
     at, main = _main(op.placements)
     from_end = main.axis - ranks[at]
-    wants: list[Any] = []
+    forms: list[Any] = []
     uniform = True
     for index, tensor in enumerate(op.inputs):
         axis = ranks[index] + from_end
         placement = op.placements[index]
         if axis < 0 or tensor.shape[axis] == 1:
-            wants.append(REPLICATE)
+            forms.append(REPLICATE)
             continue
         want = main.at(axis)
         if index == at or op.align(placement, want):
-            wants.append(placement)
+            forms.append(placement)
             uniform = uniform and isinstance(placement, Shard) and placement.uniform
             continue
         uniform = False
-        wants.append(want.plain() if op.type in SAME_SHAPES else OwnRows(want.plain()))
+        forms.append(want.plain() if op.type in SAME_SHAPES else LocalRows(want.plain()))
     keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
         op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
     )
@@ -223,7 +224,7 @@ def elementwise(op: Operation) -> Decision | None:
     within = main.within if keeps else None
     out = Shard(rank + from_end, main.rows, uniform, within)
     name_axes(op, op.outputs[0], out, broadcasts=op.type in BROADCASTING)
-    return Decision(wants, [out], _ensure_shape if op.type == "EnsureShape" else None)
+    return Decision(forms, [out], _ensure_shape if op.type == "EnsureShape" else None)
 
 
 def _is_clipped(op: Operation, at: int) -> bool:
@@ -237,7 +238,7 @@ def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
     test = op.inputs[0].op
     if otherwise is None or otherwise.any() or main.within is None or test.type != "Greater":
         return False
-    count, least = (op.planner.sizes(tensor) for tensor in test.inputs)
+    count, least = (op.facts.sizes(tensor) for tensor in test.inputs)
     is_one = least is not None and least.size == 1 and least.item() == 1
     return is_one and count is not None and main.within.is_total(count.item())
 
@@ -276,26 +277,26 @@ def name_axes(op: Operation, output: Any, out: Shard, *, broadcasts: bool) -> No
         else:
             dims.append(symbolic(AxisSize(output, axis)))
     dims[out.axis] = out.rows.total
-    op.planner.set_dims(output, dims)
+    op.set_dims(output, dims)
 
 
-def _ensure_shape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def _ensure_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     return [inputs[0]]  # its shape is that of the whole batch
 
 
 def _of_lists(op: Operation) -> Decision | None:
     if op.type == "Identity":
-        return Decision([AS_IS], [op.placements[0]])
+        return Decision([ANY_FORM], [op.placements[0]])
     lists = [p for p in op.placements if isinstance(p, ListOf)]
     if op.type == "ZerosLike":
-        return Decision([AS_IS], [ListOf(lists[0].element, lists[0].origin)])
+        return Decision([ANY_FORM], [ListOf(lists[0].element, lists[0].origin)])
     if op.type != "AddN" or len(lists) < len(op.inputs):
         return None
     known = [p for p in lists if p.element is not None]
     if any(p.element != known[0].element for p in known):
         return None
     first = known[0] if known else lists[0]
-    return Decision([AS_IS] * len(op.inputs), [ListOf(first.element, first.origin)])
+    return Decision([ANY_FORM] * len(op.inputs), [ListOf(first.element, first.origin)])
 
 
 def _of_partials(op: Operation) -> Decision | None:
@@ -304,10 +305,10 @@ def _of_partials(op: Operation) -> Decision | None:
     if not any(partial):
         return None
     if op.type in ("ZerosLike", "OnesLike") and all(t.shape.is_fully_defined() for t in op.inputs):
-        return Decision([AS_IS], [REPLICATE], _like)
+        return Decision([ANY_FORM], [REPLICATE], _like)
     if op.type in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
-        return Decision([AS_IS], [op.placements[0]], alias=True)
-    if any(isinstance(p, Partial) and p.op != "add" for p in op.placements):
+        return Decision([ANY_FORM], [op.placements[0]], is_alias=True)
+    if any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
     if op.type == "Neg":
         return Decision([PARTIAL], [PARTIAL])
@@ -319,7 +320,7 @@ def _of_partials(op: Operation) -> Decision | None:
         return None  # its sums overflow
     if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
         return None
-    if op.planner.parent is None and sum(partial) < 2:
+    if not op.in_body and sum(partial) < 2:
         return None  # would save nothing, and may have to wait for another round
     if op.type in ("Add", "AddV2", "Sub", "AddN"):
         return Decision([PARTIAL] * len(partial), [PARTIAL])
@@ -344,11 +345,9 @@ def _is_mean(op: Operation) -> bool:
     total, divisor = op.inputs
     if total.op.type != "Sum" or divisor.op.type != "Cast":
         return False
-    values, axes, count = (
-        op.planner.canonical(t) for t in (*total.op.inputs, divisor.op.inputs[0])
-    )
-    summed, dims, size = op.planner.constant(axes), op.planner.dims(values), op.planner.sizes(count)
-    is_divided = isinstance(op.planner.placement(values), Shard)
+    values, axes, count = (op.facts.canonical(t) for t in (*total.op.inputs, divisor.op.inputs[0]))
+    summed, dims, size = op.facts.constant(axes), op.facts.dims(values), op.facts.sizes(count)
+    is_divided = isinstance(op.facts.placement(values), Shard)
     if not is_divided or summed is None or dims is None or size is None or size.ndim:
         return False
     return quotient(math.prod(dims[axis] for axis in np.ravel(summed)), size.item()) is not None
@@ -359,8 +358,8 @@ def _scattered(op: Operation) -> Decision | None:
 
     This is what gradients are needed for: to change variables of their shape.
     """
-    shard = op.planner.division(op.outputs[0])
-    if shard is None or any(isinstance(p, Partial) and p.op != "add" for p in op.placements):
+    shard = op.facts.division(op.outputs[0])
+    if shard is None or any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
     shapes = [tuple(t.shape) if t.shape.is_fully_defined() else None for t in op.inputs]
     whole = tuple(op.outputs[0].shape)
@@ -369,10 +368,10 @@ def _scattered(op: Operation) -> Decision | None:
         return None
     if any(shape not in (whole, ()) for shape in shapes):
         return None
-    return Decision([OwnRows(shard) if shape else REPLICATE for shape in shapes], [shard])
+    return Decision([LocalRows(shard) if shape else REPLICATE for shape in shapes], [shard])
 
 
-def _like(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def _like(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     make = tf.ones if op.type == "OnesLike" else tf.zeros
     return [make(op.outputs[0].shape, op.outputs[0].dtype)]
 
@@ -386,10 +385,10 @@ def select(op: Operation) -> Decision | None:
     condition, rank = op.rank(0), op.rank(1)
     if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
         return None
-    wants = [p if op.align(p, main) else main.plain() for p in op.placements]
+    forms = [p if op.align(p, main) else main.plain() for p in op.placements]
     if condition == 0:
-        wants[0] = REPLICATE
-    return Decision(wants, [main.plain()])
+        forms[0] = REPLICATE
+    return Decision(forms, [main.plain()])
 
 
 @rule("QuantizeAndDequantizeV2")
@@ -397,7 +396,7 @@ def quantize(op: Operation) -> Decision | None:
     """Round to a range, unless it is that of all values."""
     if op.attr("axis") != -1 or not op.attr("range_given") or op.shard(0) is None:
         return None
-    return Decision([AS_IS, REPLICATE, REPLICATE], [op.shard(0).plain()])  # type: ignore[union-attr]
+    return Decision([ANY_FORM, REPLICATE, REPLICATE], [op.shard(0).plain()])  # type: ignore[union-attr]
 
 
 @rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
@@ -406,7 +405,7 @@ def fake_quantize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or _is_channel(op, shard):
         return None
-    return Decision([AS_IS, REPLICATE, REPLICATE], [shard.plain()])
+    return Decision([ANY_FORM, REPLICATE, REPLICATE], [shard.plain()])
 
 
 @rule("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
@@ -415,8 +414,8 @@ def fake_quantize_gradient(op: Operation) -> Decision | None:
     main = op.shard(0) or op.shard(1)
     if main is None or _is_channel(op, main):
         return None
-    wants = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
-    return Decision([*wants, REPLICATE, REPLICATE], [main.plain(), PARTIAL, PARTIAL])
+    forms = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
+    return Decision([*forms, REPLICATE, REPLICATE], [main.plain(), PARTIAL, PARTIAL])
 
 
 def _is_channel(op: Operation, shard: Shard) -> bool:
@@ -429,12 +428,12 @@ def bitcast(op: Operation) -> Decision | None:
     """Reinterpret numbers of the same width."""
     if not op.any_shard or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
         return None
-    return Decision([AS_IS], [op.placements[0].plain()])  # type: ignore[attr-defined]
+    return Decision([ANY_FORM], [op.placements[0].plain()])  # type: ignore[attr-defined]
 
 
 @rule("IdentityN")
 def identities(op: Operation) -> Decision | None:
     """Keep each input as it is: a gradient need not wait for the others."""
     for output, tensor in zip(op.outputs, op.inputs, strict=True):
-        op.planner.set_alias(output, tensor)
-    return Decision([AS_IS] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)
+        op.facts.set_alias(output, tensor)
+    return Decision([ANY_FORM] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)

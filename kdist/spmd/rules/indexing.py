@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from ..placements import (
-    AS_IS,
-    PARTIAL,
-    REPLICATE,
-    ListOf,
-    Partial,
-    Replicate,
-    Rows,
-    Shard,
-    local,
-)
-from ..plan import Decision, Operation
-from ..sizes import Space
-from . import rule
+from ..operation import ANY_FORM, Decision, Operation, Tensors, local_size, rule
+from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Replicate, Shard
+from ..rows import Rows
+from ..sizes import BatchAxis
+from ..stage import Stage
 from .reductions import PARTS
 
 
@@ -41,17 +31,17 @@ def gather(op: Operation) -> Decision | None:
         if not isinstance(main, Shard) or main.axis >= batch:
             return None
         want = main.plain()
-        wants = [p if op.align(p, want) else want for p in (table, index)]
-        return Decision([*wants, *rest], [want])
+        forms = [p if op.align(p, want) else want for p in (table, index)]
+        return Decision([*forms, *rest], [want])
     if isinstance(table, Shard) and isinstance(index, Shard):
         local = _within(op, table, index, axis, rest)
         if local is not None:
             return local
     if isinstance(table, Shard) and table.axis != axis and isinstance(index, Replicate):
         out = table.axis if table.axis < axis else table.axis + index_rank - 1
-        return Decision([AS_IS, REPLICATE, *rest], [table.at(out).plain()])
+        return Decision([ANY_FORM, REPLICATE, *rest], [table.at(out).plain()])
     if isinstance(index, Shard):
-        return Decision([REPLICATE, AS_IS, *rest], [index.plain().at(axis + index.axis)])
+        return Decision([REPLICATE, ANY_FORM, *rest], [index.plain().at(axis + index.axis)])
     return None
 
 
@@ -62,14 +52,16 @@ def _within(
     if index.within is None or index.within != table.rows or table.axis != axis or axis:
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def look_up_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         rows, indices, *others = inputs
         ((_, first),) = stage.blocks(table.rows, indices.dtype)
-        return stage.copy(op, [rows, indices - first, *others])  # type: ignore[no-any-return]
+        return stage.copy(op, [rows, indices - first, *others])
 
     if len(table.rows.segments) != 1:
         return None
-    return Decision([AS_IS, AS_IS, *rest], [index.plain()], emit, needs=[table.rows])
+    return Decision(
+        [ANY_FORM, ANY_FORM, *rest], [index.plain()], look_up_local_rows, needs=[table.rows]
+    )
 
 
 @rule("GatherNd", "ResourceGatherNd")
@@ -79,15 +71,15 @@ def gather_nd(op: Operation) -> Decision | None:
     if index is None or rank is None or index.axis == rank - 1:
         return None
     table = op.shard(0)
-    named = op.planner.places.get(id(op.inputs[1]))
+    named = op.named_rows(1)
     if table is None or table.axis or named != table.rows:
-        return Decision([REPLICATE, AS_IS], [index.plain()])
+        return Decision([REPLICATE, ANY_FORM], [index.plain()])
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def look_up_named_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         table, places = inputs
-        return stage.copy(op, [table, move_places(stage, named, places, -1)])  # type: ignore[no-any-return]
+        return stage.copy(op, [table, move_places(stage, named, places, -1)])
 
-    return Decision([AS_IS, AS_IS], [index.plain()], emit, needs=[named])
+    return Decision([ANY_FORM, ANY_FORM], [index.plain()], look_up_named_rows, needs=[named])
 
 
 @rule("Where")
@@ -96,21 +88,21 @@ def where(op: Operation) -> Decision | None:
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or shard.axis or len(shard.rows.segments) != 1:
         return None
-    if op.planner.parent is not None:
+    if op.in_body:
         return None
     output = op.outputs[0]
-    rows = Rows(((Space(f"the rows of {output.name}", source=(output, 0)), 1),))
+    rows = Rows(((BatchAxis(f"the rows of {output.name}", source=(output, 0)), 1),))
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def find_places(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         (places,) = stage.copy(op, inputs)
         return [move_places(stage, shard.rows, places)]
 
-    op.planner.places[id(output)] = shard.rows
+    op.name_rows(output, shard.rows)
     within = shard.rows if rank == 1 else None
-    return Decision([AS_IS], [Shard(0, rows, within=within)], emit, needs=[shard.rows])
+    return Decision([ANY_FORM], [Shard(0, rows, within=within)], find_places, needs=[shard.rows])
 
 
-def move_places(stage: Any, rows: Rows, places: Any, sign: int = 1) -> Any:
+def move_places(stage: Stage, rows: Rows, places: Any, sign: int = 1) -> Any:
     """Return places of a replica's values as they are in the whole batch; for -1, back again."""
     ((_, first),) = stage.blocks(rows, places.dtype)
     zero, width = tf.zeros_like(first), places.shape[1]
@@ -126,16 +118,16 @@ def segments(op: Operation) -> Decision | None:
         return None
     dims, count = op.dims(0), op.sizes(2)
     if dims is not None and count is not None:
-        op.planner.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
+        op.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
     if main.axis >= rank:  # every column on its own
-        return Decision([AS_IS, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
+        return Decision([ANY_FORM, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     want = main.plain()
-    wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
+    forms: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
     named = _named_rows(op, count)
     if named is not None:
-        return _segments_of_rows([*wants, REPLICATE], named)
+        return _segments_of_rows([*forms, REPLICATE], named)
     kind = op.type.removeprefix("UnsortedSegment")
-    return Decision([*wants, REPLICATE], [Partial(PARTS[kind])])
+    return Decision([*forms, REPLICATE], [Partial(PARTS[kind])])
 
 
 def _named_rows(op: Operation, count: Any) -> Rows | None:
@@ -147,13 +139,13 @@ def _named_rows(op: Operation, count: Any) -> Rows | None:
     return rows if rows.is_total(count.item()) else None
 
 
-def _segments_of_rows(wants: list[Any], rows: Rows) -> Decision:
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def _segments_of_rows(forms: list[Any], rows: Rows) -> Decision:
+    def reduce_local_segments(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         values, ids, _ = inputs
         ((count, first),) = stage.blocks(rows, ids.dtype)
-        return stage.copy(op, [values, ids - first, tf.cast(count, op.inputs[2].dtype)])  # type: ignore[no-any-return]
+        return stage.copy(op, [values, ids - first, tf.cast(count, op.inputs[2].dtype)])
 
-    return Decision(wants, [Shard(0, rows)], emit, needs=[rows])
+    return Decision(forms, [Shard(0, rows)], reduce_local_segments, needs=[rows])
 
 
 @rule("DenseBincount")
@@ -164,14 +156,14 @@ def bincount(op: Operation) -> Decision | None:
     if shard is None or shard.axis or rank is None:
         return None
     if count == 0 and isinstance(weights, Replicate):
-        wants: list[Any] = [AS_IS, REPLICATE, REPLICATE]
+        forms: list[Any] = [ANY_FORM, REPLICATE, REPLICATE]
     elif isinstance(weights, Shard) and op.rank(2) == rank and op.align(weights, shard):
-        wants = [AS_IS, REPLICATE, AS_IS]
+        forms = [ANY_FORM, REPLICATE, ANY_FORM]
     else:
         return None
     if rank == 2:
-        return Decision(wants, [shard.plain()])
-    return None if op.attr("binary_output") else Decision(wants, [PARTIAL])
+        return Decision(forms, [shard.plain()])
+    return None if op.attr("binary_output") else Decision(forms, [PARTIAL])
 
 
 @rule("ScatterNd")
@@ -184,16 +176,18 @@ def scatter_nd(op: Operation) -> Decision | None:
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex):
         return None
     want = main.plain()
-    wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
-    rows, shape = op.planner.places.get(id(op.inputs[0])), op.sizes(2)
+    forms: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
+    rows, shape = op.named_rows(0), op.sizes(2)
     if rows is None or shape is None or not rows.is_total(shape[0]):
-        return Decision([*wants, REPLICATE], [PARTIAL])
+        return Decision([*forms, REPLICATE], [PARTIAL])
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def scatter_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         places, updates, shape = inputs
-        return stage.copy(op, [move_places(stage, rows, places, -1), updates, shape])  # type: ignore[no-any-return]
+        return stage.copy(op, [move_places(stage, rows, places, -1), updates, shape])
 
-    return Decision([*wants, local(0, rows)], [Shard(0, rows)], emit, needs=[rows])
+    return Decision(
+        [*forms, local_size(0, rows)], [Shard(0, rows)], scatter_local_rows, needs=[rows]
+    )
 
 
 @rule(
@@ -210,7 +204,9 @@ def scatter_nd(op: Operation) -> Decision | None:
 )
 def scatter_into_variable(op: Operation) -> Decision | None:
     """Update rows of a variable: every replica's copy gets those of all replicas."""
-    if id(op.inputs[0]) in op.planner.shared or any(isinstance(p, ListOf) for p in op.placements):
+    if op.inputs[0].ref() in op.facts.step.shared or any(
+        isinstance(p, ListOf) for p in op.placements
+    ):
         return None
     return Decision([REPLICATE] * len(op.inputs), [], gathers=True)
 
@@ -226,11 +222,11 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         return None
     if shard.axis >= depth:
         updates = shard.plain().at(rank - 1 + shard.axis - depth)
-        return Decision([AS_IS, REPLICATE, updates], [shard.plain()], gathers=True)
+        return Decision([ANY_FORM, REPLICATE, updates], [shard.plain()], gathers=True)
     if len(shard.rows.segments) > 1 or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def scatter_own_updates(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         tensor, indices, updates = inputs
         ((count, first),) = stage.blocks(shard.rows, indices.dtype)
         own = indices[..., shard.axis] - first
@@ -240,8 +236,12 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         parts[shard.axis] = tf.where(is_own, own, 0)
         shape = tf.concat([tf.shape(is_own), tf.ones_like(tf.shape(updates)[rank - 1 :])], 0)
         kept = tf.where(tf.reshape(is_own, shape), updates, tf.zeros_like(updates))
-        return stage.copy(op, [tensor, tf.stack(parts, -1), kept])  # type: ignore[no-any-return]
+        return stage.copy(op, [tensor, tf.stack(parts, -1), kept])
 
     return Decision(
-        [AS_IS, REPLICATE, REPLICATE], [shard.plain()], emit, needs=[shard.rows], gathers=True
+        [ANY_FORM, REPLICATE, REPLICATE],
+        [shard.plain()],
+        scatter_own_updates,
+        needs=[shard.rows],
+        gathers=True,
     )

@@ -7,9 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Shard
-from ..plan import Decision, Operation
-from . import rule
+from ..operation import ANY_FORM, Decision, Operation, Tensors, rule
+from ..placements import PARTIAL, REPLICATE, Partial, Shard
+from ..reduction import COUNTED_MOMENTS
+from ..stage import Stage
 
 
 def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> None:
@@ -27,23 +28,23 @@ def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> N
         main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
         if main is None or main.axis != 0:
             return None
-        wants: list[Any] = [REPLICATE] * len(op.inputs)
+        forms: list[Any] = [REPLICATE] * len(op.inputs)
         for index in data:
             fits = op.align(op.placements[index], main)
-            wants[index] = op.placements[index] if fits else main.plain()
+            forms[index] = op.placements[index] if fits else main.plain()
 
-        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        def call_kernel(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             made = stage.call_kernel(op, inputs)
             if out is None:
-                return made  # type: ignore[no-any-return]
+                return made
             has_rows = tf.shape(inputs[data[0]])[0] > 0
             return [tf.where(has_rows, made[0], tf.zeros_like(made[0])), *made[1:]]
 
         first = out or Shard(0, main.rows)
-        return Decision(wants, [first, *[REPLICATE] * (len(op.outputs) - 1)], emit)
+        return Decision(forms, [first, *[REPLICATE] * (len(op.outputs) - 1)], call_kernel)
 
 
-kernel_rule("Kernels.local_moments", rows=[0, 1], out=Partial("statistics"))
+kernel_rule("Kernels.local_moments", rows=[0, 1], out=Partial(COUNTED_MOMENTS))
 kernel_rule("Kernels.normalize", rows=[0])
 kernel_rule("Kernels.gradient_sums", rows=[0, 1], out=PARTIAL)
 kernel_rule("Kernels.input_gradient", rows=[0, 1, 7])
@@ -72,14 +73,14 @@ def _part_norms(op: Operation) -> Decision | None:
     if shard is None or shard.axis != 0 or not all(partial):
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        count = stage.local(shard.rows, "float64")
+    def write_norms(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        count = stage.local_count(shard.rows, "float64")
         share = count / stage.size(shard.rows.total, "float64")
         squares = tf.add_n([squared_norm(gradient) for gradient in inputs[1:]])
         norms = tf.stack([squares / tf.square(share), 1 / count, tf.ones((), "float64")])
         return [tf.where(count > 0, norms, tf.zeros_like(norms))]
 
-    return Decision([AS_IS] * len(op.inputs), [PARTIAL], emit, needs=[shard.rows])
+    return Decision([ANY_FORM] * len(op.inputs), [PARTIAL], write_norms, needs=[shard.rows])
 
 
 def squared_norm(tensor: Any) -> Any:

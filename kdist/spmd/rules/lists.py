@@ -5,30 +5,28 @@ An optional, which a condition returns for its gradient, is a list of one tensor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Replicate, Shard
-from ..plan import ComputeWholeError, Decision, Operation
-from ..sizes import AxisSize, Element, Size, Space, symbolic
-from ..stage import local_shape, shapes_attribute
-from . import rule
+from ..operation import ANY_FORM, ComputeWholeError, Decision, Operation, Tensors, rule
+from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
+from ..sizes import AxisSize, BatchAxis, Element, Size, symbolic
+from ..stage import Stage, local_shape, shapes_attribute
 
 
 @rule("EmptyTensorList", "TensorListReserve")
 def make(op: Operation) -> Decision | None:
     """Make a list, of elements of a shape: that of a replica's rows is left open."""
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        element, shape = stage.planner.elements.get(op), inputs[0]
+    def make_local_list(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        element, shape = stage.plan.step.list_elements.get(op), inputs[0]
         if isinstance(element, Shard):
-            shape = _local_shape(element, stage.planner.sizes(op.inputs[0]), shape.dtype)
-        return stage.copy(op, [shape, *inputs[1:]])  # type: ignore[no-any-return]
+            shape = _local_shape(element, stage.plan.sizes(op.inputs[0]), shape.dtype)
+        return stage.copy(op, [shape, *inputs[1:]])
 
-    return Decision([AS_IS, REPLICATE], [ListOf(None, op.op)], emit)
+    return Decision([ANY_FORM, REPLICATE], [ListOf(None, op.op)], make_local_list)
 
 
 def _local_shape(element: Shard, sizes: Any, dtype: Any) -> Any:
@@ -46,11 +44,11 @@ def from_tensor(op: Operation) -> Decision | None:
     if shard is not None and shard.axis > 0:
         element = shard.plain().at(shard.axis - 1)
 
-        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        def list_local_slices(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             shape = _local_shape(element, op.inputs[0].shape.as_list()[1:], inputs[1].dtype)
-            return stage.copy(op, [inputs[0], shape])  # type: ignore[no-any-return]
+            return stage.copy(op, [inputs[0], shape])
 
-        return Decision([AS_IS, AS_IS], [ListOf(element, op.op)], emit)
+        return Decision([ANY_FORM, ANY_FORM], [ListOf(element, op.op)], list_local_slices)
     return Decision([REPLICATE, REPLICATE], [ListOf(REPLICATE, op.op)])
 
 
@@ -71,7 +69,7 @@ def put(op: Operation) -> Decision | None:
         raise ComputeWholeError({lst.origin, item.origin})
     if isinstance(item, Shard):
         item = item.plain()
-    elif item != PARTIAL or op.planner.parent is None:
+    elif item != PARTIAL or not op.in_body:
         item = REPLICATE  # a loop's body cannot sum over replicas, and nothing may need the sum
     sizes = _sizes_of_batches(op.sizes(index)) if isinstance(item, Replicate) else None
     element = lst.element
@@ -83,20 +81,20 @@ def put(op: Operation) -> Decision | None:
             raise ComputeWholeError({lst.origin})
     elif not equal_sizes(sizes, lst.sizes):
         raise ComputeWholeError({lst.origin})
-    wants: list[Any] = [AS_IS] + [REPLICATE] * (len(op.inputs) - 1)
-    wants[index] = element
-    op.planner.elements[lst.origin] = element
-    return Decision(wants, [ListOf(element, lst.origin, sizes)])
+    forms: list[Any] = [ANY_FORM] + [REPLICATE] * (len(op.inputs) - 1)
+    forms[index] = element
+    op.facts.step.list_elements[lst.origin] = element
+    return Decision(forms, [ListOf(element, lst.origin, sizes)])
 
 
 def _sizes_of_batches(sizes: Any) -> Any:
     """Return sizes as they are known outside of a loop's body: sizes of its tensors are `None`."""
-    if sizes is None or not any(isinstance(s, Size) and s.spaces() for s in np.ravel(sizes)):
+    if sizes is None or not any(isinstance(s, Size) and s.batch_axes() for s in np.ravel(sizes)):
         return None
     found = np.empty(sizes.shape, object)
     for index, size in np.ndenumerate(sizes):
         symbols = size.symbols() if isinstance(size, Size) else ()
-        if all(isinstance(symbol, Space) for symbol in symbols):
+        if all(isinstance(symbol, BatchAxis) for symbol in symbols):
             found[index] = size
         elif not isinstance(size.only_symbol(), AxisSize):
             return None
@@ -132,28 +130,28 @@ def take(op: Operation) -> Decision | None:
     out = element.at(element.axis + stack) if isinstance(element, Shard) else element
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
     if lst.sizes is not None and op.type == "TensorListPopBack":  # others may be unset: zeros
-        op.planner.set_sizes(output, _with_elements(lst.sizes, output))
-    wants: list[Any] = [AS_IS] * len(op.inputs)
+        op.set_sizes(output, _with_elements(lst.sizes, output))
+    forms: list[Any] = [ANY_FORM] * len(op.inputs)
     if op.type == "TensorListGetItem":
-        wants[1] = REPLICATE
+        forms[1] = REPLICATE
     shape_at = {"TensorListGetItem": 2, "TensorListStack": 1, "TensorListPopBack": 1}[op.type]
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def take_local_element(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         inputs = list(inputs)
         if isinstance(element, Shard):
-            sizes = stage.planner.sizes(op.inputs[shape_at])
+            sizes = stage.plan.sizes(op.inputs[shape_at])
             inputs[shape_at] = _local_shape(element, sizes, inputs[shape_at].dtype)
-        return stage.copy(op, inputs)  # type: ignore[no-any-return]
+        return stage.copy(op, inputs)
 
     if op.type == "TensorListPopBack":
-        return Decision(wants, [lst, out], emit)
-    return Decision(wants, [out], emit)
+        return Decision(forms, [lst, out], take_local_element)
+    return Decision(forms, [out], take_local_element)
 
 
 @rule("TensorListLength")
 def length(op: Operation) -> Decision | None:
     """Count the elements."""
-    return Decision([AS_IS], [REPLICATE]) if _list(op) else None
+    return Decision([ANY_FORM], [REPLICATE]) if _list(op) else None
 
 
 @rule("TensorListElementShape")
@@ -164,12 +162,12 @@ def element_shape(op: Operation) -> Decision | None:
         return None
     element = lst.element
     if not isinstance(element, Shard):
-        return Decision([AS_IS], [REPLICATE])
+        return Decision([ANY_FORM], [REPLICATE])
     if op.outputs[0].shape.rank != 1 or op.outputs[0].shape[0] is None:
         raise ComputeWholeError({lst.origin})
     count = op.outputs[0].shape[0]
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def write_global_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         (local,) = stage.copy(op, inputs)
         total = stage.size(element.rows.total, local.dtype)
         return [tf.where([i == element.axis for i in range(count)], total, local)]
@@ -178,14 +176,14 @@ def element_shape(op: Operation) -> Decision | None:
     for index in range(count):
         is_rows = index == element.axis
         sizes[index] = element.rows.total if is_rows else symbolic(Element(op.outputs[0], index))
-    op.planner.set_sizes(op.outputs[0], sizes)
-    return Decision([AS_IS], [REPLICATE], emit, needs=[element.rows])
+    op.set_sizes(op.outputs[0], sizes)
+    return Decision([ANY_FORM], [REPLICATE], write_global_shape, needs=[element.rows])
 
 
 @rule("TensorListResize")
 def resize(op: Operation) -> Decision | None:
     """Change the number of elements."""
-    return Decision([AS_IS, REPLICATE], [op.placements[0]]) if _list(op) else None
+    return Decision([ANY_FORM, REPLICATE], [op.placements[0]]) if _list(op) else None
 
 
 @rule("OptionalNone")
@@ -204,9 +202,9 @@ def from_value(op: Operation) -> Decision | None:
     sizes = op.sizes(0)
     # Other symbols have no meaning outside of the branch.
     symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
-    if any(not isinstance(s, Space) or s.source is not None for one in symbols for s in one):
+    if any(not isinstance(s, BatchAxis) or s.source is not None for one in symbols for s in one):
         sizes = None
-    return Decision([AS_IS], [ListOf(element, op.op, sizes)])
+    return Decision([ANY_FORM], [ListOf(element, op.op, sizes)])
 
 
 @rule("OptionalGetValue")
@@ -217,12 +215,12 @@ def value_of(op: Operation) -> Decision | None:
         return None
     element = found.element
     if found.sizes is not None:
-        op.planner.set_sizes(op.outputs[0], found.sizes)
+        op.set_sizes(op.outputs[0], found.sizes)
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def take_local_value(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         (output,) = op.outputs
         shape = shapes_attribute([local_shape(output, element)])
         attributes = {**op.node_def.attr, "output_shapes": shape}
-        return stage.create(op, inputs, [output.dtype], attributes).outputs  # type: ignore[no-any-return]
+        return list(stage.create(op, inputs, [output.dtype], attributes).outputs)
 
-    return Decision([AS_IS], [element], emit)
+    return Decision([ANY_FORM], [element], take_local_value)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, REPLICATE, Local, Partial, Rows, Shard
-from ..plan import Decision, Operation, Rewrite
-from ..sizes import AnySize, Element, Size, Space, symbolic
-from . import rule
+from ..operation import ANY_FORM, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
+from ..placements import REPLICATE, Partial, Shard
+from ..reduction import MAXIMUM
+from ..rows import Rows
+from ..sizes import AnySize, BatchAxis, Element, Size, symbolic
+from ..stage import Stage
 from .indexing import move_places
 from .shapes import may_be_minus_one
 
@@ -21,20 +23,23 @@ from .shapes import may_be_minus_one
 def split_texts(op: Operation) -> Decision | None:
     """Split each text into words, with the places of all words and the shape that holds them."""
     shard = op.shard(0)
-    if shard is None or len(shard.rows.segments) != 1 or op.planner.parent is not None:
+    if shard is None or len(shard.rows.segments) != 1 or op.in_body:
         return None
     places, words, shape = op.outputs
-    found = Rows(((Space(f"the words of {words.name}", source=(words, 0)), 1),))
-    op.planner.places |= {id(places): shard.rows, id(shape): shard.rows}
+    found = Rows(((BatchAxis(f"the words of {words.name}", source=(words, 0)), 1),))
+    op.name_rows(places, shard.rows)
+    op.name_rows(shape, shard.rows)
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def split_local_texts(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         places, words, shape = stage.copy(op, inputs)
         total = stage.size(shard.rows.total, shape.dtype)
         return [move_places(stage, shard.rows, places), words, tf.stack([total, shape[1]])]
 
     out = Shard(0, found)
     rest: list[Any] = [REPLICATE] * (len(op.inputs) - 1)
-    return Decision([AS_IS, *rest], [out, out, Partial("max")], emit, needs=[shard.rows])
+    return Decision(
+        [ANY_FORM, *rest], [out, out, Partial(MAXIMUM)], split_local_texts, needs=[shard.rows]
+    )
 
 
 @rule("SparseCross")
@@ -48,37 +53,39 @@ def cross(op: Operation) -> Decision | None:
         return None
     width = math.prod(widths)
     places, _, shape = op.outputs
-    op.planner.places[id(places)] = main.rows
+    op.name_rows(places, main.rows)
     longest = symbolic(Element(shape, 1, is_size=True))  # without any sample, the width is 0
-    op.planner.set_sizes(shape, np.array([main.rows.total, longest], object))
+    op.set_sizes(shape, np.array([main.rows.total, longest], object))
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def cross_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         places, values, shape = stage.copy(op, inputs)
         total = stage.size(main.rows.total, shape.dtype)
         shape = tf.stack([total, tf.where(total > 0, tf.cast(width, shape.dtype), 0)])
         return [move_places(stage, main.rows, places), values, shape]
 
-    wants: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements]
+    forms: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements]
     out = Shard(0, main.rows.times(width))
-    return Decision(wants, [out, out, REPLICATE], emit, needs=[main.rows])
+    return Decision(forms, [out, out, REPLICATE], cross_local_samples, needs=[main.rows])
 
 
 @rule("SparseToDense")
 def to_dense(op: Operation) -> Decision | None:
     """Put values into a matrix, whose rows are on the replicas that have their values."""
     places, values, shape = op.shard(0), op.shard(2), op.sizes(1)
-    rows, counted = (op.planner.places.get(id(tensor)) for tensor in op.inputs[:2])
+    rows, counted = op.named_rows(0), op.named_rows(1)
     if rows is None or places is None or values is None or not values.fits(places):
         return None
     if rows != counted and (shape is None or not rows.is_total(shape[0])):
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def fill_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         places, shape, *rest = inputs
-        own = tf.concat([[stage.local(rows, shape.dtype)], shape[1:]], 0)
-        return stage.copy(op, [move_places(stage, rows, places, -1), own, *rest])  # type: ignore[no-any-return]
+        own = tf.concat([[stage.local_count(rows, shape.dtype)], shape[1:]], 0)
+        return stage.copy(op, [move_places(stage, rows, places, -1), own, *rest])
 
-    return Decision([AS_IS, REPLICATE, AS_IS, REPLICATE], [Shard(0, rows)], emit, needs=[rows])
+    return Decision(
+        [ANY_FORM, REPLICATE, ANY_FORM, REPLICATE], [Shard(0, rows)], fill_local_rows, needs=[rows]
+    )
 
 
 @rule("RaggedTensorToTensor")
@@ -100,14 +107,14 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
     if isinstance(sizes[1], Size) and any(map(may_be_minus_one, sizes[1].symbols())):
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def pad_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         shape, values, default, _, ids = inputs
         ((own, first),) = stage.blocks(rows, ids.dtype)
         shape = tf.concat([tf.cast([own], shape.dtype), shape[1:]], 0)
-        return stage.copy(op, [shape, values, default, own, ids - first])  # type: ignore[no-any-return]
+        return stage.copy(op, [shape, values, default, own, ids - first])
 
-    wants: list[Any] = [REPLICATE, AS_IS, REPLICATE, Local(()), AS_IS]
-    return Decision(wants, [Shard(0, rows)], emit, needs=[rows])
+    forms: list[Any] = [REPLICATE, ANY_FORM, REPLICATE, NOT_READ, ANY_FORM]
+    return Decision(forms, [Shard(0, rows)], pad_local_rows, needs=[rows])
 
 
 def _is_inferred(size: AnySize) -> bool:
@@ -142,5 +149,5 @@ def _longest_row(op: Operation) -> Decision | None:
     if shard is None or shard.within is None:
         return None
     return Decision(
-        [AS_IS], [Partial("max")], lambda stage, op, inputs: stage.call_kernel(op, inputs)
+        [ANY_FORM], [Partial(MAXIMUM)], lambda stage, op, inputs: stage.call_kernel(op, inputs)
     )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from ..effects import DRAWS
-from ..placements import REPLICATE, Local, Shard
-from ..plan import Decision, Operation
+from ..op_types import DRAWS
+from ..operation import NOT_READ, Decision, Operation, Tensors, rule
+from ..placements import REPLICATE, Shard
 from ..sizes import Size
-from . import rule
+from ..stage import Stage
 from .shapes import _counted
 
 # Philox gives groups of 128 bits, and a counter skips groups. These draws use one number of the
@@ -46,25 +45,25 @@ def draw(op: Operation) -> Decision | None:
     if axis:
         return None
     shape = op.sizes(0)
-    op.planner.set_dims(op.outputs[0], shape.tolist())
+    op.set_dims(op.outputs[0], shape.tolist())
     inner = math.prod(shape[1:].tolist())
     dtype = op.outputs[0].dtype
     group = 16 // max(dtype.size, 4)
     out = Shard(0, rows)
-    wants: list[Any] = [Local(()), *[REPLICATE] * (len(op.inputs) - 1)]
+    forms: list[Any] = [NOT_READ, *[REPLICATE] * (len(op.inputs) - 1)]
 
-    def emit_whole(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def draw_whole(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         whole = stage.size_vector(shape.tolist(), op.inputs[0].dtype)
         (drawn,) = stage.copy(op, [whole, *inputs[1:]])
-        return [stage.own_rows(drawn, out)]
+        return [stage.slice_rows(drawn, out)]
 
     if op.type not in _SKIPPING or dtype.size not in (2, 4, 8) or inner == 0:
-        return Decision(wants, [out], emit_whole, needs=[rows])
+        return Decision(forms, [out], draw_whole, needs=[rows])
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def draw_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         if stage.draws_by_xla and op.type == "StatelessRandomNormalV2":
             # XLA computes normals two at a time, along any axis of the whole that is even.
-            return emit_whole(stage, op, inputs)
+            return draw_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
         with stage.on_host():
             each = stage.size(inner, tf.int64)
@@ -85,9 +84,9 @@ def draw(op: Operation) -> Decision | None:
         drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
         return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]
 
-    if isinstance(inner, Size) and inner.spaces():
+    if isinstance(inner, Size) and inner.batch_axes():
         return None
-    return Decision(wants, [out], emit, needs=[rows])
+    return Decision(forms, [out], draw_local_rows, needs=[rows])
 
 
 @rule("StatelessMultinomial")
@@ -98,8 +97,8 @@ def draw_classes(op: Operation) -> Decision | None:
         return None
     out = shard.plain()
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def draw_and_slice(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         (drawn,) = stage.copy(op, inputs)
-        return [stage.own_rows(drawn, out)]
+        return [stage.slice_rows(drawn, out)]
 
-    return Decision([REPLICATE] * len(op.inputs), [out], emit, needs=[shard.rows])
+    return Decision([REPLICATE] * len(op.inputs), [out], draw_and_slice, needs=[shard.rows])

@@ -7,11 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from ..operation import Decision, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
-from ..plan import Decision, Operation
-from ..stage import rows_from
-from . import rule
-from .rowwise import at_least_one
+from ..quirks import at_least_one
+from ..stage import Stage, rows_from
 
 _PARAMETERS, _LENGTHS = 3, 4  # places among the inputs of both operations
 _KEPT = (11, 12)  # of the gradient: what cuDNN has kept for it
@@ -56,15 +55,15 @@ def _of_samples(
 
     cuDNN fails without any sample, so it gets one of zeros if there is none.
     """
-    wants: list[Any] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
+    forms: list[Any] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
     for index, axis in axes.items():
         want, placement = Shard(axis, main.rows), op.placements[index]
-        wants[index] = placement if op.align(placement, want) else want
+        forms[index] = placement if op.align(placement, want) else want
     out: list[Placement] = [
         Shard(axes[0], main.rows) if output.shape.rank else REPLICATE for output in op.outputs[:3]
     ]
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def compute_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         count = tf.shape(inputs[0])[axes[0]]
         given = list(inputs)
         for index, axis in axes.items():
@@ -77,4 +76,4 @@ def _of_samples(
         ]
         return [*samples, *made[3:]]
 
-    return Decision(wants, [*out, *others], emit)
+    return Decision(forms, [*out, *others], compute_samples)

@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Partial, Replicate, Shard
-from ..plan import Decision, Operation, Planner, Rewrite
-from ..sizes import AnySize, Size, Space
-from . import rule
+from ..operation import ANY_FORM, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
+from ..placements import PARTIAL, REPLICATE, Partial, Replicate, Shard
+from ..reduction import ALL, ANY, MAXIMUM, MINIMUM, PRODUCT, SUM, Moments
+from ..sizes import AnySize, BatchAxis, Size
+from ..stage import Stage
+from ..tensor_facts import TensorFacts
 
 PARTS = {
-    "Sum": "add",
-    "Mean": "add",
-    "Max": "max",
-    "Min": "min",
-    "Prod": "prod",
-    "All": "all",
-    "Any": "any",
+    "Sum": SUM,
+    "Mean": SUM,
+    "Max": MAXIMUM,
+    "Min": MINIMUM,
+    "Prod": PRODUCT,
+    "All": ALL,
+    "Any": ANY,
 }
 
 
@@ -33,16 +35,16 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
         return None
     if op.type == "Prod" and (number := _number(op)) is not None:
 
-        def emit_number(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        def write_number(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             return [stage.size(number, op.outputs[0].dtype)]
 
-        return Decision([Local(()), Local(())], [REPLICATE], emit_number, needs=[number])
+        return Decision([NOT_READ, NOT_READ], [REPLICATE], write_number, needs=[number])
     found = _axes(op, rank)
     shard = op.shard(0)
     if shard is None:
         # The mean of integers is rounded.
         kinds = ("Sum",) if op.inputs[0].dtype.is_integer else ("Sum", "Mean")
-        linear = op.type in kinds and op.is_partial(0, "add") and found is not None
+        linear = op.type in kinds and op.is_partial(0, SUM) and found is not None
         return Decision([PARTIAL, REPLICATE], [PARTIAL]) if linear else None
     if found is None:
         return None
@@ -50,12 +52,12 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
     _name_axes(op, axes, unknown, keep)
     if shard.axis in unknown or (not keep and any(u < shard.axis for u in unknown)):
         return None
-    emit = _over(op, axes, unknown, keep)
+    write = _over(op, axes, unknown, keep)
     if shard.axis not in axes:
         axis = shard.axis if keep else shard.axis - sum(a < shard.axis for a in axes)
-        return Decision([AS_IS, AS_IS], [Shard(axis, shard.rows, shard.uniform)], emit)
+        return Decision([ANY_FORM, ANY_FORM], [Shard(axis, shard.rows, shard.uniform)], write)
     if op.type != "Mean":
-        return Decision([AS_IS, AS_IS], [Partial(PARTS[op.type])], emit)
+        return Decision([ANY_FORM, ANY_FORM], [Partial(PARTS[op.type])], write)
     return _moment(op, axes) or _mean(op, axes, shard, keep)
 
 
@@ -66,7 +68,7 @@ def _number(op: Operation) -> AnySize | None:
         return None
     number: AnySize = math.prod(sizes.tolist())
     follows = isinstance(number, int) or all(
-        isinstance(symbol, Space) for symbols in number.terms for symbol in symbols
+        isinstance(symbol, BatchAxis) for symbols in number.terms for symbol in symbols
     )
     return number if follows else None
 
@@ -77,7 +79,7 @@ def _name_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> 
     if unknown or dims is None or op.outputs[0].shape.is_fully_defined():
         return
     kept = [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
-    op.planner.set_dims(op.outputs[0], kept)
+    op.set_dims(op.outputs[0], kept)
 
 
 def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
@@ -87,14 +89,14 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
     dims: Any = op.dims(0)
     count: AnySize = math.prod(dims[a] for a in axes)
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def divide_by_total(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         x, dtype = inputs[0], inputs[0].dtype
         if dtype.size < 4:  # the sum may be too large, and the number inexact
             x = tf.cast(x, tf.float32)
         total = tf.reduce_sum(x, sorted(axes), keepdims=keep)
         return [tf.cast(total / stage.size(count, total.dtype), dtype)]
 
-    return Decision([AS_IS, AS_IS], [PARTIAL], emit, needs=[count])
+    return Decision([ANY_FORM, ANY_FORM], [PARTIAL], divide_by_total, needs=[count])
 
 
 def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
@@ -103,39 +105,39 @@ def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
     So the variance does not wait for the mean of all values: each replica takes the squared
     distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
     """
-    planner, x = op.planner, op.op.inputs[0]
-    if planner.parent is not None or x.dtype.size < 4:
+    facts, x = op.facts, op.op.inputs[0]
+    if op.in_body or x.dtype.size < 4:
         return None
     if _has_variance(op, axes):
         return Rewrite(lambda: [tf.unstack(moments(x, tf.constant(sorted(axes))))[0]])
-    if x.op.type != "SquaredDifference" or not _is_mean(planner, op.op, x, axes):
+    if x.op.type != "SquaredDifference" or not _is_mean(facts, op.op, x, axes):
         return None
-    values, distant = (planner.canonical(t) for t in x.op.inputs)
+    values, distant = (facts.canonical(t) for t in x.op.inputs)
     mean = distant.op.inputs[0].op if distant.op.type == "StopGradient" else distant.op
-    if not _is_mean(planner, mean, values, axes):
+    if not _is_mean(facts, mean, values, axes):
         return None
-    made = planner.canonical(mean.outputs[0])
+    made = facts.canonical(mean.outputs[0])
     return None if made is mean.outputs[0] else Rewrite(lambda: [made.op.outputs[1]])
 
 
-def _is_mean(planner: Planner, op: Any, values: Any, axes: set[int]) -> bool:
+def _is_mean(facts: TensorFacts, op: Any, values: Any, axes: set[int]) -> bool:
     """Whether an operation takes the mean of values over axes, which stay with size 1."""
     if op.type != "Mean" or not op.get_attr("keep_dims"):
         return False
-    found = planner.constant(op.inputs[1])
+    found = facts.constant(op.inputs[1])
     same = found is not None and _normal(found, values.shape.rank) == axes
-    return same and planner.canonical(op.inputs[0]) is values
+    return same and facts.canonical(op.inputs[0]) is values
 
 
 def _has_variance(op: Operation, axes: set[int]) -> bool:
     """Whether the variance of the same values is computed from a mean."""
-    planner, x = op.planner, op.inputs[0]
-    if not _is_mean(planner, op.op, x, axes):
+    facts, x = op.facts, op.inputs[0]
+    if not _is_mean(facts, op.op, x, axes):
         return False
     return any(
-        _is_mean(planner, variance, squares.outputs[0], axes)
+        _is_mean(facts, variance, squares.outputs[0], axes)
         for squares in _consumers(_consumers([op.op], "StopGradient"), "SquaredDifference")
-        if planner.canonical(squares.inputs[0]) is x
+        if facts.canonical(squares.inputs[0]) is x
         for variance in squares.outputs[0].consumers()
     )
 
@@ -158,8 +160,8 @@ def _moments(op: Operation) -> Decision | None:
     if shard is None or axes is None or shard.axis not in axes:
         return None
     return Decision(
-        [AS_IS, REPLICATE],
-        [Partial("moments", shard.rows)],
+        [ANY_FORM, REPLICATE],
+        [Partial(Moments(shard.rows))],
         lambda stage, op, inputs: stage.call_kernel(op, inputs),
         needs=[shard.rows],
     )
@@ -171,7 +173,7 @@ def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
     if value is not None:
         return _normal(value, rank), set()
     broadcast, first = _broadcast_axes(op)
-    found = op.planner.reduced_axes.get(id(broadcast))
+    found = op.facts.reduced_axes.get(broadcast.ref())
     return None if found is None else tuple({first + a for a in axes} for axes in found)  # type: ignore[return-value]
 
 
@@ -185,8 +187,8 @@ def _broadcast_axes(op: Operation) -> tuple[Any, int]:
     axes = op.inputs[1]
     if axes.op.type != "AddV2":
         return axes, 0
-    one, other = (op.planner.canonical(t) for t in axes.op.inputs)
-    first = op.planner.constant(one)  # as in the gradient of an equation with `...`
+    one, other = (op.facts.canonical(t) for t in axes.op.inputs)
+    first = op.facts.constant(one)  # as in the gradient of an equation with `...`
     is_count = first is not None and np.shape(first) == () and first >= 0
     return (other, int(first)) if is_count else (axes, 0)
 
@@ -204,10 +206,10 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     reduce = {"Sum": tf.reduce_sum, "Mean": tf.reduce_mean}[op.type]
     if not unknown:
         return lambda stage, op, inputs: [reduce(inputs[0], sorted(axes), keepdims=keep)]
-    vectors = [op.planner.sizes(t) for t in source.inputs]
+    vectors = [op.facts.sizes(t) for t in source.inputs]
     index = broadcast.value_index
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def reduce_added_axes(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         shapes: list[list[Any]] = [[], []]
         for axis in range(-max(map(len, vectors)), 0):
             place = axis + max(map(len, vectors))
@@ -223,11 +225,11 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
         ]
         return [reduce(inputs[0], first + found, keepdims=keep)]
 
-    return emit
+    return reduce_added_axes
 
 
 def _counts_rows(size: AnySize) -> bool:
-    return isinstance(size, Size) and bool(size.spaces())
+    return isinstance(size, Size) and bool(size.batch_axes())
 
 
 @rule("BroadcastGradientArgs")
@@ -246,7 +248,7 @@ def broadcast_axes(op: Operation) -> Decision | None:
                     reduced.add(longest - back)
                 elif isinstance(mine, Size) and not _counts_rows(mine) and mine != other:
                     unknown.add(longest - back)
-            op.planner.reduced_axes[id(output)] = (reduced, unknown)
+            op.facts.reduced_axes[output.ref()] = (reduced, unknown)
     if not all(isinstance(p, Replicate) for p in op.placements):
         return None
     return Decision([REPLICATE, REPLICATE], [REPLICATE, REPLICATE])
@@ -255,10 +257,10 @@ def broadcast_axes(op: Operation) -> Decision | None:
 @rule("L2Loss")
 def l2_loss(op: Operation) -> Decision | None:
     """Sum half of the squares."""
-    division = op.planner.division(op.inputs[0])
-    if op.is_partial(0, "add") and division is not None:
+    division = op.facts.division(op.inputs[0])
+    if op.is_partial(0, SUM) and division is not None:
         return Decision([division], [PARTIAL])
-    return None if op.shard(0) is None else Decision([AS_IS], [PARTIAL])
+    return None if op.shard(0) is None else Decision([ANY_FORM], [PARTIAL])
 
 
 @rule("ReduceJoin")
@@ -271,7 +273,7 @@ def join_texts(op: Operation) -> Decision | None:
     if not axes or shard.axis in axes:
         return None
     before = 0 if op.attr("keep_dims") else sum(a < shard.axis for a in axes)
-    return Decision([AS_IS, REPLICATE], [shard.plain().at(shard.axis - before)])
+    return Decision([ANY_FORM, REPLICATE], [shard.plain().at(shard.axis - before)])
 
 
 @rule("ArgMax", "ArgMin")
@@ -283,7 +285,7 @@ def arg_max(op: Operation) -> Decision | None:
     axis = int(axis) % rank
     if axis == shard.axis:
         return None
-    return Decision([AS_IS, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
+    return Decision([ANY_FORM, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
@@ -295,4 +297,4 @@ def along_axes(op: Operation) -> Decision | None:
         return None
     if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
         return None
-    return Decision([AS_IS, *[REPLICATE] * last], [shard.plain()])
+    return Decision([ANY_FORM, *[REPLICATE] * last], [shard.plain()])

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..._upstream.internals import onednn_is_on
-from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, Shard, local
-from ..plan import Decision, Operation
-from . import rule
+from ..operation import ANY_FORM, Decision, LocalRows, Operation, Rewrite, Tensors, local_size, rule
+from ..placements import PARTIAL, REPLICATE, Shard
+from ..quirks import needs_rows, some_rows_key, with_some_rows
+from ..rows import Rows
+from ..stage import Stage
 from .elementwise import name_axes
 
 # Inputs whose first axis has the samples; inputs that are shapes, of which it is the first element.
@@ -77,8 +78,6 @@ _OF_SOME = {
     "MaxPool3DGrad",
     "MaxPoolGrad",
 }
-# Kernels that TensorFlow tests without rows, on CPUs without oneDNN and on GPUs.
-_RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
 # Inputs that may have one row for all samples.
 _SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
 # Inputs whose samples are summed over.
@@ -145,75 +144,42 @@ def samples(op: Operation) -> Decision | None:
         name_axes(op, op.outputs[1], shared, broadcasts=True)
     elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
         _keep_dims(op, op.outputs[1])
-    wants: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Any] = [REPLICATE] * len(op.inputs)
     single = _SINGLE_ROWS.get(op.type, [])
     for index in dict.fromkeys((*data, *single)):
         if index in single and op.inputs[index].shape[0] == 1:
             continue
         if op.align(op.placements[index], shared):
-            wants[index] = op.placements[index]
+            forms[index] = op.placements[index]
         else:
-            wants[index] = OwnRows(shared) if index in single else shared
+            forms[index] = LocalRows(shared) if index in single else shared
     for index in shapes:
-        wants[index] = local(0, main.rows)
-    emit = None
+        forms[index] = local_size(0, main.rows)
+    compute_some_rows = None
     if op.type in _OF_SOME and op.rank(data[0]) != 2:
 
-        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        def compute_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             return _of_some_rows(stage, op, inputs, data)
 
-    return Decision(wants, [shared] * len(op.outputs), emit)
+    return Decision(forms, [shared] * len(op.outputs), compute_some_rows)
 
 
 def _keep_dims(op: Operation, output: Any) -> None:
     """Let unknown sizes of a result be those of the first input."""
     if op.dims(0) is not None and not output.shape.is_fully_defined():
-        op.planner.set_dims(output, op.dims(0))  # type: ignore[arg-type]
+        op.set_dims(output, op.dims(0))  # type: ignore[arg-type]
 
 
-def _of_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
-    """Give oneDNN's kernels a row of zeros if there is none, and remove what comes of it.
-
-    Without rows, a convolution gives as many channels as went in, not as should come out, and the
-    gradient of a pooling ends the process (TensorFlow 2.21). With rows, nothing is copied.
-    """
-    if not _needs_rows(stage, op):
-        return stage.copy(op, inputs)  # type: ignore[no-any-return]
-    (made,) = stage.copy(op, _with_some_rows(stage, op, inputs, data))
+def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
+    """Compute without rows from a row of zeros, and remove its result."""
+    if not needs_rows(stage, op):
+        return stage.copy(op, inputs)
+    (made,) = stage.copy(op, with_some_rows(stage, op, inputs, data))
     result = made[: tf.shape(inputs[data[0]])[0]]
     # The gradient of a pooling takes oneDNN's own form of what the pooling made, and a bias is
     # added within the convolution.
-    stage.cached(("some rows", id(result)), lambda: made)
+    stage.cached(some_rows_key(result), lambda: made)
     return [result]
-
-
-def _needs_rows(stage: Any, op: Any) -> bool:
-    """Whether the kernel of a device may be wrong if there is no row."""
-    is_onednn = stage.on_cpus and onednn_is_on()
-    return is_onednn or op.type not in _RIGHT_WITHOUT_ROWS
-
-
-def _with_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -> list[Any]:
-    """Add a row of zeros to inputs that have no rows."""
-    count = tf.shape(inputs[data[0]])[0]
-    given = list(inputs)
-    for index in data:
-        tensor, rank = inputs[index], op.inputs[index].shape.rank
-
-        def some(tensor: Any = tensor, rank: int = rank) -> Any:
-            return at_least_one(tensor, 0, rank, count)
-
-        given[index] = stage.cached(("some rows", id(tensor)), some)
-    return given
-
-
-def at_least_one(tensor: Any, axis: int, rank: int, count: Any, value: int = 0) -> Any:
-    """Add a row of one value to a tensor that has none of its `count` rows along an axis."""
-    more = tf.stack([tf.maximum(1 - count, 0) if each == axis else 0 for each in range(rank)])
-    paddings = tf.stack([tf.zeros_like(more), more], 1)
-    # Not `Pad`, which oneDNN makes a part of the convolution, as if it padded images.
-    filler = tf.constant(value, tensor.dtype)
-    return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=filler)
 
 
 @rule(*_SUMMED)
@@ -223,19 +189,19 @@ def sums_of_samples(op: Operation) -> Decision | None:
     main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
     if main is None or main.axis != 0:
         return None
-    wants: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Any] = [REPLICATE] * len(op.inputs)
     for index in data:
         fits = op.align(op.placements[index], main)
-        wants[index] = op.placements[index] if fits else main.plain()
-    emit = None
+        forms[index] = op.placements[index] if fits else main.plain()
+    sum_some_rows = None
     if (op.rank(data[0]) or 0) > 2:  # leave their results as they find them without rows
 
-        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-            if _needs_rows(stage, op):
-                inputs = _with_some_rows(stage, op, inputs, data)
-            return stage.copy(op, inputs)  # type: ignore[no-any-return]
+        def sum_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+            if needs_rows(stage, op):
+                inputs = with_some_rows(stage, op, inputs, data)
+            return stage.copy(op, inputs)
 
-    return Decision(wants, [PARTIAL], emit)
+    return Decision(forms, [PARTIAL], sum_some_rows)
 
 
 @rule(*_BATCHED.keys() - {"MatrixDiagV3"})
@@ -248,8 +214,8 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         _keep_dims(op, op.outputs[0])
     if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
-    wants: list[Any] = [AS_IS, *[REPLICATE] * (len(op.inputs) - 1)]
-    return Decision(wants, [shard.plain()] * len(op.outputs))
+    forms: list[Any] = [ANY_FORM, *[REPLICATE] * (len(op.inputs) - 1)]
+    return Decision(forms, [shard.plain()] * len(op.outputs))
 
 
 @rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
@@ -263,23 +229,23 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
         return None
     if ranks[0] - inner[0] != ranks[1] - inner[1]:  # type: ignore[operator]
         return None
-    wants: list[Any] = []
+    forms: list[Any] = []
     for index, placement in enumerate(op.placements[:2]):
         broadcasts = op.type == "MatrixTriangularSolve"
         if broadcasts and op.inputs[index].shape[main.axis] == 1:
-            wants.append(REPLICATE)
+            forms.append(REPLICATE)
         elif op.align(placement, main):
-            wants.append(placement)
+            forms.append(placement)
         else:
-            wants.append(OwnRows(main.plain()) if broadcasts else main.plain())
-    return Decision([*wants, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
+            forms.append(LocalRows(main.plain()) if broadcasts else main.plain())
+    return Decision([*forms, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
 
 
 @rule("MatrixSetDiagV3")
-def set_diagonals(op: Operation) -> Decision | None:
+def set_diagonals(op: Operation) -> Decision | Rewrite | None:
     """Set the diagonals of samples' matrices; or of one matrix, by rows."""
     if op.rank(0) != 2 or op.rank(1) != 1:
-        return pairs_of_matrices(op)  # type: ignore[no-any-return]
+        return pairs_of_matrices(op)
     main, dims = op.shard(0) or op.shard(1), op.dims(0)
     if main is None or main.axis or dims is None or op.constant(2) != 0:
         return None
@@ -288,17 +254,17 @@ def set_diagonals(op: Operation) -> Decision | None:
         return None
     rows = main.rows
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> list[Any]:
+    def set_local_diagonal(stage: Stage, op: tf.Operation, inputs: Tensors) -> list[tf.Tensor]:
         del op
         matrix, diagonal, _ = inputs
         return [_with_diagonal(stage, rows, matrix, diagonal)]
 
-    wants = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
-    return Decision([*wants, REPLICATE], [main.plain()], emit, needs=[rows])
+    forms = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
+    return Decision([*forms, REPLICATE], [main.plain()], set_local_diagonal, needs=[rows])
 
 
 @rule("MatrixDiagV3")
-def diagonals(op: Operation) -> Decision | None:
+def diagonals(op: Operation) -> Decision | Rewrite | None:
     """Make matrices of samples' diagonals; or one of a batch's values, by rows."""
     main = op.shard(0)
     if op.rank(0) != 1:
@@ -309,17 +275,17 @@ def diagonals(op: Operation) -> Decision | None:
         return None
     rows = main.rows
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> list[Any]:
+    def make_local_diagonal(stage: Stage, op: tf.Operation, inputs: Tensors) -> list[tf.Tensor]:
         del op
         diagonal, _, _, _, padding = inputs
         matrix = tf.fill([tf.size(diagonal), stage.size(rows.total, "int32")], padding)
         return [_with_diagonal(stage, rows, matrix, diagonal)]
 
-    wants = [main.plain(), *[REPLICATE] * 4]
-    return Decision(wants, [main.plain()], emit, needs=[rows])
+    forms = [main.plain(), *[REPLICATE] * 4]
+    return Decision(forms, [main.plain()], make_local_diagonal, needs=[rows])
 
 
-def _with_diagonal(stage: Any, rows: Rows, matrix: Any, diagonal: Any) -> Any:
+def _with_diagonal(stage: Stage, rows: Rows, matrix: Any, diagonal: Any) -> Any:
     """Set a replica's values of the diagonal of a matrix, of which it has the same rows."""
     blocks = stage.global_blocks(rows, "int32")
     own = tf.concat([tf.range(begin, begin + count) for count, begin in blocks], 0)
@@ -334,12 +300,12 @@ def reverse_sequences(op: Operation) -> Decision | None:
     main = op.shard(0) or (None if lengths is None else lengths.at(batch))
     if main is None or main.axis == op.attr("seq_dim"):
         return None
-    wants: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements[:1]]
+    forms: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements[:1]]
     if main.axis == batch:
-        wants.append(lengths if op.align(op.placements[1], main.at(0)) else main.plain().at(0))
+        forms.append(lengths if op.align(op.placements[1], main.at(0)) else main.plain().at(0))
     else:
-        wants.append(REPLICATE)
-    return Decision(wants, [main.plain()])
+        forms.append(REPLICATE)
+    return Decision(forms, [main.plain()])
 
 
 @rule("FusedBatchNormV3")
@@ -348,8 +314,8 @@ def normalize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
-    wants: list[Any] = [AS_IS, *[REPLICATE] * 4]
-    return Decision(wants, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
+    forms: list[Any] = [ANY_FORM, *[REPLICATE] * 4]
+    return Decision(forms, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
 
 
 @rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
@@ -364,23 +330,23 @@ def pool_with_places(op: Operation) -> Decision | None:
     if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
         return None
     shared = main.plain()
-    wants = [p if op.align(p, shared) else shared for p in op.placements]
+    forms = [p if op.align(p, shared) else shared for p in op.placements]
 
-    def before(stage: Any, sample: Any, dtype: Any) -> Any:
+    def before(stage: Stage, sample: Any, dtype: Any) -> Any:
         ((_, first),) = stage.blocks(shared.rows, dtype)
         return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def pool_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         given = list(inputs)
         if of_batch and len(given) == 3:
             given[2] = given[2] - before(stage, given[0], given[2].dtype)
-        made = stage.copy(op, _with_some_rows(stage, op, given, list(data)))
+        made = stage.copy(op, with_some_rows(stage, op, given, list(data)))
         made = [one[: tf.shape(inputs[0])[0]] for one in made]
         if of_batch and len(made) == 2:
             made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
         return made
 
-    return Decision(wants, [shared] * len(op.outputs), emit, needs=[shared.rows])
+    return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
 
 
 # Of crops: the input that is, or has the shape of, the images, and the inputs of boxes.
@@ -398,28 +364,28 @@ def crops(op: Operation) -> Decision | None:
     main = next((op.shard(i) for i in boxes if op.shard(i) is not None), None)
     if main is None or main.axis:
         return None
-    wants: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Any] = [REPLICATE] * len(op.inputs)
     for index in boxes:
-        wants[index] = (
+        forms[index] = (
             op.placements[index] if op.align(op.placements[index], main) else main.plain()
         )
     images = _own_images(op, image, boxes[-1])
     of_images = op.type == "CropAndResizeGradImage"
     if images is None:
-        return Decision(wants, [PARTIAL if of_images else main.plain()])
+        return Decision(forms, [PARTIAL if of_images else main.plain()])
     if not of_images:
-        wants[image] = AS_IS
+        forms[image] = ANY_FORM
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         ((count, first),) = stage.blocks(images, tf.int32)
         given = list(inputs)
         given[boxes[-1]] = given[boxes[-1]] - first
         if of_images:
             given[image] = tf.concat([[count], given[image][1:]], 0)
-        return stage.copy(op, given)  # type: ignore[no-any-return]
+        return stage.copy(op, given)
 
     out = Shard(0, images) if of_images else main.plain()
-    return Decision(wants, [out], emit, needs=[images])
+    return Decision(forms, [out], crop_local_images, needs=[images])
 
 
 def _own_images(op: Operation, image: int, index: int) -> Rows | None:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ..placements import (
-    AS_IS,
-    PARTIAL,
-    REPLICATE,
-    ListOf,
-    Local,
-    OwnRows,
-    Replicate,
-    Rows,
-    Shard,
-    local,
+from ..operation import (
+    ANY_FORM,
+    NOT_READ,
+    Decision,
+    LocalRows,
+    Operation,
+    Tensors,
+    local_size,
+    rule,
 )
-from ..plan import Decision, Operation
+from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
+from ..reduction import SUM
+from ..rows import Rows
 from ..sizes import AnySize, Element, Size, quotient
-from . import rule
+from ..stage import Stage
 
 
 @rule("Shape", "ShapeN", "Size")
@@ -33,26 +32,28 @@ def shape(op: Operation) -> Decision | None:
     if not op.any_shard:
         if any(isinstance(p, ListOf) for p in op.placements):
             return None  # what a replica has is of another shape
-        return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs))
-    dims = [op.dims(i) for i in range(len(op.inputs))]
-    if any(d is None for d in dims):
+        return Decision([ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs))
+    dims = [sizes for index in range(len(op.inputs)) if (sizes := op.dims(index)) is not None]
+    if len(dims) < len(op.inputs):
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def write_global_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         dtype = op.outputs[0].dtype
         if op.type == "Size":
-            return [stage.size(math.prod(dims[0]), dtype)]  # type: ignore[arg-type]
-        return [stage.size_vector(one, dtype) for one in dims]
+            return [stage.size(math.prod(dims[0]), dtype)]
+        return [stage.size_vector(sizes, dtype) for sizes in dims]
 
-    needs = [size for one in dims for size in one]  # type: ignore[union-attr]
-    return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs), emit, needs=needs)
+    needs = [size for sizes in dims for size in sizes]
+    return Decision(
+        [ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs), write_global_shape, needs=needs
+    )
 
 
 @rule("Reshape")
 def reshape(op: Operation) -> Decision | None:
     """Keep the rows together: in row-major order, those of a replica are contiguous."""
     if op.is_partial(0):
-        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True)
+        return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
     if dims is None or target is None:
         return None
@@ -72,7 +73,7 @@ def reshape(op: Operation) -> Decision | None:
         target[inferred] = missing
     if shard is None:
         if op.outputs[0].shape.rank == len(target):
-            op.planner.set_dims(op.outputs[0], target)
+            op.set_dims(op.outputs[0], target)
         return None
     before = math.prod(dims[: shard.axis])
     after = math.prod(dims[shard.axis + 1 :])
@@ -92,16 +93,16 @@ def reshape(op: Operation) -> Decision | None:
                 uniform = shard.uniform and kept is shard.rows and rows == kept
                 out = Shard(axis, rows, uniform, within)
                 if len(rows.segments) > 1:
-                    op.planner.layouts.append(rows)
+                    op.add_layout(rows)
                 if op.outputs[0].shape.rank is not None:
                     target[axis] = rows.total
-                    op.planner.set_dims(op.outputs[0], target)
+                    op.set_dims(op.outputs[0], target)
                 if inferred in (None, axis):
-                    return Decision([AS_IS, local(axis, rows)], [out], _reshape)
+                    return Decision([ANY_FORM, local_size(axis, rows)], [out], _reshape)
                 # A replica without rows could not infer the size of another axis.
-                emit = functools.partial(_reshape_to, target, {axis: rows})
+                write = functools.partial(_reshape_to, target, {axis: rows})
                 needs = [*target, rows]
-                return Decision([AS_IS, Local(())], [out], emit, needs=needs)
+                return Decision([ANY_FORM, NOT_READ], [out], write, needs=needs)
         passed = passed * size
     return None
 
@@ -132,12 +133,12 @@ def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
 
 
 def _reshape_to(
-    target: list[AnySize], rows: dict[int, Rows], stage: Any, op: Any, inputs: Sequence[Any]
-) -> Sequence[Any]:
+    target: list[AnySize], rows: dict[int, Rows], stage: Stage, op: tf.Operation, inputs: Tensors
+) -> Tensors:
     return [tf.reshape(inputs[0], stage.size_vector(target, "int32", rows))]
 
 
-def _reshape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def _reshape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     return [tf.reshape(*inputs)]
 
 
@@ -152,21 +153,21 @@ def expand_dims(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     if op.is_partial(0):
-        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True)
+        return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
     shard = op.shard(0)
     if shard is None:
         return None
     axis = int(np.ravel(axis)[0]) % (rank + 1)
     _set_dims(op, lambda dims: [*dims[:axis], 1, *dims[axis:]])
     out = shard.axis + (axis <= shard.axis)
-    return Decision([AS_IS, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    return Decision([ANY_FORM, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
 
 
 @rule("Squeeze")
 def squeeze(op: Operation) -> Decision | None:
     """Remove axes."""
     if op.is_partial(0):
-        return Decision([AS_IS], [op.placements[0]], alias=True)
+        return Decision([ANY_FORM], [op.placements[0]], is_alias=True)
     shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
     if shard is None or rank is None or not axes:
         return None
@@ -175,7 +176,7 @@ def squeeze(op: Operation) -> Decision | None:
         return None
     _set_dims(op, lambda dims: [d for axis, d in enumerate(dims) if axis not in axes])
     out = shard.axis - sum(axis < shard.axis for axis in axes)
-    return Decision([AS_IS], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    return Decision([ANY_FORM], [Shard(out, shard.rows, shard.uniform, shard.within)])
 
 
 @rule("Transpose")
@@ -185,19 +186,19 @@ def transpose(op: Operation) -> Decision | None:
     if order is None:
         return None
     if op.is_partial(0):
-        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True)
+        return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
     shard = op.shard(0)
     if shard is None:
         return None
     order = [int(axis) for axis in order]
     _set_dims(op, lambda dims: [dims[axis] for axis in order])
-    return Decision([AS_IS, REPLICATE], [shard.at(order.index(shard.axis))])
+    return Decision([ANY_FORM, REPLICATE], [shard.at(order.index(shard.axis))])
 
 
 def _set_dims(op: Operation, change: Any) -> None:
     output = op.outputs[0]
     if output.shape.rank is not None and not output.shape.is_fully_defined():
-        op.planner.set_dims(output, change(op.dims(0)))
+        op.set_dims(output, change(op.dims(0)))
 
 
 @rule("Fill")
@@ -208,13 +209,13 @@ def fill(op: Operation) -> Decision | None:
     if found is None or not isinstance(op.placements[1], Replicate):
         return None
     axis, rows = found
-    return Decision([local(axis, rows), REPLICATE], [Shard(axis, rows, uniform=True)])
+    return Decision([local_size(axis, rows), REPLICATE], [Shard(axis, rows, uniform=True)])
 
 
 def _set_result_dims(op: Operation, index: int) -> None:
     sizes = op.sizes(index)
     if sizes is not None and op.outputs[0].shape.rank == len(sizes):
-        op.planner.set_dims(op.outputs[0], sizes.tolist())
+        op.set_dims(op.outputs[0], sizes.tolist())
 
 
 def _counted(op: Operation, index: int, *, first: bool = False) -> tuple[int, Rows] | None:
@@ -225,10 +226,10 @@ def _counted(op: Operation, index: int, *, first: bool = False) -> tuple[int, Ro
     sizes = op.sizes(index)
     if sizes is None or sizes.ndim != 1:
         return None
-    counting = [i for i, s in enumerate(sizes) if isinstance(s, Size) and s.spaces()]
+    counting = [i for i, s in enumerate(sizes) if isinstance(s, Size) and s.batch_axes()]
     if not counting or (len(counting) > 1 and not first):
         return None
-    rows = op.planner.rows_of(sizes[counting[0]])
+    rows = op.facts.rows_of(sizes[counting[0]])
     return None if rows is None else (counting[0], rows)
 
 
@@ -241,12 +242,12 @@ def broadcast_to(op: Operation) -> Decision | None:
     if shard is not None:
         axis = shard.axis + len(sizes) - rank
         sizes = _without_largest(op, shard, axis, sizes)
-        rows = op.planner.rows_of(sizes[axis])
+        rows = op.facts.rows_of(sizes[axis])
         is_whole = shard.rows.is_total(sizes[axis])
         if not is_whole and (rows is None or not op.align(shard, Shard(shard.axis, rows))):
             return None
         _set_result_dims(op, 1)
-        return Decision([AS_IS, local(axis, shard.rows)], [shard.at(axis)])
+        return Decision([ANY_FORM, local_size(axis, shard.rows)], [shard.at(axis)])
     found = _counted(op, 1)
     if found is None:
         return None
@@ -254,8 +255,8 @@ def broadcast_to(op: Operation) -> Decision | None:
     mine = axis - (len(sizes) - rank)
     _set_result_dims(op, 1)
     if mine < 0 or op.inputs[0].shape[mine] == 1:
-        return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
-    return Decision([OwnRows(Shard(mine, rows)), local(axis, rows)], [Shard(axis, rows)])
+        return Decision([REPLICATE, local_size(axis, rows)], [Shard(axis, rows, uniform=True)])
+    return Decision([LocalRows(Shard(mine, rows)), local_size(axis, rows)], [Shard(axis, rows)])
 
 
 def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
@@ -268,19 +269,19 @@ def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
     largest = size.only_symbol() if isinstance(size, Size) else None
     if not isinstance(largest, Element) or largest.tensor.op.type != "Maximum":
         return sizes
-    one, other = (op.planner.sizes(t) for t in largest.tensor.op.inputs)
+    one, other = (op.facts.sizes(t) for t in largest.tensor.op.inputs)
     if one is None or other is None or one.size != 1 or other.size != 1:
         return sizes
-    rows, others = op.planner.rows_of(one.item()), op.planner.rows_of(other.item())
+    rows, others = op.facts.rows_of(one.item()), op.facts.rows_of(other.item())
     if rows is None or others is None:
         return sizes
     is_one = any(batch.is_total(shard.rows.total) for batch in (rows, others))
-    if not is_one or not op.planner.merge(rows, others, op.op):
+    if not is_one or not op.facts.merge(rows, others, op.op):
         return sizes
     sizes = sizes.copy()
     sizes[axis] = shard.rows.total
-    op.planner.set_sizes(largest.tensor, one)
-    op.planner.set_sizes(op.inputs[1], sizes)
+    op.set_sizes(largest.tensor, one)
+    op.set_sizes(op.inputs[1], sizes)
     return sizes
 
 
@@ -295,19 +296,19 @@ def tile(op: Operation) -> Decision | None:
         if (
             not isinstance(n, int)
             or n < 1
-            or any(isinstance(t, Size) and t.spaces() for t in times)
+            or any(isinstance(t, Size) and t.batch_axes() for t in times)
         ):
             return None
         rows = Rows(shard.rows.segments * n)
-        op.planner.layouts.append(rows)
-        return Decision([AS_IS, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
+        op.add_layout(rows)
+        return Decision([ANY_FORM, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
     found = _counted(op, 1)
     if found is None or not isinstance(op.placements[0], Replicate):
         return None
     axis, rows = found
     if op.inputs[0].shape[axis] != 1:
         return None
-    return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
+    return Decision([REPLICATE, local_size(axis, rows)], [Shard(axis, rows, uniform=True)])
 
 
 @rule("SpaceToBatchND")
@@ -317,8 +318,8 @@ def space_to_batch(op: Operation) -> Decision | None:
     if shard is None or shard.axis or block is None or op.constant(2) is None:
         return None
     rows = Rows(shard.rows.segments * int(np.prod(block)))
-    op.planner.layouts.append(rows)
-    return Decision([AS_IS, REPLICATE, REPLICATE], [Shard(0, rows)])
+    op.add_layout(rows)
+    return Decision([ANY_FORM, REPLICATE, REPLICATE], [Shard(0, rows)])
 
 
 @rule("BatchToSpaceND")
@@ -331,20 +332,20 @@ def batch_to_space(op: Operation) -> Decision | None:
     rows = Rows(segments[: len(segments) // count])
     if len(segments) % count or Rows(rows.segments * count) != shard.rows:
         return None
-    return Decision([AS_IS, REPLICATE, REPLICATE], [Shard(0, rows)])
+    return Decision([ANY_FORM, REPLICATE, REPLICATE], [Shard(0, rows)])
 
 
 @rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
 def pad(op: Operation) -> Decision | None:
     """Pad other axes than that of the rows, or take the gradient of that."""
-    if op.is_partial(0, "add") and op.type != "PadV2" and op.planner.parent is not None:
+    if op.is_partial(0, SUM) and op.type != "PadV2" and op.in_body:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     shard, paddings = op.shard(0), _paddings(op)
     if shard is None or paddings is None or any(p[shard.axis] != 0 for p in paddings):
         return None
     rest = [REPLICATE] * (len(op.inputs) - 1)
 
-    def mirror(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def mirror(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         x, *others = inputs  # an error if it has no rows: give it one
         axis, rank = shard.axis, op.inputs[0].shape.rank
         count = tf.shape(x)[axis]
@@ -353,8 +354,8 @@ def pad(op: Operation) -> Decision | None:
         size = tf.where(tf.range(rank) == axis, count, -1)
         return [tf.slice(made, tf.zeros_like(size), size)]
 
-    emit = mirror if op.type.startswith("Mirror") else None
-    return Decision([AS_IS, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], emit)
+    write = mirror if op.type.startswith("Mirror") else None
+    return Decision([ANY_FORM, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], write)
 
 
 def _paddings(op: Operation) -> list[Any] | None:
@@ -365,12 +366,12 @@ def _paddings(op: Operation) -> list[Any] | None:
     made = op.inputs[1].op  # of two columns, as in the gradient of a slice
     if made.type != "ConcatV2" or len(made.inputs) != 3:
         return None
-    columns = [op.planner.canonical(t).op for t in made.inputs[:2]]
-    if op.planner.constant(made.inputs[2]) not in (1, -1):
+    columns = [op.facts.canonical(t).op for t in made.inputs[:2]]
+    if op.facts.constant(made.inputs[2]) not in (1, -1):
         return None
     if any(c.type != "Reshape" or c.outputs[0].shape[1:] != [1] for c in columns):
         return None
-    found = [op.planner.sizes(c.inputs[0]) for c in columns]
+    found = [op.facts.sizes(c.inputs[0]) for c in columns]
     return None if any(f is None or f.ndim != 1 for f in found) else found
 
 
@@ -391,15 +392,15 @@ def pack(op: Operation) -> Decision | None:
         return None
     axis = op.attr("axis") % (rank + 1)
     joined = _join(op, list(range(len(op.inputs))), None, [])
-    if joined is None or not isinstance(joined.out[0], Shard):
+    if joined is None or not isinstance(joined.output_placements[0], Shard):
         return joined
-    shard = joined.out[0]
-    return Decision(joined.want, [shard.at(shard.axis + (axis <= shard.axis))])
+    shard = joined.output_placements[0]
+    return Decision(joined.input_forms, [shard.at(shard.axis + (axis <= shard.axis))])
 
 
 def _join(op: Operation, data: list[int], axis: int | None, rest: list[Any]) -> Decision | None:
     placements = [op.placements[i] for i in data]
-    partial = [op.is_partial(i, "add") for i in data]
+    partial = [op.is_partial(i, SUM) for i in data]
     if any(partial):
         if not all(
             p or isinstance(op.placements[i], Replicate) for p, i in zip(partial, data, strict=True)
@@ -411,16 +412,16 @@ def _join(op: Operation, data: list[int], axis: int | None, rest: list[Any]) -> 
         return None
     main = next((s for s in shards if not s.uniform), shards[0]).plain()
     if main.axis != axis:
-        wants = [p if op.align(p, main) else main for p in placements]
+        forms = [p if op.align(p, main) else main for p in placements]
         out = Shard(
             main.axis, main.rows, all(isinstance(p, Shard) and p.uniform for p in placements)
         )
-        return Decision(wants + rest, [out])
+        return Decision(forms + rest, [out])
     if len(shards) != len(placements) or any(s.axis != axis for s in shards):
         return None
     rows = Rows(tuple(segment for s in shards for segment in s.rows.segments))
-    op.planner.layouts.append(rows)
-    return Decision([AS_IS] * len(data) + rest, [Shard(main.axis, rows)])
+    op.add_layout(rows)
+    return Decision([ANY_FORM] * len(data) + rest, [Shard(main.axis, rows)])
 
 
 @rule("OneHot")
@@ -432,7 +433,7 @@ def one_hot(op: Operation) -> Decision | None:
     axis = op.attr("axis")
     axis = rank if axis == -1 else axis
     out = shard.plain().at(shard.axis + (axis <= shard.axis))
-    return Decision([AS_IS, REPLICATE, REPLICATE, REPLICATE], [out])
+    return Decision([ANY_FORM, REPLICATE, REPLICATE, REPLICATE], [out])
 
 
 @rule("Range")
@@ -440,18 +441,18 @@ def count(op: Operation) -> Decision | None:
     """Number the rows of the batch, by integers or as floating-point numbers."""
     limit, dtype = op.sizes(1), op.outputs[0].dtype
     if dtype in (tf.float32, tf.float64) and op.inputs[1].op.type == "Cast":
-        limit = op.planner.sizes(op.inputs[1].op.inputs[0])
+        limit = op.facts.sizes(op.inputs[1].op.inputs[0])
     if op.constant(0) != 0 or op.constant(2) != 1 or limit is None:
         return None
-    rows = op.planner.rows_of(limit.item())
+    rows = op.facts.rows_of(limit.item())
     if rows is None:
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def number_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         blocks = stage.global_blocks(rows, dtype)
         return [tf.concat([tf.range(first, first + count) for count, first in blocks], 0)]
 
-    wants: list[Any] = [REPLICATE, Local(()), REPLICATE]
-    op.planner.set_dims(op.outputs[0], [rows.total])
+    forms: list[Any] = [REPLICATE, NOT_READ, REPLICATE]
+    op.set_dims(op.outputs[0], [rows.total])
     within = rows if dtype.is_integer else None
-    return Decision(wants, [Shard(0, rows, within=within)], emit, needs=[rows])
+    return Decision(forms, [Shard(0, rows, within=within)], number_local_rows, needs=[rows])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Rows, Shard, local
-from ..plan import Decision, Operation
+from ..operation import ANY_FORM, Decision, LocalSizes, Operation, Tensors, local_size, rule
+from ..placements import PARTIAL, REPLICATE, Partial, Shard
+from ..reduction import SUM, Moments
+from ..rows import Rows
 from ..sizes import AnySize, Size, quotient
-from . import rule
+from ..stage import Stage
 from .shapes import may_be_minus_one
 
 
@@ -88,21 +90,21 @@ class _Strided:
         first = _boundary(rows, start)
         if first is None or last is None or first >= last:
             return None
-        begin = local(index, Rows(rows.segments[:first])) if first else REPLICATE
-        end = local(index, Rows(rows.segments[:last]))
+        begin = local_size(index, Rows(rows.segments[:first])) if first else REPLICATE
+        end = local_size(index, Rows(rows.segments[:last]))
         return out, Rows(rows.segments[first:last]), begin, end
 
 
 @rule("StridedSlice")
 def strided_slice(op: Operation) -> Decision | None:
     """Slice `x[:, 1:, ..., None]`."""
-    if op.is_partial(0, "add"):
+    if op.is_partial(0, SUM):
         return Decision([PARTIAL, REPLICATE, REPLICATE, REPLICATE], [PARTIAL])
     shard, rank = op.shard(0), op.rank(0)
     if rank is None:
         return None
     strided = _Strided(op, 1, rank)
-    named = op.planner.places.get(id(op.inputs[0]))
+    named = op.named_rows(0)
     if named is not None and not strided.takes_first(rank - 1):
         named = None
     if named is not None and rank == 1:
@@ -114,23 +116,25 @@ def strided_slice(op: Operation) -> Decision | None:
         return None
     axis, rows, begin, end = found
     out = Shard(axis, rows, shard.uniform, named or shard.within)
-    return Decision([AS_IS, begin, end, REPLICATE], [out])
+    return Decision([ANY_FORM, begin, end, REPLICATE], [out])
 
 
 def _count(op: Operation, rows: Rows) -> Decision:
     """Return the number of rows that a shape begins with."""
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    def write_count(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         return [stage.size(rows.total, op.outputs[0].dtype)]
 
-    op.planner.set_sizes(op.outputs[0], np.array(rows.total, object))
-    return Decision([AS_IS, REPLICATE, REPLICATE, REPLICATE], [REPLICATE], emit, needs=[rows])
+    op.set_sizes(op.outputs[0], np.array(rows.total, object))
+    return Decision(
+        [ANY_FORM, REPLICATE, REPLICATE, REPLICATE], [REPLICATE], write_count, needs=[rows]
+    )
 
 
 @rule("StridedSliceGrad")
 def strided_slice_gradient(op: Operation) -> Decision | None:
     """The gradient of a strided slice, from shape, begin, end, strides and gradient."""
-    if op.is_partial(4, "add") and op.planner.parent is not None:
+    if op.is_partial(4, SUM) and op.in_body:
         # Elsewhere it is reduced before, as it has fewer elements.
         return Decision([REPLICATE, REPLICATE, REPLICATE, REPLICATE, PARTIAL], [PARTIAL])
     gradient, shape = op.shard(4), op.sizes(0)
@@ -142,8 +146,8 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
         found = _sliced_rows(strided, axis, shape[axis], gradient)
         if found is not None:
             rows, begin, end = found
-            wants = [local(axis, rows), begin, end, REPLICATE, AS_IS]
-            return Decision(wants, [Shard(axis, rows)])
+            forms = [local_size(axis, rows), begin, end, REPLICATE, ANY_FORM]
+            return Decision(forms, [Shard(axis, rows)])
     return None
 
 
@@ -168,7 +172,7 @@ def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -
 @rule("Slice")
 def slice_(op: Operation) -> Decision | None:
     """Slice by begin and size."""
-    if op.is_partial(0, "add"):
+    if op.is_partial(0, SUM):
         return Decision([PARTIAL, REPLICATE, REPLICATE], [PARTIAL])
     shard, begin, size = op.shard(0), op.sizes(1), op.sizes(2)
     if begin is None or size is None:
@@ -189,8 +193,8 @@ def slice_(op: Operation) -> Decision | None:
     if not last:
         return None
     kept = Rows(rest.segments[:last])
-    start = local(axis, Rows(rows.segments[:first])) if first else REPLICATE
-    return Decision([AS_IS, start, local(axis, kept)], [Shard(axis, kept, shard.uniform)])
+    start = local_size(axis, Rows(rows.segments[:first])) if first else REPLICATE
+    return Decision([ANY_FORM, start, local_size(axis, kept)], [Shard(axis, kept, shard.uniform)])
 
 
 def _set_dims(op: Operation, begin: Any, size: Any) -> None:
@@ -206,7 +210,7 @@ def _set_dims(op: Operation, begin: Any, size: Any) -> None:
         known if known is not None else rest if n else one
         for known, rest, one, n in zip(static, left, size, asked, strict=True)
     ]
-    op.planner.set_dims(output, found)
+    op.set_dims(output, found)
 
 
 @rule("Split", "SplitV")
@@ -218,15 +222,15 @@ def split(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     axis = int(axis) % rank
-    wants: list[Any] = [REPLICATE] * len(op.inputs)
-    wants[value] = AS_IS
+    forms: list[Any] = [REPLICATE] * len(op.inputs)
+    forms[value] = ANY_FORM
     count = len(op.outputs)
-    if op.is_partial(value, "add"):
-        return Decision(wants, [PARTIAL] * count)
+    if op.is_partial(value, SUM):
+        return Decision(forms, [PARTIAL] * count)
     if shard is None:
         return None
     if axis != shard.axis:
-        return Decision(wants, [Shard(shard.axis, shard.rows, shard.uniform)] * count)
+        return Decision(forms, [Shard(shard.axis, shard.rows, shard.uniform)] * count)
     segments = shard.rows.segments
     if by_sizes:
         return _split_by_sizes(op, shard)
@@ -237,7 +241,7 @@ def split(op: Operation) -> Decision | None:
     parts = [Rows(segments[i * step : (i + 1) * step]) for i in range(count)]
     if any(part.total != each for part in parts):
         return None
-    return Decision(wants, [Shard(axis, part, shard.uniform) for part in parts])
+    return Decision(forms, [Shard(axis, part, shard.uniform) for part in parts])
 
 
 def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
@@ -254,17 +258,17 @@ def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
         at += last
     if at != len(segments):
         return None
-    wants: list[Any] = [AS_IS, Local(tuple(enumerate(parts))), REPLICATE]
-    return Decision(wants, [Shard(shard.axis, part, shard.uniform) for part in parts])
+    forms: list[Any] = [ANY_FORM, LocalSizes(tuple(enumerate(parts))), REPLICATE]
+    return Decision(forms, [Shard(shard.axis, part, shard.uniform) for part in parts])
 
 
 @rule("Unpack")
 def unpack(op: Operation) -> Decision | None:
     """Unstack along another axis than that of the rows."""
-    rank, shard = op.rank(0), op.shard(0)
-    if op.is_partial(0, "add"):
+    rank, shard, placement = op.rank(0), op.shard(0), op.placements[0]
+    if op.is_partial(0, SUM):
         return Decision([PARTIAL], [PARTIAL] * len(op.outputs))
-    if op.is_partial(0, "moments"):
+    if isinstance(placement, Partial) and isinstance(placement.reduction, Moments):
         return Decision([REPLICATE], [REPLICATE] * len(op.outputs), _unpacked)
     if shard is None or rank is None:
         return None
@@ -272,10 +276,10 @@ def unpack(op: Operation) -> Decision | None:
     if axis == shard.axis:
         return None
     out = Shard(shard.axis - (axis < shard.axis), shard.rows, shard.uniform, shard.within)
-    return Decision([AS_IS], [out] * len(op.outputs))
+    return Decision([ANY_FORM], [out] * len(op.outputs))
 
 
-def _unpacked(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+def _unpacked(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     """Return the tensors themselves that were stacked in this function."""
     made = inputs[0].op
     return list(made.inputs) if made.type == "Pack" else stage.copy(op, inputs)

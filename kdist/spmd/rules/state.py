@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import handle_data_util
 
-from ..placements import AS_IS, REPLICATE, OwnRows, Partial, Replicate
-from ..plan import Decision, Operation
-from . import rule
+from ..operation import ANY_FORM, Decision, LocalRows, Operation, rule
+from ..placements import REPLICATE, Partial, Replicate
+from ..reduction import ALL
 
 
 @rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
@@ -19,21 +19,21 @@ def describe(op: Operation) -> Decision | None:
         (data,) = handle_data_util.get_resource_handle_data(op.inputs[0]).shape_and_type
         shape = tf.TensorShape(data.shape).as_list()
         return Decision(
-            [AS_IS],
+            [ANY_FORM],
             [REPLICATE],
             lambda stage, op, inputs: [tf.constant(shape, op.outputs[0].dtype)],
         )
-    return Decision([AS_IS], [REPLICATE])
+    return Decision([ANY_FORM], [REPLICATE])
 
 
 @rule("ReadVariableOp")
 def read(op: Operation) -> Decision | None:
     """Read a replica's own copy or part; the only one once: XLA reads none of another device."""
-    planner = op.planner
+    facts = op.facts
     if op.any_shard:
-        return Decision([AS_IS], [op.placements[0]])
-    once = planner.parent is None and id(op.inputs[0]) in planner.shared
-    return Decision([AS_IS], [REPLICATE], once=once)
+        return Decision([ANY_FORM], [op.placements[0]])
+    once = not op.in_body and facts.is_shared(op.inputs[0])
+    return Decision([ANY_FORM], [REPLICATE], on_one_replica=once)
 
 
 @rule("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -46,10 +46,10 @@ def assign(op: Operation) -> Decision | None:
     """
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
-        return Decision([AS_IS, OwnRows(handle)], [])
+        return Decision([ANY_FORM, LocalRows(handle)], [])
     if value is None or value.rows.is_batch:
         return None
-    return None if op.planner.effects(op.op)[0] else Decision([AS_IS, REPLICATE], [], gathers=True)
+    return None if op.facts.effects(op.op)[0] else Decision([ANY_FORM, REPLICATE], [], gathers=True)
 
 
 @rule("LookupTableFindV2")
@@ -58,25 +58,25 @@ def find(op: Operation) -> Decision | None:
     shard, rank = op.shard(1), op.outputs[0].shape.rank
     if shard is None or shard.axis or rank is None or rank < (op.rank(1) or rank + 1):
         return None
-    return Decision([AS_IS, AS_IS, REPLICATE], [shard.plain()])
+    return Decision([ANY_FORM, ANY_FORM, REPLICATE], [shard.plain()])
 
 
 @rule("Const", "Placeholder", "NoOp", "EmptyTensorMap")
 def constant(op: Operation) -> Decision | None:
     """Have the same value everywhere."""
-    return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs))
+    return Decision([ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs))
 
 
 @rule("Assert")
 def check(op: Operation) -> Decision | None:
     """Check a condition; one on all rows is checked on each replica's, which the message shows."""
-    if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, "all"):
+    if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, ALL):
         return None
-    wants: list[Any] = [REPLICATE if isinstance(p, Partial) else AS_IS for p in op.placements]
-    return Decision([AS_IS, *wants[1:]], [])
+    forms: list[Any] = [REPLICATE if isinstance(p, Partial) else ANY_FORM for p in op.placements]
+    return Decision([ANY_FORM, *forms[1:]], [])
 
 
 @rule("Rank")
 def rank(op: Operation) -> Decision | None:
     """Give the number of axes."""
-    return Decision([AS_IS], [REPLICATE]) if op.rank(0) is not None else None
+    return Decision([ANY_FORM], [REPLICATE]) if op.rank(0) is not None else None

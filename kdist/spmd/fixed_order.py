@@ -1,0 +1,122 @@
+"""Exchanges of shards, whose sums have the same bits on any number of devices.
+
+Sums are added in one order. Each stage is one function that TensorFlow must not inline (`Program`),
+and its changes of variables come after all of its reads, as shards of a device share them
+(`ProgramStage.writer`, `GraphPlan._after_changes`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
+
+from .collectives import (
+    Collectives,
+    WorkerCollectives,
+    device_for,
+    in_a_function,
+    received,
+    sendable,
+)
+
+
+class FixedOrder(Collectives):
+    """The exchanges of shards: sums in one order, whatever the number of devices.
+
+    Shards are dealt out to devices in turn, and of 8 the first is added to the fifth, and so on:
+    those of one device are added up there.
+    """
+
+    in_fixed_order = True
+
+    def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return self.copies(_added(parts, self.devices)[0])
+
+    def copies(self, tensor: tf.Tensor) -> list[tf.Tensor]:
+        """Return a tensor for every shard, once on each device; strings stay on the host."""
+        made: dict[str, tf.Tensor] = {self.devices[0]: tensor}
+        for device in self.devices:
+            if device not in made:
+                with tf.device(device_for(tensor, device)):
+                    made[device] = tf.identity(tensor)
+        return [made[device] for device in self.devices]
+
+
+class WorkerFixedOrder(WorkerCollectives):
+    """The exchanges of the shards of several workers: sums in the order of `FixedOrder`.
+
+    Each worker adds up its own as far as that order has them together. What is left is gathered,
+    and added up on every device.
+    """
+
+    in_fixed_order = True
+
+    def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        local = len(self.cross_device_ops._launchers)
+        totals = []
+        stacks = self.stack(_added(parts, self.devices, least=local))
+        for stacked, device in zip(stacks[:local], self.devices, strict=False):
+            terms = tf.unstack(stacked)
+            totals += _added(terms, [device_for(stacked, device)] * len(terms))
+        return totals * (len(parts) // local)
+
+    @in_a_function
+    def stack(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the stack of all shards' tensors on every device."""
+        if parts[0].dtype == tf.string:
+            return self._stack_of_strings(parts)
+        launchers = self.cross_device_ops._launchers
+        workers = self.replicas // len(self.devices)
+        local, each = len(launchers), len(parts) // len(launchers)
+        order = [
+            (p % workers * local + p // workers % local) * each + p // workers // local
+            for p in range(workers * len(parts))
+        ]
+        stacks = []
+        for at, launcher in enumerate(launchers):
+            with tf.device(self.devices[at]):
+                sent = tf.stack([sendable(part) for part in parts[at::local]])
+                rows = launcher._all_gather(sent, None)
+                if sent.shape.rank is not None:
+                    rows.set_shape([len(order), *sent.shape[1:]])
+                stacks.append(received(tf.gather(rows, order), parts[0].dtype))
+        return stacks * each
+
+
+def _added(parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0) -> list[tf.Tensor]:
+    """Add up shards' tensors: the second half of them to the first, until there is one.
+
+    Args:
+        parts: The tensors.
+        devices: For each of them, its device.
+        least: If given, ends before there are fewer, or where their number is odd.
+    """
+    terms = list(parts)
+    while len(terms) > 1:
+        half = (len(terms) + 1) // 2
+        if least and (len(terms) % 2 or half % least):
+            break
+        for at, other in enumerate(terms[half:]):
+            with tf.device(device_for(other, devices[at])):
+                terms[at] = _adder(other.dtype)(terms[at], other)
+                terms[at].set_shape(other.shape)
+        terms = terms[:half]
+    return terms
+
+
+@functools.cache
+def _adder(dtype: tf.DType) -> tf.types.experimental.PolymorphicFunction:
+    """Return a function that adds two tensors, and is not inlined.
+
+    TensorFlow's graph optimizer would put several sums of one device together, in another order.
+    """
+    spec = tf.TensorSpec(None, dtype)
+    return tf.function(
+        lambda mine, others: mine + others,
+        input_signature=[spec, spec],
+        autograph=False,
+        experimental_attributes={NO_INLINE: True},
+    )

@@ -1,0 +1,470 @@
+"""Functionalize operations: they get values of variables, and return the changed values.
+
+Bodies of loops, conditions and compiled functions are pure: the variables that they change become
+their arguments and results, as XLA does with all variables, and only the step itself assigns. So
+each operation of a body has a rule. Divided variables become arguments also where they are only
+read: what the replicas exchange of them is exchanged before and after the body.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import ops, tensor_util
+from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
+
+from ..errors import UserError, user_line
+from .divided_variables import SCATTERS, with_rows
+from .effects import effects_of, handle_source
+from .functions import called_graphs, copy_of, hold_back, is_compiled
+from .op_types import CALLS, CONDITIONS, FUNCTION_CALLS, LOOPS, NEVER_FAIL, VARIABLES
+from .tensor_facts import Ref
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable, in place of its handle."""
+
+    handle: tf.Tensor
+
+    @property
+    def key(self) -> Ref:
+        """Key of its value in a state."""
+        return self.handle.ref()
+
+
+Value = Any
+"""A tensor, or the `Variable` that an operation takes in place of its handle."""
+
+
+def variables_in(values: Iterable[Value]) -> list[Variable]:
+    """Return the variables among some values."""
+    return [value for value in values if isinstance(value, Variable)]
+
+
+@dataclass
+class _State:
+    """The variables' values in a part of the program.
+
+    Attributes:
+        values: The current values, by the keys of the variables.
+        is_divided: Whether any variable is divided.
+        is_chosen: A truth value for a branch that is computed also if it is not chosen; `None` for
+            other parts of the program.
+    """
+
+    values: dict[Ref, tf.Tensor]
+    is_divided: bool = False
+    is_chosen: tf.Tensor | None = None
+
+    def branch(self, is_chosen: tf.Tensor | None = None) -> _State:
+        """Return the state of a branch; `is_chosen` if it is computed also if it is not chosen."""
+        conditions = [each for each in (self.is_chosen, is_chosen) if each is not None]
+        both = functools.reduce(tf.logical_and, conditions) if conditions else None
+        return _State(dict(self.values), self.is_divided, both)
+
+
+def functionalized_inputs(op: tf.Operation, divided: Sequence[bool]) -> list[int]:
+    """Return the indices of an operation's inputs that are variables to be taken out of it.
+
+    Args:
+        op: The operation.
+        divided: For each input, whether it is the handle of a divided variable.
+    """
+    indices = {index for index, is_divided in enumerate(divided) if is_divided}
+    if op.type in CALLS or op.type in _READ_AND_CHANGE:
+        _, changed = effects_of(op, [False] * len(op.inputs))
+        variables = (index for index in changed if _is_variable(op.inputs[index]))
+        indices |= {index for index in variables if _is_known(op, index, op.inputs[index])}
+    return sorted(indices)
+
+
+def _is_known(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
+    """Whether every operation that takes a variable has a counterpart for its value."""
+    if op.type not in (*FUNCTION_CALLS, *CONDITIONS, *LOOPS):
+        return op.type in _COUNTERPARTS and _COUNTERPARTS[op.type].is_for(op, handle)
+    return all(
+        inner.type == "Identity" or _is_known(inner, at, handle)
+        for graph in called_graphs(op)
+        for inner in graph.get_operations()
+        for at, tensor in enumerate(inner.inputs)
+        if handle_source(tensor) is graph.inputs[index - (op.type in CONDITIONS)]
+    )
+
+
+def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
+    """Write an operation of the traced step again, as one of values in place of variables.
+
+    Args:
+        op: The operation.
+        divided: For each input, whether it is the handle of a divided variable.
+
+    Returns:
+        Its results.
+    """
+    indices = functionalized_inputs(op, divided)
+    inputs = [Variable(t) if index in indices else t for index, t in enumerate(op.inputs)]
+    handles = {variable.key: variable.handle for variable in variables_in(inputs)}
+    values = {
+        key: gen_resource_variable_ops.read_variable_op(handle, _dtype_of(handle))
+        for key, handle in handles.items()
+    }
+    state = _State(dict(values), any(divided))
+    results = _run(op, inputs, state)
+    with tf.control_dependencies([value.op for value in values.values()]):
+        for key, value in state.values.items():
+            if value is not values[key]:
+                gen_resource_variable_ops.assign_variable_op(handles[key], value)
+    return [value.handle if isinstance(value, Variable) else value for value in results]
+
+
+def run_whole(
+    op: tf.Operation, inputs: Sequence[Value], values: dict[Ref, tf.Tensor]
+) -> list[Value]:
+    """Compute an operation as one device would, in the default graph; returns its results.
+
+    Args:
+        op: The operation.
+        inputs: Its inputs, `Variable` for variables.
+        values: The values of these by their keys, which it may change.
+
+    Raises:
+        NotImplementedError: It takes a variable, and has no counterpart for its value.
+    """
+    if not variables_in(inputs):
+        return copy_whole(op, inputs)
+    for index, value in enumerate(inputs):
+        if isinstance(value, Variable) and not _is_known(op, index, value.handle):
+            raise NotImplementedError
+    return _run(op, inputs, _State(values))
+
+
+def read_variable(handle: tf.Tensor, own: Any) -> Any:
+    """Return the value of a variable on a replica; `None` if it is no variable.
+
+    Args:
+        handle: The variable in a traced step.
+        own: The handle of the replica's copy or part.
+    """
+    return (
+        gen_resource_variable_ops.read_variable_op(own, _dtype_of(handle))
+        if _is_variable(handle)
+        else None
+    )
+
+
+def _is_variable(tensor: tf.Tensor) -> bool:
+    if tensor.dtype != tf.resource:
+        return False
+    data = handle_data_util.get_resource_handle_data(tensor)
+    return data is not None and data.is_set and len(data.shape_and_type) == 1
+
+
+def _dtype_of(handle: tf.Tensor) -> Any:
+    data = handle_data_util.get_resource_handle_data(handle)
+    return tf.as_dtype(data.shape_and_type[0].dtype)
+
+
+def _run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+    """Write an operation with values in place of variables; returns its results."""
+    if op.type in FUNCTION_CALLS:
+        return _run_call(op, inputs, state)
+    if op.type in CONDITIONS:
+        return _run_condition(op, inputs, state)
+    if op.type in LOOPS:
+        return _run_loop(op, inputs, state)
+    counterpart = _COUNTERPARTS.get(op.type)
+    if counterpart is None:
+        raise UserError(
+            f"the operation {op.type} ({user_line(_frames(op)) or op.name}) takes a variable of an"
+            " optimizer that is divided over the replicas, which it cannot be for this operation:"
+            " leave out shard_optimizer"
+        )
+    return counterpart.run(op, inputs, state)
+
+
+def _frames(op: tf.Operation) -> list[tuple[str, int]]:
+    return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
+
+
+def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+    """Run the operations of a function here, unless XLA compiles it: then call a pure one."""
+    (graph,) = called_graphs(op)
+    if not is_compiled(op):
+        return _run_graph(graph, inputs, state)
+    own = dict.fromkeys(variable.key for variable in variables_in(inputs))
+    changed = _changed_by(op, inputs)
+    indices = [index for index, value in enumerate(inputs) if not _is_state(value)]
+
+    def run(tensors: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        inside = _State(dict(zip(own, values, strict=True)), state.is_divided)
+        outputs = _run_graph(graph, _with(inputs, indices, tensors), inside)
+        return [*outputs, *(inside.values[key] for key in changed)]
+
+    call = tf.function(run, autograph=False, jit_compile=True)
+    made = call([inputs[index] for index in indices], [state.values[key] for key in own])
+    state.values.update(zip(changed, made[len(op.outputs) :], strict=True))
+    return list(made[: len(op.outputs)])
+
+
+def _with(values: Sequence[Value], indices: Sequence[int], others: Sequence[Value]) -> list[Value]:
+    """Return values, with others at some indices."""
+    found = list(values)
+    for index, other in zip(indices, others, strict=True):
+        found[index] = other
+    return found
+
+
+def _is_state(value: Value) -> bool:
+    """Whether an input is a variable or another state: functions close over these."""
+    return isinstance(value, Variable) or value.dtype == tf.resource
+
+
+def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[Value]:
+    """Run the operations of a function, in the order in which they were made."""
+    made: dict[Ref, Value] = dict(zip((t.ref() for t in graph.inputs), given, strict=True))
+    written: dict[tf.Operation, list[tf.Operation]] = {}  # copies, by their operation
+    default = ops.get_default_graph()
+    for op in graph.get_operations():
+        if op.type == "Placeholder":
+            continue
+        inputs = [made[tensor.ref()] for tensor in op.inputs]
+        waits = [copy for control in op.control_inputs for copy in written.get(control, ())]
+        before = len(default.get_operations())
+        with tf.control_dependencies(waits):
+            if variables_in(inputs):
+                outputs = inputs if op.type == "Identity" else _run(op, inputs, state)
+            else:
+                if op.type == "UnsortedSegmentSum" and state.is_chosen is not None:
+                    inputs[1] = _without_wrong(inputs[1], inputs[2], state.is_chosen)
+                outputs = copy_whole(op, inputs)
+                for result, output in zip(outputs, op.outputs, strict=True):
+                    result.set_shape(output.shape)  # the program may have set it
+        written[op] = default.get_operations()[before:]
+        hold_back(written[op], waits)
+        made |= zip((output.ref() for output in op.outputs), outputs, strict=True)
+    return [made[tensor.ref()] for tensor in graph.outputs]
+
+
+def _without_wrong(segments: tf.Tensor, count: tf.Tensor, is_chosen: tf.Tensor) -> tf.Tensor:
+    """Leave out segments that would be an error, in a branch that is not chosen."""
+    is_right = tf.logical_or(is_chosen, segments < tf.cast(count, segments.dtype))
+    return tf.where(is_right, segments, -tf.ones_like(segments))
+
+
+def copy_whole(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Make an operation in the default graph, with other inputs; returns its results."""
+    made = copy_of(ops.get_default_graph(), op, inputs)
+    for output, new in zip(op.outputs, made.outputs, strict=True):
+        handle_data_util.copy_handle_data(output, new)
+    return list(made.outputs)
+
+
+def _changed_by(op: tf.Operation, inputs: Sequence[Value]) -> list[Ref]:
+    """Return the keys of the variables among its inputs that an operation may change."""
+    _, indices = effects_of(op, [False] * len(op.inputs))
+    changed = variables_in(inputs[index] for index in sorted(indices))
+    return list(dict.fromkeys(variable.key for variable in changed))
+
+
+def _cannot_fail(graph: tf.Graph) -> bool:
+    """Whether a branch may be computed also if it is not chosen: nothing in it is an error."""
+    outputs = [t.shape for t in graph.outputs if t.dtype != tf.resource]
+    return all(shape.is_fully_defined() for shape in outputs) and all(
+        (op.type in NEVER_FAIL and _fits(op))
+        or (op.type in VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
+        or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
+        or (op.type == "StridedSlice" and _takes_constant(op))
+        or (
+            op.type in ("If", "StatelessIf", *FUNCTION_CALLS)
+            and all(map(_cannot_fail, called_graphs(op)))
+        )
+        for op in graph.get_operations()
+    )
+
+
+def _fits(op: tf.Operation) -> bool:
+    """Whether it is known that an operation's numbers and shapes fit together."""
+    if op.type == "Pow" and not op.inputs[0].dtype.is_floating:
+        return False  # an integer to a negative power is an error
+    shapes = [t.shape for t in op.inputs if t.shape.rank != 0]
+    is_known = len(shapes) < 2 or all(shape.is_fully_defined() for shape in shapes)
+    return is_known or op.type == "UnsortedSegmentSum"
+
+
+def _divides_by_constant(op: tf.Operation) -> bool:
+    divisor = tensor_util.constant_value(op.inputs[1])
+    return divisor is not None and bool((divisor != 0).all())
+
+
+def _takes_constant(op: tf.Operation) -> bool:
+    """Whether a slice is known to be within its tensor: this was checked when it was traced."""
+    known = all(tensor_util.constant_value(t) is not None for t in op.inputs[1:])
+    return known and op.inputs[0].shape.is_fully_defined()
+
+
+def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+    index, *rest = inputs
+    keys = _changed_by(op, inputs)
+    graphs = called_graphs(op)
+
+    def run(graph: tf.Graph, is_chosen: tf.Tensor | None = None) -> list[tf.Tensor]:
+        own = state.branch(is_chosen)
+        outputs = _run_graph(graph, rest, own)
+        return [*outputs, *(own.values[key] for key in keys)]
+
+    if state.is_divided and index.dtype == tf.bool and all(map(_cannot_fail, graphs)):
+        # Both branches become a part of the step, in which their values can be exchanged.
+        then, otherwise = (
+            run(graph, is_chosen)
+            for graph, is_chosen in zip(graphs, (index, tf.logical_not(index)), strict=True)
+        )
+        made = [
+            mine if mine is other else tf.where(index, mine, other)
+            for mine, other in zip(then, otherwise, strict=True)
+        ]
+    else:
+        branches = [functools.partial(_identities, run, graph) for graph in graphs]
+        made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
+        made = list(made) if isinstance(made, list | tuple) else [made]
+    count = len(op.outputs)
+    state.values.update(zip(keys, made[count:], strict=True))
+    return made[:count]
+
+
+def _identities(run: Callable[[tf.Graph], list[tf.Tensor]], graph: tf.Graph) -> list[tf.Tensor]:
+    return [tf.identity(result) for result in run(graph)]
+
+
+def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+    body, test = called_graphs(op)
+    keys = _changed_by(op, inputs)
+    indices = [index for index, value in enumerate(inputs) if not _is_state(value)]
+    count = len(indices)
+
+    def run(
+        graph: tf.Graph, variables: Sequence[tf.Tensor]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        own = state.branch()
+        own.values.update(zip(keys, variables[count:], strict=True))
+        outputs = _run_graph(graph, _with(inputs, indices, variables[:count]), own)
+        return outputs, [own.values[key] for key in keys]
+
+    def iterate(*variables: tf.Tensor) -> list[tf.Tensor]:
+        outputs, values = run(body, variables)
+        return [*(outputs[index] for index in indices), *values]
+
+    def tested(variables: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        (goes_on,), values = run(test, variables)
+        return [*variables[:count], *values, goes_on]
+
+    variables = [*(inputs[index] for index in indices), *(state.values[key] for key in keys)]
+    shapes = [op.outputs[index].shape for index in indices]
+    shapes += [state.values[key].shape for key in keys]
+    if _changes_variables(test):  # once more than the body runs
+        made = tf.while_loop(
+            lambda *values: values[-1],
+            lambda *values: tested(iterate(*values[:-1])),
+            tested(variables),
+            shape_invariants=[*shapes, tf.TensorShape([])],
+        )[:-1]
+    else:
+        made = tf.while_loop(
+            lambda *values: run(test, values)[0][0], iterate, variables, shape_invariants=shapes
+        )
+    state.values.update(zip(keys, made[count:], strict=True))
+    return _with(inputs, indices, made[:count])
+
+
+def _changes_variables(graph: tf.Graph) -> bool:
+    return any(effects_of(op, [False] * len(op.inputs))[1] for op in graph.get_operations())
+
+
+@dataclass(frozen=True)
+class _Counterpart:
+    """Counterpart of an operation that takes a variable, for the variable's value.
+
+    Attributes:
+        run: Called with the operation, its inputs and the state; returns the results.
+        is_for: Whether an operation, with its attributes, and the variable's handle have it.
+    """
+
+    run: Callable[[tf.Operation, Sequence[Value], _State], list[Value]]
+    is_for: Callable[[tf.Operation, tf.Tensor], bool] = lambda op, handle: True
+
+
+def _of_value(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Counterpart:
+    """Return the counterpart that makes a result, or the changed value, of a variable's value."""
+
+    def run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[tf.Tensor]:
+        variable, *rest = inputs
+        result = make(op, state.values[variable.key], *rest)
+        if not changes:
+            return [result]
+        state.values[variable.key] = result
+        return []
+
+    return _Counterpart(run)
+
+
+def _slice_assigned(op: tf.Operation, value: Any, *rest: Any) -> Any:
+    masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    given = {f"{name}_mask": op.get_attr(f"{name}_mask") for name in masks}
+    begin, end, strides, new = rest
+    return tf.raw_ops.TensorStridedSliceUpdate(
+        input=value, begin=begin, end=end, strides=strides, value=new, **given
+    )
+
+
+def _read_and_skip(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+    """Read the state of a generator, two words of a counter and a key, and skip some counts."""
+    variable, _, delta = inputs
+    value = state.values[variable.key]
+    skipped = tf.bitcast(delta * 256, tf.int64)
+    low, high = value[0] + skipped, value[1]
+    carry = tf.less(tf.bitcast(low, tf.uint64), tf.bitcast(skipped, tf.uint64))
+    high += tf.cast(carry, tf.int64)
+    state.values[variable.key] = tf.concat([[low, high], value[2:]], 0)
+    return [value[:3]]
+
+
+def _is_philox(op: tf.Operation, handle: tf.Tensor) -> bool:
+    (data,) = handle_data_util.get_resource_handle_data(handle).shape_and_type
+    is_philox = tensor_util.constant_value(op.inputs[1]) == _PHILOX
+    return bool(is_philox and tf.TensorShape(data.shape) == [3])
+
+
+_PHILOX = 1  # TensorFlow's number of the algorithm
+
+# Operations that change a variable and have a result.
+_READ_AND_CHANGE = ("RngReadAndSkip",)
+_COUNTERPARTS: dict[str, _Counterpart] = {
+    "ReadVariableOp": _of_value(lambda op, value: value),
+    "VariableShape": _of_value(lambda op, value: tf.shape(value, op.outputs[0].dtype)),
+    "VarIsInitializedOp": _of_value(lambda op, value: tf.constant(True)),
+    "ResourceGather": _of_value(
+        lambda op, value, indices: tf.gather(value, indices, batch_dims=op.get_attr("batch_dims"))
+    ),
+    "ResourceGatherNd": _of_value(lambda op, value, indices: tf.gather_nd(value, indices)),
+    "AssignVariableOp": _of_value(lambda op, value, new: tf.identity(new), changes=True),
+    "AssignAddVariableOp": _of_value(lambda op, value, new: value + new, changes=True),
+    "AssignSubVariableOp": _of_value(lambda op, value, new: value - new, changes=True),
+    "RngReadAndSkip": _Counterpart(_read_and_skip, _is_philox),
+    "ResourceStridedSliceAssign": _of_value(_slice_assigned, changes=True),
+    **{
+        f"ResourceScatter{kind.title()}": _of_value(
+            lambda op, value, i, u, kind=kind: with_rows(kind, value, i, u), changes=True
+        )
+        for kind in ("add", "sub", "update", "min", "max", "mul", "div")
+    },
+    **{
+        f"ResourceScatterNd{kind.title()}": _of_value(
+            lambda op, value, i, u, kind=kind: SCATTERS[kind](value, i, u), changes=True
+        )
+        for kind in ("add", "sub", "update", "min", "max")
+    },
+}

@@ -1,0 +1,222 @@
+"""A rule's view of an operation, and a rule's decision about it.
+
+A rule claims only what follows from the operation's definition. It gets an `Operation` and returns
+a `Decision`, or `None` where it is not certain: then the operation is computed whole on every
+replica, which is always right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from .functions import kernel_of
+from .placements import Partial, Placement, Shard
+from .reduction import Reduction
+from .rows import Rows
+from .sizes import AnySize
+from .tensor_facts import TensorFacts
+
+if TYPE_CHECKING:
+    from .plan import GraphPlan
+
+
+class ComputeWholeError(Exception):
+    """The step has to be planned again, with these operations computed whole."""
+
+    def __init__(self, operations: Iterable[tf.Operation]) -> None:
+        super().__init__("compute whole")
+        self.operations = set(operations)
+
+
+# Forms in which an operation wants an input: a placement, or one of these.
+
+
+@dataclass(frozen=True)
+class AnyForm:
+    """The replica's value as it is."""
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """The replica's rows of a tensor; all of a single row, which is broadcast."""
+
+    shard: Shard
+
+
+@dataclass(frozen=True)
+class LocalSizes:
+    """A vector of sizes, some of them replaced by the replica's own numbers of rows.
+
+    Args:
+        rows: Pairs of an element's index and the rows that it counts. Without any, the operation
+            does not read the vector.
+    """
+
+    rows: tuple[tuple[int, Rows], ...]
+
+
+Tensors = Sequence[tf.Tensor]
+Form = Placement | AnyForm | LocalRows | LocalSizes
+ANY_FORM = AnyForm()
+NOT_READ = LocalSizes(())
+
+
+def local_size(index: int, rows: Rows) -> LocalSizes:
+    """Return the form of a size vector whose element `index` counts the replica's rows."""
+    return LocalSizes(((index, rows),))
+
+
+@dataclass
+class Decision:
+    """How an operation is computed.
+
+    Args:
+        input_forms: For each input, the form that it is wanted in.
+        output_placements: The placements of the results.
+        write: Called with the stage, the operation and its inputs; returns the results. `None`
+            copies the operation.
+        is_alias: Whether the result has the values of the first input in another shape: if that is
+            partial, it is reduced in the first input's place, once for all its shapes.
+        inputs: The tensors that are read, if they are not the operation's inputs.
+        needs: Sizes and rows whose numbers `write` needs.
+        gathers: Whether the operation needs the rows of all replicas by its nature.
+        on_one_replica: Whether it runs once, not on every replica.
+        bodies: The plans of a loop's body or of a condition's branches.
+    """
+
+    input_forms: Sequence[Form]
+    output_placements: Sequence[Placement]
+    write: Callable[..., Sequence[Any]] | None = None
+    is_alias: bool = False
+    inputs: Sequence[tf.Tensor] | None = None
+    needs: Iterable[AnySize | Rows] = ()
+    gathers: bool = False
+    on_one_replica: bool = False
+    bodies: Sequence[GraphPlan] = ()
+
+
+@dataclass
+class Rewrite:
+    """Operations that stand for one of the traced step.
+
+    Args:
+        make: Writes them into the default graph, and returns the results.
+    """
+
+    make: Callable[[], Sequence[tf.Tensor]]
+
+
+class Operation:
+    """An operation of a traced step, as a rule sees it."""
+
+    def __init__(self, facts: TensorFacts, op: tf.Operation) -> None:
+        self.facts, self.op = facts, op
+        self.type: str = op.type
+        self.inputs = [facts.canonical(tensor) for tensor in op.inputs]
+        self.placements = [facts.placement(tensor) for tensor in self.inputs]
+        self.outputs: Sequence[tf.Tensor] = op.outputs
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute of the operation."""
+        return self.op.get_attr(name)
+
+    @property
+    def in_body(self) -> bool:
+        """Whether it is in the body of a loop, condition or compiled function."""
+        return self.facts.parent is not None
+
+    # Inputs
+
+    def rank(self, index: int) -> int | None:
+        """Return the rank of an input, if it is known."""
+        rank: int | None = self.inputs[index].shape.rank
+        return rank
+
+    def constant(self, index: int) -> Any:
+        """Return the value of an input if it is known while tracing."""
+        return self.facts.constant(self.inputs[index])
+
+    def sizes(self, index: int) -> Any:
+        """Return the sizes in an integer input of rank 0 or 1, an array; else `None`."""
+        return self.facts.sizes(self.inputs[index])
+
+    def dims(self, index: int) -> list[AnySize] | None:
+        """Return the sizes of an input's axes over all replicas."""
+        return self.facts.dims(self.inputs[index])
+
+    def shard(self, index: int) -> Shard | None:
+        """Return the placement of an input if it is divided."""
+        placement = self.placements[index]
+        return placement if isinstance(placement, Shard) else None
+
+    def is_partial(self, index: int, reduction: Reduction | None = None) -> bool:
+        """Whether an input has to be reduced over the replicas."""
+        placement = self.placements[index]
+        return isinstance(placement, Partial) and reduction in (None, placement.reduction)
+
+    def named_rows(self, index: int) -> Rows | None:
+        """Return the rows that an input's first column names, each on its own replica."""
+        return self.facts.named_rows(self.inputs[index])
+
+    @property
+    def any_shard(self) -> bool:
+        """Whether any input is divided."""
+        return any(isinstance(placement, Shard) for placement in self.placements)
+
+    def align(self, placement: Placement, wanted: Shard) -> bool:
+        """Return whether rows are divided as wanted, once batches of equal size are merged.
+
+        Call this only where the operation is an error unless both axes have the same size, or one
+        is a single row.
+        """
+        if not isinstance(placement, Shard) or placement.axis != wanted.axis:
+            return False
+        return placement.fits(wanted) or self.facts.merge(placement.rows, wanted.rows, self.op)
+
+    # Results
+
+    def set_dims(self, output: tf.Tensor, dims: Sequence[AnySize]) -> None:
+        """Set the sizes of a result's axes, where they are better known than from its shape."""
+        self.facts.set_dims(output, dims)
+
+    def set_sizes(self, output: tf.Tensor, sizes: Any) -> None:
+        """Set the known values of an integer result."""
+        self.facts.set_sizes(output, sizes)
+
+    def name_rows(self, output: tf.Tensor, rows: Rows) -> None:
+        """Set the rows that a result's first column names."""
+        self.facts.name_rows(output, rows)
+
+    def add_layout(self, rows: Rows) -> Rows:
+        """Remember a division of several segments, for later axes of its size; returns it."""
+        self.facts.step.layouts.append(rows)
+        return rows
+
+
+Rule = Callable[[Operation], Decision | Rewrite | None]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*types: str) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of these types of operations."""
+
+    def register(function: Rule) -> Rule:
+        for name in types:
+            if name in RULES:
+                raise ValueError(f"two rules for {name}")
+            RULES[name] = function
+        return function
+
+    return register
+
+
+def find_rule(op: tf.Operation) -> Rule | None:
+    """Return the rule of an operation's type, or of the kernel that it calls."""
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        kernel = kernel_of(op)
+        return RULES.get(f"kernel:{kernel}" if kernel else "XlaCall")
+    return RULES.get(op.type)

@@ -1,0 +1,61 @@
+"""Quirks of TensorFlow's kernels, with the version that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from .._upstream.internals import onednn_is_on
+
+if TYPE_CHECKING:
+    from .stage import Stage
+
+LARGEST_SLICED_RANK = 8
+"""The largest rank of TensorFlow's `Slice` (2.21)."""
+
+# Kernels that TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).
+_RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
+
+
+def needs_rows(stage: Stage, op: tf.Operation) -> bool:
+    """Whether the kernel of a device may be wrong if there is no row.
+
+    Without rows, oneDNN's convolution gives as many channels as went in, not as should come out,
+    and the gradient of a pooling ends the process (TensorFlow 2.21).
+    """
+    is_onednn = stage.on_cpus and onednn_is_on()
+    return is_onednn or op.type not in _RIGHT_WITHOUT_ROWS
+
+
+def with_some_rows(
+    stage: Stage, op: tf.Operation, inputs: Sequence[tf.Tensor], data: Sequence[int]
+) -> list[tf.Tensor]:
+    """Add a row of zeros to inputs that have no rows; with rows, nothing is copied."""
+    count = tf.shape(inputs[data[0]])[0]
+    given = list(inputs)
+    for index in data:
+        tensor, rank = inputs[index], op.inputs[index].shape.rank
+
+        def padded(tensor: tf.Tensor = tensor, rank: int = rank) -> tf.Tensor:
+            return at_least_one(tensor, 0, rank, count)
+
+        given[index] = stage.cached(some_rows_key(tensor), padded)
+    return given
+
+
+def some_rows_key(tensor: tf.Tensor) -> Any:
+    """Return the key of a tensor that has at least one row, among what a stage has made."""
+    return "some rows", tensor.ref()
+
+
+def at_least_one(
+    tensor: tf.Tensor, axis: int, rank: int, count: tf.Tensor, value: int = 0
+) -> tf.Tensor:
+    """Add a row of one value to a tensor that has none of its `count` rows along an axis."""
+    more = tf.stack([tf.maximum(1 - count, 0) if each == axis else 0 for each in range(rank)])
+    paddings = tf.stack([tf.zeros_like(more), more], 1)
+    # Not `Pad`, which oneDNN makes a part of the convolution, as if it padded images.
+    filler = tf.constant(value, tensor.dtype)
+    return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=filler)

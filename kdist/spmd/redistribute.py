@@ -1,0 +1,109 @@
+"""Ways from a tensor's placement to the form that an operation wants.
+
+The way of each input is decided once, when its operation is planned (`way_to`), and kept in the
+plan. A stage follows it (`Stage.read`), and the program exchanges tensors for it.
+
+| placement | wanted form | way |
+| --- | --- | --- |
+| any | `AnyForm`; the same placement | `Keep` |
+| any | `LocalSizes` | `WriteSizes` |
+| shard, partial | replicate | `TakeWhole`: rows are gathered, local values reduced, before |
+| replicate | a shard, `LocalRows` | `SliceRows` of the tensor |
+| shard, partial | a shard, `LocalRows` | `SliceRows` of the tensor, exchanged before |
+| partial sum | the rows of a divided variable | `TakeRowsOfSum`: each replica gets its rows of it |
+| replicate, shard | partial | `CountOnce`: zeros on all replicas but the first |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .operation import AnyForm, Form, LocalRows, LocalSizes
+from .placements import PARTIAL, Opaque, Partial, Placement, Replicate, Shard
+from .rows import Rows
+
+
+class Way:
+    """Base class of ways to a wanted form."""
+
+
+@dataclass(frozen=True)
+class Keep(Way):
+    """The replica's value as it is."""
+
+
+@dataclass(frozen=True)
+class WriteSizes(Way):
+    """The sizes of the vector, with the replica's own numbers of rows; `None` without any."""
+
+    rows: tuple[tuple[int, Rows], ...]
+
+
+@dataclass(frozen=True)
+class TakeWhole(Way):
+    """The whole tensor, once all replicas have it."""
+
+
+@dataclass(frozen=True)
+class SliceRows(Way):
+    """The replica's rows of the whole tensor.
+
+    Args:
+        shard: How the replicas' rows are divided.
+        may_broadcast: Whether a tensor of a single row is taken whole.
+    """
+
+    shard: Shard
+    may_broadcast: bool = False
+
+
+@dataclass(frozen=True)
+class TakeRowsOfSum(Way):
+    """The replica's rows of a sum, of which it needs no others; sliced if another way takes all."""
+
+    shard: Shard
+
+
+@dataclass(frozen=True)
+class CountOnce(Way):
+    """The whole tensor on the first replica, and zeros on the others."""
+
+
+KEEP, TAKE_WHOLE, COUNT_ONCE = Keep(), TakeWhole(), CountOnce()
+
+
+def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
+    """Return the way to a wanted form.
+
+    Args:
+        form: The form.
+        placement: The placement of the tensor.
+        division: How variables of the tensor's shape are divided, if they are.
+    """
+    match form:
+        case LocalSizes():
+            return WriteSizes(form.rows)
+        case AnyForm() | Opaque():
+            return KEEP
+        case Partial():
+            return KEEP if isinstance(placement, Partial) else COUNT_ONCE
+        case LocalRows():
+            return _way_to_rows(form.shard, placement, division, may_broadcast=True)
+        case Shard():
+            return _way_to_rows(form, placement, division, may_broadcast=False)
+    return KEEP if isinstance(placement, Replicate) else TAKE_WHOLE
+
+
+def _way_to_rows(
+    shard: Shard, placement: Placement, division: Shard | None, *, may_broadcast: bool
+) -> Way:
+    if isinstance(placement, Shard) and placement.fits(shard):
+        return KEEP
+    if placement == PARTIAL and division is not None and division.fits(shard):
+        return TakeRowsOfSum(shard)
+    return SliceRows(shard, may_broadcast)
+
+
+def gathers_rows(placement: Placement, way: Way) -> bool:
+    """Whether the rows of all replicas are gathered for a way."""
+    return isinstance(placement, Shard) and not isinstance(way, Keep | WriteSizes)

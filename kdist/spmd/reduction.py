@@ -1,0 +1,104 @@
+"""Reductions over replicas: how the local values of a partial tensor make the whole one.
+
+Each replica's local value has the shape of the whole tensor. A new reduction is a class or a
+constant here: sums alone are known elsewhere, as collectives add them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+
+from .rows import Rows
+
+RowsOfReplicas = Callable[[Rows], tf.Tensor]
+
+
+class Reduction:
+    """Base class of reductions.
+
+    Attributes:
+        name: For messages, such as `"max"`.
+    """
+
+    name: str
+
+    def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
+        """Return the whole tensor.
+
+        Args:
+            stacked: The local values, shape `(replicas, *shape)`.
+            rows_of_replicas: Returns how many of some rows each replica has, shape `(replicas,)`.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Elementwise(Reduction):
+    """Reduction of each element on its own."""
+
+    name: str
+    reduce: Callable[..., tf.Tensor] = field(repr=False)
+
+    def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
+        del rows_of_replicas
+        return self.reduce(stacked, 0)
+
+
+@dataclass(frozen=True)
+class Moments(Reduction):
+    """Mean and variance, stacked along the first axis, of values that each replica has rows of."""
+
+    rows: Rows
+    name = "moments"
+
+    def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
+        means, variances = tf.unstack(stacked, axis=1)
+        counts = tf.cast(rows_of_replicas(self.rows), stacked.dtype)
+        shares = counts / tf.reduce_sum(counts)  # without any row, moments are no numbers
+        shares = tf.reshape(shares, [-1, *[1] * (len(stacked.shape) - 2)])
+        return tf.stack(merge_moments(shares, means, variances))
+
+
+@dataclass(frozen=True)
+class CountedMoments(Reduction):
+    """Count, mean and sum of squared distances from the mean, stacked along the first axis."""
+
+    name = "counted moments"
+
+    def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
+        del rows_of_replicas
+        counts, means, squares = tf.unstack(stacked, axis=1)
+        count = tf.reduce_sum(counts, 0)
+        shares = tf.math.divide_no_nan(counts, count)
+        variances = tf.math.divide_no_nan(squares, counts)
+        mean, variance = merge_moments(shares, means, variances)
+        return tf.stack([count, mean, variance * count])
+
+
+def merge_moments(
+    shares: tf.Tensor, means: tf.Tensor, variances: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Merge means and biased variances of groups of values to those of all values.
+
+    Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
+
+    Args:
+        shares: Each group's share of the number of values, along the first axis.
+        means: The groups' means; of a group without values also no number.
+        variances: The same of their variances.
+    """
+    mean = tf.reduce_sum(tf.math.multiply_no_nan(means, shares), 0)
+    variances += tf.math.squared_difference(means, mean)
+    return mean, tf.reduce_sum(tf.math.multiply_no_nan(variances, shares), 0)
+
+
+SUM = Elementwise("add", tf.reduce_sum)
+PRODUCT = Elementwise("prod", tf.reduce_prod)
+MAXIMUM = Elementwise("max", tf.reduce_max)
+MINIMUM = Elementwise("min", tf.reduce_min)
+ALL = Elementwise("all", tf.reduce_all)
+ANY = Elementwise("any", tf.reduce_any)
+COUNTED_MOMENTS = CountedMoments()

@@ -1,0 +1,105 @@
+"""`Rows`: how an axis is divided over the replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .sizes import AnySize, BatchAxis, key_of, quotient, symbolic
+
+Segment = tuple[BatchAxis, AnySize]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Division of an axis: for each segment, `unit` rows for each row of a batch axis.
+
+    A batch is one segment of unit 1, `concat([a, b])` of two batches has two segments, and
+    `reshape(x, (-1, 8))` of rows of 24 numbers has the unit 3. Every replica has a contiguous block
+    of each segment.
+    """
+
+    segments: tuple[Segment, ...]
+
+    @property
+    def total(self) -> AnySize:
+        """The size of the axis over all replicas."""
+        return sum(symbolic(batch_axis) * unit for batch_axis, unit in self.segments)
+
+    @property
+    def counts(self) -> dict[BatchAxis, AnySize]:
+        """Rows of the axis for each row of a batch axis; equal counts are divided alike."""
+        counts: dict[BatchAxis, AnySize] = {}
+        for batch_axis, unit in self.segments:
+            counts[batch_axis.root()] = counts.get(batch_axis.root(), 0) + unit
+        return counts
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether these are rows of a batch, not of a variable."""
+        return all(batch_axis.is_batch for batch_axis, _ in self.segments)
+
+    def is_total(self, size: AnySize) -> bool:
+        """Whether a size is that of the axis, also as a number that is known while tracing."""
+        if not isinstance(size, int):
+            return self.total == size
+        total = 0
+        for batch_axis, unit in self.segments:
+            known = batch_axis.root().total
+            if known is None or not isinstance(unit, int):
+                return False
+            total += known * unit
+        return total == size
+
+    def times(self, factor: AnySize) -> Rows:
+        """Return the rows with `factor` rows in place of each."""
+        return Rows(tuple((batch_axis, unit * factor) for batch_axis, unit in self.segments))
+
+    def divided(self, factor: AnySize, divisor: AnySize) -> Rows | None:
+        """Return the rows with `factor / divisor` rows in place of each, if that is a number."""
+        segments: list[Segment] = []
+        for batch_axis, unit in self.segments:
+            changed = quotient(unit * factor, divisor)
+            if changed is None:
+                return None
+            segments.append((batch_axis, changed))
+        return Rows(tuple(segments))
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows(self.segments + other.segments)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Rows)
+            and len(self.segments) == len(other.segments)
+            and all(
+                mine.root() is others.root() and unit == others_unit
+                for (mine, unit), (others, others_unit) in zip(
+                    self.segments, other.segments, strict=True
+                )
+            )
+        )
+
+    def __hash__(self) -> int:  # stable once a step is planned: no batch axes are merged after that
+        return hash(tuple((axis.root().order, key_of(unit)) for axis, unit in self.segments))
+
+    def __repr__(self) -> str:
+        return "+".join(
+            f"{axis}" if unit == 1 else f"{axis}*{unit}" for axis, unit in self.segments
+        )
+
+
+def rows_of(size: AnySize) -> Rows | None:
+    """Return a division of an axis of this size, if it is a multiple of the rows of one batch."""
+    if isinstance(size, int):
+        return None
+    batch_axes = size.batch_axes()
+    if len(batch_axes) != 1:
+        return None
+    (batch_axis,) = batch_axes
+
+    unit = quotient(size, symbolic(batch_axis))
+    if unit is None or not (isinstance(unit, int) or not unit.batch_axes()):
+        return None
+    if isinstance(unit, int) and unit < 1:
+        return None
+    return Rows(((batch_axis, unit),))

@@ -1,0 +1,319 @@
+"""Known facts of the tensors of a traced graph: placements, stages, sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import tensor_util
+
+from .effects import effects_of
+from .functions import Bodies
+from .placements import Placement, Shard
+from .rows import Rows, rows_of
+from .size_reader import read_sizes
+from .sizes import AnySize, AxisSize, BatchAxis, symbolic
+
+Ref = Any
+"""Key of a tensor in a dictionary, as `tf.Tensor.ref` returns it."""
+
+
+class StageNumber(NamedTuple):
+    """Place of a stage in the order of a step.
+
+    A step alternates: at exchange k, tensors are exchanged and operations run that must not run on
+    every replica, such as `tf.print`; then stage k runs on every replica.
+
+    Attributes:
+        exchange: The number of the exchange.
+        on_every_replica: Whether the stage runs on every replica, behind the exchange.
+    """
+
+    exchange: int
+    on_every_replica: bool
+
+    def first(self, *, on_every_replica: bool) -> StageNumber:
+        """Return the first stage of a kind from this one on."""
+        is_behind = self.on_every_replica and not on_every_replica
+        return StageNumber(max(self.exchange + is_behind, 0), on_every_replica)
+
+    @property
+    def next(self) -> StageNumber:
+        """The next stage of the same kind."""
+        return self._replace(exchange=self.exchange + 1)
+
+    @property
+    def next_exchange(self) -> StageNumber:
+        """The exchange at which a tensor of this stage can be exchanged."""
+        return StageNumber(self.exchange + 1, on_every_replica=False)
+
+    def __str__(self) -> str:
+        return f"{self.exchange}{'' if self.on_every_replica else ' on one replica'}"
+
+
+INPUTS = StageNumber(-1, on_every_replica=True)
+"""Stage of the step's inputs and constants."""
+
+
+class NeedsCollectiveError(Exception):
+    """The body of a loop or condition needs values of other replicas."""
+
+
+@dataclass
+class Assumption:
+    """Two inputs of the step have equally many rows, as an operation demands."""
+
+    batch_axis: BatchAxis
+    other: BatchAxis
+    op: tf.Operation
+    undo: Callable[[], None]
+
+
+@dataclass
+class StepFacts:
+    """Facts that the plans of a step and of the bodies in it share.
+
+    Attributes:
+        bodies: The graphs of called functions, the same in each attempt to plan the step.
+        in_fixed_order: Whether a stage changes variables only after all of its reads, as several
+            shards of a batch share them.
+        shared: Handles of states that exist once, not on every replica.
+        divisions: For the shape of a divided variable, how it is divided.
+        layouts: Divisions of several segments that the step has made.
+        list_elements: For an operation that makes a list, the placement of its elements.
+    """
+
+    bodies: Bodies = field(default_factory=Bodies)
+    in_fixed_order: bool = False
+    shared: set[Ref] = field(default_factory=set)
+    divisions: dict[tuple[int, ...], Shard] = field(default_factory=dict)
+    layouts: list[Rows] = field(default_factory=list)
+    list_elements: dict[tf.Operation, Placement] = field(default_factory=dict)
+
+
+class TensorFacts:
+    """Facts of the tensors of a traced graph, or of the body of a loop or condition in it.
+
+    Args:
+        parent: Those of the graph that contains the body.
+        step: Those of the whole step.
+        is_conditional: Whether the graph is a body that may not run.
+        can_check: Whether operations that fail the step can be written: XLA leaves them out.
+    """
+
+    def __init__(
+        self,
+        parent: TensorFacts | None = None,
+        step: StepFacts | None = None,
+        *,
+        is_conditional: bool = False,
+        can_check: bool = True,
+    ) -> None:
+        self.parent = parent
+        self.step: StepFacts = parent.step if parent else step or StepFacts()
+        self.is_conditional = is_conditional
+        self.can_check: bool = can_check and (parent is None or parent.can_check)
+        self.inputs: list[tf.Tensor] = []
+        self.counted: dict[BatchAxis, StageNumber] = {}  # rows that the step makes
+        self.assumed: list[Assumption] = parent.assumed if parent and not is_conditional else []
+        self.reduced_axes: dict[Ref, Any] = {}
+        self._named_rows: dict[Ref, Rows] = {}
+        self._placements: dict[Ref, Placement] = {}
+        self._stages: dict[Ref, StageNumber] = {}
+        self._aliases: dict[Ref, tf.Tensor] = {}
+        self._constants: dict[Ref, Any] = {}
+        self._sizes: dict[Ref, Any] = {}
+        self._dims: dict[Ref, list[AnySize] | None] = {}
+
+    # Placements
+
+    def set_input(self, tensor: tf.Tensor, placement: Placement, sizes: Any = None) -> None:
+        """Set the placement of an input of the graph."""
+        self.inputs.append(tensor)
+        self.set_tensor(tensor, placement, INPUTS)
+        if sizes is not None:
+            self.set_sizes(tensor, sizes)
+
+    def set_tensor(self, tensor: tf.Tensor, placement: Placement, stage: StageNumber) -> None:
+        """Set the placement of a tensor, and the stage that makes it."""
+        self._placements[tensor.ref()] = placement
+        self._stages[tensor.ref()] = stage
+
+    def set_alias(self, tensor: tf.Tensor, of: tf.Tensor) -> None:
+        """Let a tensor stand for another one."""
+        self._aliases[tensor.ref()] = self.canonical(of)
+
+    def canonical(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return the tensor that an argument or result of a call stands for."""
+        while (source := self._aliases.get(tensor.ref())) is not None:
+            tensor = source
+        return tensor
+
+    def has(self, tensor: tf.Tensor) -> bool:
+        """Whether a tensor is one of the graph that is planned."""
+        return self.canonical(tensor).ref() in self._placements
+
+    def placement(self, tensor: tf.Tensor) -> Placement:
+        """Return the placement of a tensor."""
+        return self._placements[self.canonical(tensor).ref()]
+
+    def stage_of(self, tensor: tf.Tensor) -> StageNumber:
+        """Return the stage that makes a tensor."""
+        return self._stages[self.canonical(tensor).ref()]
+
+    def is_divided(self, handle: tf.Tensor) -> bool:
+        """Whether a tensor is the handle of a divided variable."""
+        if handle.dtype != tf.resource:
+            return False
+        return isinstance(self._placements.get(self.canonical(handle).ref()), Shard)
+
+    def division(self, tensor: tf.Tensor) -> Shard | None:
+        """Return how variables of a tensor's shape are divided; `None` if they are not."""
+        shape = tensor.shape
+        return self.step.divisions.get(tuple(shape)) if shape.is_fully_defined() else None
+
+    def is_shared(self, handle: tf.Tensor) -> bool:
+        """Whether a handle is of a state that exists once, not on every replica."""
+        return self.canonical(handle).ref() in self.step.shared
+
+    def effects(self, op: tf.Operation) -> tuple[bool, set[int]]:
+        """Return whether an operation must run once, and the inputs whose states it changes."""
+        if not op.op_def.is_stateful:
+            return False, set()
+        return effects_of(op, [self.is_shared(tensor) for tensor in op.inputs])
+
+    # Values and sizes
+
+    def constant(self, tensor: tf.Tensor) -> Any:
+        """Return the value of a tensor if it is known while tracing."""
+        tensor = self.canonical(tensor)
+        if tensor.ref() not in self._constants:
+            self._constants[tensor.ref()] = self._read_constant(tensor)
+        return self._constants[tensor.ref()]
+
+    def _read_constant(self, tensor: tf.Tensor) -> Any:
+        if tensor.op.type == "Const":
+            return tensor_util.constant_value(tensor)
+        if tensor.op.type == "Placeholder" or not tensor.dtype.is_integer:
+            return None
+        sizes = self.sizes(tensor)
+        if sizes is None:
+            return tensor_util.constant_value(tensor)
+        is_known = all(isinstance(size, int) for size in np.ravel(sizes))
+        return sizes.astype(tensor.dtype.as_numpy_dtype) if is_known else None
+
+    def sizes(self, tensor: tf.Tensor) -> Any:
+        """Return the sizes in an integer tensor of rank 0 or 1, an array; else `None`."""
+        tensor = self.canonical(tensor)
+        if tensor.ref() not in self._sizes:
+            self._sizes[tensor.ref()] = read_sizes(self, tensor)
+        return self._sizes[tensor.ref()]
+
+    def set_sizes(self, tensor: tf.Tensor, sizes: Any) -> None:
+        """Set the known values of an integer tensor."""
+        self._sizes[tensor.ref()] = sizes
+
+    def dims(self, tensor: tf.Tensor) -> list[AnySize] | None:
+        """Return the sizes of a tensor's axes over all replicas; `None` if its rank is unknown."""
+        tensor = self.canonical(tensor)
+        if tensor.ref() not in self._dims:
+            self._dims[tensor.ref()] = self._read_dims(tensor)
+        return self._dims[tensor.ref()]
+
+    def _read_dims(self, tensor: tf.Tensor) -> list[AnySize] | None:
+        if tensor.shape.rank is None:
+            return None
+        placement = self._placements.get(tensor.ref())
+        dims: list[AnySize] = []
+        for axis, size in enumerate(tensor.shape.as_list()):
+            if isinstance(placement, Shard) and placement.axis == axis:
+                dims.append(placement.rows.total)
+            else:
+                dims.append(symbolic(AxisSize(tensor, axis)) if size is None else int(size))
+        return dims
+
+    def set_dims(self, tensor: tf.Tensor, dims: Sequence[AnySize]) -> None:
+        """Set the sizes of a tensor's axes, where they are better known than from its shape."""
+        self._dims[tensor.ref()] = list(dims)
+
+    # Rows
+
+    def named_rows(self, tensor: tf.Tensor) -> Rows | None:
+        """Return the rows that a tensor's first column names, each on its own replica.
+
+        Of a shape, these are the rows that its first element counts.
+        """
+        return self._named_rows.get(tensor.ref())
+
+    def name_rows(self, tensor: tf.Tensor, rows: Rows) -> None:
+        """Set the rows that a tensor's first column names."""
+        self._named_rows[tensor.ref()] = rows
+
+    def rows_of(self, size: AnySize) -> Rows | None:
+        """Return how to divide an axis of this size, if it is a multiple of a batch's rows.
+
+        Several batches that were concatenated are divided as they are elsewhere in the step.
+        """
+        found = rows_of(size)
+        if found is None or found.segments[0][1] != 1:
+            layouts = reversed(self.step.layouts)
+            return next((rows for rows in layouts if rows.total == size), found)
+        return found
+
+    def merge(self, rows: Rows, others: Rows, op: tf.Operation) -> bool:
+        """Assume that two inputs of the step have equally many rows, as an operation demands.
+
+        This is checked at the beginning of each step; in a branch or loop, each time that it runs.
+        """
+        if self.is_conditional and not self.can_check:
+            return False
+        if len(rows.segments) != 1 or len(others.segments) != 1:
+            return False
+        (axis, unit), (other, others_unit) = rows.segments[0], others.segments[0]
+        axis, other = axis.root(), other.root()
+        if unit != others_unit or not axis.may_equal(other):
+            return False
+        self.assumed.append(Assumption(axis, other, op, axis.merge(other)))
+        return True
+
+    @property
+    def own_assumptions(self) -> list[Assumption]:
+        """The assumptions that hold in this body only."""
+        return self.assumed if self.is_conditional else []
+
+    @contextlib.contextmanager
+    def assuming(self) -> Iterator[None]:
+        """Let the assumptions of a planned body hold."""
+        for assumption in self.own_assumptions:
+            assumption.undo = assumption.batch_axis.root().merge(assumption.other)
+        try:
+            yield
+        finally:
+            self.suspend()
+
+    def suspend(self) -> None:
+        """Let the assumptions of this body hold no longer: they are true only inside of it."""
+        for assumption in reversed(self.own_assumptions):
+            assumption.undo()
+
+    def undo_assumptions(self, since: int) -> None:
+        """Take back all assumptions but the first ones: those of a plan that is given up."""
+        while len(self.assumed) > since:
+            self.assumed.pop().undo()
+
+    def count_rows(self, size: AnySize | Rows) -> StageNumber:
+        """Have the rows counted that a size depends on; return the stage that knows them."""
+        stage = INPUTS
+        total = size.total if isinstance(size, Rows) else size
+        for batch_axis in () if isinstance(total, int) else total.batch_axes():
+            if batch_axis.source is not None:
+                if self.parent is not None:
+                    raise NeedsCollectiveError(batch_axis.name)
+                tensor, _ = batch_axis.source
+                self.counted[batch_axis] = self.stage_of(tensor).next_exchange
+                stage = max(stage, self.counted[batch_axis])
+        return stage
