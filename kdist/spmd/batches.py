@@ -1,4 +1,4 @@
-"""Data sets in the host's memory, whose batches are divided over replicas as they are read.
+"""Data sets in the host's memory: their batches are divided over replicas as they are read.
 
 One iterator reads whole batches, and each replica gets a copy of its rows. TensorFlow instead gives
 each device an iterator of its own, for which it traces functions in every epoch.
@@ -19,7 +19,7 @@ from .collectives import HOST
 def split_rows(value: Any, count: int) -> list[Any]:
     """Split a tensor by its rows into `count` parts, of the sizes that TensorFlow's iterators give.
 
-    All parts have equally many rows, but for the last ones, where none are left.
+    All parts have equally many rows, but for the last parts, which may have fewer or none.
     """
     known = value.shape[0]
     sizes = _sizes(tf.shape(value)[0], count) if known is None else _known_sizes(known, count)
@@ -151,7 +151,7 @@ def _copy(rows: Any, device: str) -> Any:
 
 
 class DividedDataset(_Divided, input_lib.DistributedDataset):
-    """A data set whose batches are divided over replicas.
+    """A data set of batches that are divided over replicas.
 
     A `DistributedDataset` by its class alone, for which Keras asks.
     """

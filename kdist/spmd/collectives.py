@@ -1,4 +1,4 @@
-"""Exchange values between replicas: sums, and what is gathered."""
+"""Exchanges of values between replicas: sums and gathers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ExchangedRows:
     """A tensor of a known shape of which each replica has its rows, or gets them.
 
     Args:
-        parts: What the replicas of this worker have: their rows, or tensors to be added up.
-        shape: Of the whole tensor.
-        axis: Along which it is divided.
+        parts: The values of this worker's replicas: their rows, or tensors to be added up.
+        shape: The shape of the whole tensor.
+        axis: The divided axis.
         sizes: The numbers of rows of all replicas.
     """
 
@@ -66,8 +66,8 @@ class Collectives:
             them up on the first.
 
     Attributes:
-        replicas: Their number.
-        places: For each device, the place of its replica's rows among those of all replicas.
+        replicas: The number of replicas, over all workers.
+        places: For each device, its replica's place among all replicas' rows.
         bucket_bytes: The bytes of gradients from which their sum begins while others are computed.
     """
 
@@ -160,16 +160,16 @@ class Collectives:
 
     def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
-        return [self.gather(one.parts, one.axis) for one in values]
+        return [self.gather(rows.parts, rows.axis) for rows in values]
 
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
         found: list[list[Any]] = []
-        for one in values:
+        for summed in values:
             blocks = []
-            for part, device in zip(one.parts, self.devices, strict=True):
+            for part, device in zip(summed.parts, self.devices, strict=True):
                 with tf.device(device):
-                    blocks.append(tf.split(part, one.sizes, one.axis))
+                    blocks.append(tf.split(part, summed.sizes, summed.axis))
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
@@ -203,7 +203,7 @@ def device_for(tensor: Any, device: str) -> str:
 
 
 def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the collectives of all devices run together, as one alone waits for the others."""
+    """Let the collectives of all devices run together, as each waits for the others."""
 
     @functools.wraps(method)
     def run(self: Any, values: Any, *args: Any) -> Any:
@@ -247,8 +247,8 @@ class WorkerCollectives(Collectives):
         super().__init__(devices, cross_device_ops)
         local = len(devices)
         self.replicas = local * workers
-        # TensorFlow deals out the parts of a batch to the workers in turn, and gathers what they
-        # have worker by worker.
+        # TensorFlow deals out the parts of a batch to the workers in turn, and gathers worker
+        # by worker.
         self.places = [number * workers + worker for number in range(local)]
         self._order = [place % workers * local + place // workers for place in range(self.replicas)]
         self.bucket_bytes = bucket_bytes or math.inf
@@ -269,8 +269,8 @@ class WorkerCollectives(Collectives):
     def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
         found: dict[int, list[Any]] = {}
-        dtypes = [one.parts[0].dtype for one in values]
-        sizes = [one.packed_size * dtype.size for one, dtype in zip(values, dtypes, strict=True)]
+        dtypes = [rows.parts[0].dtype for rows in values]
+        sizes = [rows.packed_size * dtype.size for rows, dtype in zip(values, dtypes, strict=True)]
         for bucket in _buckets(dtypes, sizes, self.bucket_bytes):
             own = [
                 tf.concat([values[at].packed(values[at].parts[n], place) for at in bucket], 0)
@@ -283,32 +283,32 @@ class WorkerCollectives(Collectives):
         return [found[at] for at in range(len(values))]
 
     def _unpacked(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
-        """Return whole tensors from what the replicas have sent of them, each in a row."""
+        """Return whole tensors from the replicas' packed rows of them, a replica in each row."""
         with tf.device(rows.device):
-            columns = tf.split(rows, [one.packed_size for one in members], 1)
+            columns = tf.split(rows, [member.packed_size for member in members], 1)
             return [
                 tf.concat(
                     [
-                        one.unpacked(row, place)
+                        member.unpacked(row, place)
                         for place, row in enumerate(tf.unstack(column, self.replicas))
                     ],
-                    one.axis,
+                    member.axis,
                 )
-                for one, column in zip(members, columns, strict=True)
+                for member, column in zip(members, columns, strict=True)
             ]
 
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum.
 
-        They are those of an all-reduce.
+        This is an all-reduce, of which each replica keeps its rows.
         """
-        sums = self.sums([one.parts for one in values])
+        sums = self.sums([summed.parts for summed in values])
         return [
             [
-                tf.split(whole, one.sizes, one.axis)[place]
+                tf.split(whole, summed.sizes, summed.axis)[place]
                 for whole, place in zip(wholes, self.places, strict=True)
             ]
-            for one, wholes in zip(values, sums, strict=True)
+            for summed, wholes in zip(values, sums, strict=True)
         ]
 
     @in_a_function

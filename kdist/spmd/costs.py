@@ -1,4 +1,4 @@
-"""What the operations of a planned step cost: floating-point operations and bytes.
+"""Costs of the operations of a planned step: floating-point operations and bytes.
 
 A multiplication and an addition are two operations. Matrix products and convolutions are counted
 as such, and of all others the values that they read or make, whichever are more.
@@ -27,9 +27,10 @@ class Work:
     """Floating-point operations.
 
     Attributes:
-        divided: Of which each replica computes a part.
-        whole: For the rows of the whole batch, on every replica.
-        repeated: Whatever the batch is, on every replica, such as an optimizer's updates.
+        divided: Operations of which each replica computes a part.
+        whole: Operations on all rows of the batch, on every replica.
+        repeated: Operations that do not depend on the batch, on every replica, such as an
+            optimizer's updates.
     """
 
     divided: float = 0.0
@@ -38,7 +39,7 @@ class Work:
 
     @property
     def total(self) -> float:
-        """All of them, as one device would compute them."""
+        """The operations of one device."""
         return self.divided + self.whole + self.repeated
 
     def __add__(self, other: Work) -> Work:

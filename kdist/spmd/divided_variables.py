@@ -19,7 +19,7 @@ from .._upstream.steps import is_traced_whole
 
 SMALLEST = 4096
 """Elements of the smallest variable that is divided: for a smaller one it saves nothing."""
-_MOST = 1.05  # times an equal share, of what one replica gets
+_MOST = 1.05  # the largest share of a replica, in units of an equal share
 
 
 @dataclass(frozen=True)

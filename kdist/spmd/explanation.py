@@ -1,4 +1,4 @@
-"""What of a step is divided, what every replica computes for the whole batch, and where."""
+"""Explanation of a planned step: shares that are divided and whole, with the user's lines."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Place:
     """A line of the user's program, or a layer, that needs the rows of all replicas.
 
     Attributes:
-        name: Such as `my_model.py:31: x = tf.sort(x, axis=0)`.
-        types: Of its operations, as TensorFlow names them.
-        flops: Of what every replica computes for the whole batch.
-        gathered: Bytes of the tensors whose rows are gathered for it.
+        name: Its text, such as `my_model.py:31: x = tf.sort(x, axis=0)`.
+        types: TensorFlow's types of its operations.
+        flops: Floating-point operations on all rows of the batch, on every replica.
+        gathered: Bytes of the tensors of which it needs all rows.
     """
 
     name: str
@@ -51,13 +51,13 @@ class Explanation:
     """How a step was divided.
 
     Attributes:
-        replicas: Their number.
+        replicas: The number of replicas.
         rows: The rows of a batch that the numbers are for.
-        work: Of the step, as one device would do it.
-        places: What needs rows of all replicas, that with the most work first.
-        rounds: The number of times that replicas wait for each other.
+        work: The work of the step.
+        places: Lines and layers that need rows of all replicas, the most work first.
+        rounds: The number of exchanges: replicas wait for each other at each.
         summed: Bytes of the tensors that are summed, or reduced otherwise, over the replicas.
-        gathered: Bytes of those whose rows are gathered.
+        gathered: Bytes of the tensors whose rows are gathered.
     """
 
     replicas: int
@@ -76,13 +76,13 @@ class Explanation:
 
     @property
     def most_speedup(self) -> float:
-        """How many times as fast as one replica they are at most, if all work takes as long."""
+        """The largest speed-up over one replica, if all work takes the same time."""
         alone = self.work.whole + self.work.repeated
         each = self.work.divided / self.replicas + alone
         return self.work.total / each if each else 1.0
 
     def message(self) -> str | None:
-        """Return a line about what is computed whole; `None` if that is not worth one."""
+        """Return a line about the work that is not divided; `None` if that is little."""
         whole = 1 - self.divided_share
         places = [
             cut_line(f"{place.name} ({', '.join(place.types)})")
@@ -160,7 +160,7 @@ def describe_plan(plan: GraphPlan) -> list[str]:
 def _describe(op: tf.Operation) -> str:
     """An operation, its numbers, and a checksum of the functions that it calls.
 
-    Of texts, only those without digits are compared (`SAME`, `NHWC`): processes number names.
+    Texts with digits are left out, as processes number names; `SAME` or `NHWC` are compared.
     """
     parts = [f"{output.dtype.name}{output.shape}" for output in op.outputs]
     for name, attribute in sorted(op.node_def.attr.items()):
@@ -209,7 +209,7 @@ def _kind(placement: Any) -> str:
 
 
 def warn_once(message: str | None, warned: set[str]) -> None:
-    """Log a message about a step, unless it is among those that were logged."""
+    """Log a message about a step, unless it was logged before."""
     if message is not None and message not in warned:
         warned.add(message)
         _logger.warning(message)

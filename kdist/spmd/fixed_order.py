@@ -26,8 +26,8 @@ from .collectives import (
 class FixedOrder(Collectives):
     """The exchanges of shards: sums in one order, whatever the number of devices.
 
-    Shards are dealt out to devices in turn, and of 8 the first is added to the fifth, and so on:
-    those of one device are added up there.
+    Shards are dealt out to devices in turn, and of 8 the first is added to the fifth, and so on: so
+    each device adds up its own shards.
     """
 
     in_fixed_order = True
@@ -48,7 +48,7 @@ class FixedOrder(Collectives):
 class WorkerFixedOrder(WorkerCollectives):
     """The exchanges of the shards of several workers: sums in the order of `FixedOrder`.
 
-    Each worker adds up its own as far as that order has them together. What is left is gathered,
+    Each worker adds up its own as far as that order has them together; the sums are gathered,
     and added up on every device.
     """
 

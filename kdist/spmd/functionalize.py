@@ -3,7 +3,7 @@
 Bodies of loops, conditions and compiled functions are pure: the variables that they change become
 their arguments and results, as XLA does with all variables, and only the step itself assigns. So
 each operation of a body has a rule. Divided variables become arguments also where they are only
-read: what the replicas exchange of them is exchanged before and after the body.
+read: their values are exchanged before and after the body, where replicas can.
 """
 
 from __future__ import annotations

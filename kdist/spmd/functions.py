@@ -15,7 +15,7 @@ _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
 
 
 def function_of(op: Any, name: str) -> Any:
-    """Return a function that an operation calls, by its name; graphs know those around them."""
+    """Return a function that an operation calls, by its name; the graphs around it may have it."""
     graph = op.graph
     while (function := graph._get_function(name)) is None:
         graph = graph.outer_graph
@@ -37,11 +37,12 @@ def kernel_of(op: Any) -> str:
 def called_names(op: Any) -> list[str]:
     """Return the names of the functions that an operation calls."""
     values = [op.node_def.attr[name] for name in _FUNCTIONS if name in op.node_def.attr]
-    return [one.name for value in values for one in (value.func, *value.list.func) if one.name]
+    functions = [function for value in values for function in (value.func, *value.list.func)]
+    return [function.name for function in functions if function.name]
 
 
 def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
-    """Make an operation of another graph in this one, which gets to know what it is, or calls."""
+    """Copy an operation of another graph into this one, with the functions that it calls."""
     called = [op.type] if op.graph._is_function(op.type) else []
     for name in (*called, *called_names(op)):
         if not graph._is_function(name):
@@ -57,7 +58,7 @@ def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
 def create_like(
     graph: Any, op: Any, inputs: Sequence[Any], dtypes: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
-    """Make an operation with the name of another one, and with its lines of the user's program."""
+    """Make an operation with the name and the traceback of another operation."""
     with graph.name_scope(None):
         made = graph._create_op_internal(
             op.type, list(inputs), list(dtypes), name=op.name, attrs=attributes, op_def=op.op_def
@@ -68,10 +69,10 @@ def create_like(
 
 
 def hold_back(operations: Sequence[Any], controls: Iterable[Any]) -> None:
-    """Let the stateful ones of some operations wait for others.
+    """Let stateful operations wait for others.
 
-    TensorFlow leaves out a wait that one of their inputs has; but a branch that takes the place of
-    a condition waits for the condition's own control inputs only.
+    TensorFlow leaves out a wait that an input has already; but a branch that takes the place of a
+    condition waits for the condition's own control inputs only.
     """
     for op in operations:
         if op.op_def.is_stateful and op.type != "Placeholder":
@@ -95,7 +96,7 @@ def user_traceback(op: Any) -> Any:
     kept = getattr(op, "_kdist_traceback", None)
     if kept is not None or op.traceback is None:
         return kept
-    # A slice, as TensorFlow prints nothing of what `get_user_frames` returns.
+    # A slice: TensorFlow prints nothing of the result of `get_user_frames` itself.
     return op.traceback.get_user_frames()[:]
 
 
@@ -109,7 +110,7 @@ def own_graph(function: Any) -> Any:
     """Return the graph that a function was traced as; `None` if it is no longer that one.
 
     TensorFlow adds inputs and results to a graph as gradients of gradients need them, and makes
-    another function of it each time. What stands for an operation is written into its graph.
+    another function of it each time. Rewritten operations are written into the graph, too.
     """
     graph = getattr(function, "graph", None)
     if graph is None:
@@ -152,8 +153,9 @@ class Bodies:
     def __init__(self) -> None:
         self._graphs: dict[tuple[Any, str], Any] = {}
         self._taken: set[int] = set()
-        self.rewritten: dict[Any, Any] = {}  # operations, and the results, that stand for another
-        self.added: dict[Any, Any] = {}  # the operations of these -> the one they stand for
+        # For a rewritten operation, the operations in its place, and their results.
+        self.rewritten: dict[Any, Any] = {}
+        self.added: dict[Any, Any] = {}  # for each of these operations, the rewritten one
 
     def of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
         """Return the graph of a function that an operation calls with these inputs."""

@@ -1,7 +1,7 @@
 """Placements: where the values of a tensor are.
 
-The words are those of PyTorch's DTensor and of GSPMD. What a replica has of a tensor has the
-tensor's shape, but for the axis that is divided.
+PyTorch's DTensor and GSPMD use the same words. A replica's value of a tensor has the tensor's
+shape, but for the divided axis.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Shard(Placement):
         rows: How the axis is divided.
         uniform: Whether all rows are equal, as after a broadcast: then any division that gives a
             replica the same number of rows is right.
-        within: The rows whose global indices are the values, if each value points to a row of its
-            own replica, as in the result of `tf.where`.
+        within: If the values are global indices of rows, each of a row on the same replica, as in
+            the result of `tf.where`: these rows.
     """
 
     axis: int

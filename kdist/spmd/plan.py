@@ -146,7 +146,7 @@ class GraphPlan(TensorFacts):
     def _without_variables(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
         """Return how to write an operation without the variables that it changes or has parts of.
 
-        Bodies have none: those of the operation were taken out before.
+        Bodies have none: they were taken out of the loop, condition or call before.
         """
         if self.parent is not None or op.type in PLAIN:
             return None
@@ -166,7 +166,7 @@ class GraphPlan(TensorFacts):
         return None if is_one_row else decision
 
     def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
-        """Let every replica compute all of an operation, or one of them if it has an effect."""
+        """Let every replica compute all of an operation, or the first one if it has an effect."""
         op = operation.op
         once, changed = self._runs_once(op)
         wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
@@ -424,7 +424,7 @@ def _is_plain_call(op: tf.Operation) -> bool:
 
 
 def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
-    """Return the operations that the outputs depend on, and those with effects, sorted."""
+    """Return the operations that have effects, or that the outputs depend on, sorted."""
     operations = graph.get_operations()
     live = {tensor.op for tensor in outputs}
     live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}

@@ -312,7 +312,7 @@ class Program:
 
 
 def _has_known_rows(tensor: tf.Tensor, rows: Rows) -> bool:
-    """Whether the replicas' rows of a tensor are those of a divided variable."""
+    """Whether a tensor is divided as a divided variable is."""
     (_, unit), *others = rows.segments
     return not (rows.is_batch or others) and unit == 1 and tensor.shape.is_fully_defined()
 
@@ -328,7 +328,7 @@ def _bytes_of(parts: Sequence[tf.Tensor]) -> int:
 
 
 def stays_divided(placement: Placement) -> bool:
-    """Whether a result of the step stays divided: it has one batch's rows, along its first axis."""
+    """Whether a result of the step stays divided: it has a batch's rows, along its first axis."""
     return (
         isinstance(placement, Shard) and placement.axis == 0 and len(placement.rows.segments) == 1
     )
@@ -410,7 +410,7 @@ class ProgramStage(Stage):
             call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
 
     def calls_before(self, stage: ProgramStage, replica: int) -> list[tf.Operation]:
-        """Return the calls that a later stage waits for: those on its device, or all."""
+        """Return the calls that a later stage waits for: on its device, or all."""
         devices = self.program.devices
         return [
             call

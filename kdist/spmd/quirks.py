@@ -46,7 +46,7 @@ def with_some_rows(
 
 
 def some_rows_key(tensor: tf.Tensor) -> Any:
-    """Return the key of a tensor that has at least one row, among what a stage has made."""
+    """Return the key, in a stage's cache, of a tensor that has at least one row."""
     return "some rows", tensor.ref()
 
 

@@ -81,7 +81,7 @@ class CountedMoments(Reduction):
 def merge_moments(
     shares: tf.Tensor, means: tf.Tensor, variances: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Merge means and biased variances of groups of values to those of all values.
+    """Merge the means and biased variances of groups of values.
 
     Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
 

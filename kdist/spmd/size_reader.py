@@ -1,4 +1,4 @@
-"""What a step's integer tensors are, as functions of the sizes of its batches.
+"""Sizes in the integer tensors of a step, as functions of the sizes of its batches.
 
 TensorFlow's programs compute shapes with ordinary operations (`tf.shape(x)[0] * 2`). Reading these
 operations tells which axis of a result counts the rows of a batch.
@@ -27,7 +27,7 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
 
     Args:
         facts: The placements and sizes of other tensors.
-        tensor: Integers, whose placement is known.
+        tensor: Integers; their placement is known.
     """
     shape = tensor.shape
     if not tensor.dtype.is_integer or shape.rank not in (0, 1):
@@ -70,8 +70,8 @@ def _array(values: Any) -> Any:
     values = np.asarray(values)
     made = np.empty(values.shape, object)
     for index in np.ndindex(values.shape):
-        one = values[index]
-        made[index] = one if isinstance(one, Size) else int(one)
+        size = values[index]
+        made[index] = size if isinstance(size, Size) else int(size)
     return made
 
 
@@ -85,7 +85,7 @@ def _reads(*types: str) -> Callable[[Any], Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    return value is not None and all(isinstance(one, int) for one in np.ravel(value))
+    return value is not None and all(isinstance(size, int) for size in np.ravel(value))
 
 
 @_reads("Identity", "Cast", "StopGradient")
@@ -286,9 +286,9 @@ def _broadcast_args(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     if any(i is None for i in inputs):
         return None
     longest = max(map(len, inputs))
-    one, other = ([1] * (longest - len(i)) + i.tolist() for i in inputs)
+    mine, other = ([1] * (longest - len(i)) + i.tolist() for i in inputs)
     result = []
-    for index, (a, b) in enumerate(zip(one, other, strict=True)):
+    for index, (a, b) in enumerate(zip(mine, other, strict=True)):
         known = [size for size in (a, b) if isinstance(size, int) and size != 1]
         if a == b or b == 1 or a == 1:
             result.append(b if a == 1 else a)
@@ -313,11 +313,11 @@ def _invert(op: Any, tensor: Any, inputs: list[Any]) -> Any:
 def _concat_offset(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     axis, *shapes = inputs
     before = shapes[: tensor.value_index]
-    if not _is_plain(axis) or any(one is None for one in before):
+    if not _is_plain(axis) or any(shape is None for shape in before):
         return None
     result: list[AnySize] = [0] * int(tensor.shape[0])
-    for one in before:
-        result[axis.item()] = result[axis.item()] + one[axis.item()]
+    for shape in before:
+        result[axis.item()] = result[axis.item()] + shape[axis.item()]
     return result
 
 

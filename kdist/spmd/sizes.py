@@ -1,7 +1,7 @@
-"""Integers that are known only when a step runs: sizes of a batch, and what follows from them.
+"""Sizes: integers that follow from the numbers of rows of batches, known when a step runs.
 
 A size is a polynomial with integer coefficients over symbols: the number of rows of a batch
-(`Space`), the size of an axis that every replica has whole (`AxisSize`), or an element of an
+(`BatchAxis`), the size of an axis that every replica has whole (`AxisSize`), or an element of an
 integer tensor (`Element`). Sizes that are known while the step is traced are plain `int`s.
 """
 
@@ -26,15 +26,15 @@ class Symbol:
 
 
 class BatchAxis(Symbol):
-    """The rows of a batch, divided over the replicas: each has a contiguous block of them.
+    """The axis that counts the rows of a batch: each replica has a contiguous block of them.
 
     Args:
         name: For messages, such as `"input 2"`.
         total: The number of rows over all replicas, if it is known.
         parts: The numbers of rows of all replicas, if they are known.
-        source: The tensor and axis that have these rows, if a step makes them; `None` for rows
-            that are an input of the step, whose numbers are known before it begins.
-        is_batch: Whether these are rows of a batch, not those of a divided variable.
+        source: The tensor and axis that have these rows, if the step makes them; `None` for an
+            input of the step: its numbers of rows are known before the step begins.
+        is_batch: Whether these are rows of a batch, not of a divided variable.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BatchAxis(Symbol):
         self.merged: BatchAxis | None = None
 
     def root(self) -> BatchAxis:
-        """Return the space that stands for this one, after `merge`."""
+        """Return the batch axis that stands for this one, after `merge`."""
         return self if self.merged is None else self.merged.root()
 
     def may_equal(self, other: BatchAxis) -> bool:
@@ -65,7 +65,7 @@ class BatchAxis(Symbol):
         return all(mine == others or None in (mine, others) for mine, others in pairs)
 
     def merge(self, other: BatchAxis) -> Callable[[], None]:
-        """Declare that both are divided alike; returns what takes it back."""
+        """Declare that both are divided alike; returns a function that takes it back."""
         mine, others = self.root(), other.root()
         if mine is others:
             return lambda: None
@@ -124,26 +124,26 @@ class Size:
 
     @property
     def terms(self) -> dict[Monomial, int]:
-        """Coefficients by sorted symbols, each the one that stands for its equals."""
+        """Coefficients, by sorted symbols, each replaced by the symbol that stands for it."""
         if all(symbol.root() is symbol for monomial in self.own_terms for symbol in monomial):
             return self.own_terms
         return _collect((_sorted(monomial), n) for monomial, n in self.own_terms.items())
 
     @property
     def key(self) -> Any:
-        """What equal sizes have in common, once a step is planned and nothing is merged."""
+        """Key of equal sizes, once a step is planned and no more batch axes are merged."""
         return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
 
     def batch_axes(self) -> set[BatchAxis]:
-        """The batches whose rows this counts."""
+        """The batch axes whose rows this counts."""
         return {s for monomial in self.terms for s in monomial if isinstance(s, BatchAxis)}
 
     def symbols(self) -> set[Symbol]:
-        """What it is computed from."""
+        """The symbols in it."""
         return {symbol for monomial in self.terms for symbol in monomial}
 
     def only_symbol(self) -> Symbol | None:
-        """Return the symbol that this size is, if it is one."""
+        """Return the symbol that this size is; `None` for sums, products and multiples."""
         (monomial, count), *others = self.terms.items()
         return monomial[0] if not others and count == 1 and len(monomial) == 1 else None
 
@@ -179,7 +179,7 @@ AnySize = int | Size
 
 
 def key_of(size: AnySize) -> Any:
-    """Return what equal sizes have in common, to look them up."""
+    """Return a key that equal sizes have in common."""
     return size.key if isinstance(size, Size) else size
 
 
@@ -196,9 +196,9 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
     if len(below) != 1:
         symbols, by = below[0] if below else ((), 0)
         for monomial, n in _terms_of(size) if below else ():
-            one = quotient(_make([(monomial, n)]), _make([(symbols, by)]))
-            if one is not None and divisor * one == size:
-                return one
+            factor = quotient(_make([(monomial, n)]), _make([(symbols, by)]))
+            if factor is not None and divisor * factor == size:
+                return factor
         return None
     ((symbols, by),) = below
     parts = []

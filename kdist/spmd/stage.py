@@ -43,7 +43,7 @@ UnknownNumber = Any
 
 
 class StageGraph(func_graphs.FuncGraph):
-    """Graph of a stage, whose error messages name lines and layers of the user's program."""
+    """Graph of a stage; its error messages name lines and layers of the user's program."""
 
     _traceback: Any = None  # of the operation of the step that is written
 
@@ -118,7 +118,7 @@ class Stage:
             key: The value that it stands for.
             dtype: Its type.
             shape: Its shape.
-            like: A resource or list whose type it has.
+            like: A resource or list of the same type.
             divided_axis: For a variable that is divided: along which axis.
         """
         if key not in self.inputs:
@@ -247,7 +247,7 @@ class Stage:
     def _set_shape(
         self, op: tf.Operation, made: tf.Tensor, shape: tf.TensorShape, placement: Placement
     ) -> None:
-        """Set the static shape of a replica's value, which has to be the traced one's."""
+        """Set the static shape of a replica's value, which has to fit the traced shape."""
         if not made.shape.is_compatible_with(shape):
             raise ValueError(
                 f"{WRONG} {op.type} of {line_of(op)} wrong ({placement}): a replica has the shape"
@@ -332,7 +332,7 @@ class Stage:
         return [self._block(batch_axis.root(), unit, dtype) for batch_axis, unit in rows.segments]
 
     def global_blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return the same, but the first row's place among those of all segments."""
+        """Return the same, but the first row's place among the rows of all segments."""
         before: Any = tf.constant(0, dtype)
         found = []
         for (count, first), segment in zip(self.blocks(rows, dtype), rows.segments, strict=True):
@@ -412,7 +412,7 @@ class Stage:
     def size_vector(
         self, sizes: Sequence[AnySize], dtype: tf.DType, rows: dict[int, Rows] | None = None
     ) -> tf.Tensor:
-        """Return sizes as a vector, those in `rows` as the replica's own numbers of rows."""
+        """Return sizes as a vector; at the indices in `rows`, the replica's own numbers of rows."""
         rows = rows or {}
         dtype = tf.as_dtype(dtype)
         key = ("vector", tuple(map(key_of, sizes)), tuple(rows.items()), dtype)

@@ -41,7 +41,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     explanation: Explanation  # of that step
 
     def start_global_view(self) -> None:
-        """Make what the strategy stores of its steps."""
+        """Make the attributes in which the strategy stores its steps."""
         self._warned: set[str] = set()
         self._one_at_a_time = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -73,7 +73,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         """Run `fn` for the global batch, divided over the replicas.
 
         In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
-        1. Its results are those of the global batch; one that has the batch's rows stays divided.
+        1. Its results are of the global batch; a result that has the batch's rows stays divided.
 
         Args:
             fn: The step.
@@ -96,7 +96,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             return step.fn(*args, **kwargs)
         if tf.executing_eagerly():
             if isinstance(step.fn, def_function.Function):
-                with self._one_at_a_time:  # as those of two threads would meet
+                with self._one_at_a_time:  # the collectives of two threads would meet
                     return self._compiled_step(step.fn)(args, kwargs)
             return run_whole(self, step.fn, args, kwargs)
         if self.extended._num_replicas_in_sync == 1:
@@ -136,7 +136,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         return Collectives(devices, cross_device_ops)
 
     def before_gathering(self, name: str) -> None:
-        """Do what comes before the value of a divided variable is put together."""
+        """Called before the value of a divided variable is put together."""
 
     def compare_plan(self, plan: GraphPlan) -> None:
         """Compare a step that all workers trace together with theirs, before it is written."""
@@ -153,7 +153,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
 
     @unconverted
     def gather(self, value: Any, axis: int) -> Any:
-        """Return all rows of a batch or of a step's result; what is whole stays as it is."""
+        """Return all rows of a batch or of a step's result; a whole tensor stays as it is."""
 
         def gathered(part: Any) -> Any:
             if isinstance(part, values.DistributedValues):

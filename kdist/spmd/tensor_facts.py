@@ -99,8 +99,8 @@ class TensorFacts:
     """Facts of the tensors of a traced graph, or of the body of a loop or condition in it.
 
     Args:
-        parent: Those of the graph that contains the body.
-        step: Those of the whole step.
+        parent: The facts of the graph that contains the body.
+        step: The facts of the whole step.
         is_conditional: Whether the graph is a body that may not run.
         can_check: Whether operations that fail the step can be written: XLA leaves them out.
     """
@@ -301,7 +301,7 @@ class TensorFacts:
             assumption.undo()
 
     def undo_assumptions(self, since: int) -> None:
-        """Take back all assumptions but the first ones: those of a plan that is given up."""
+        """Take back all assumptions but the first `since`, as a plan is given up."""
         while len(self.assumed) > since:
             self.assumed.pop().undo()
 

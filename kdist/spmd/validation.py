@@ -1,8 +1,8 @@
 """Validate a planned step: every operation is also computed whole, and compared with its parts.
 
 With `KDIST_VERIFY=1`, each operation of the step itself gets its inputs as one device would have
-them, put together from the replicas' parts: rows joined, sums added up. Its results have to be what
-the replicas have. So an error is found in the operation that made it, and rounding errors do not
+them, put together from the replicas' parts: rows joined, sums added up. Its results have to be the
+replicas'. So an error is found in the operation that made it, and rounding errors do not
 grow from one operation to the next. A body of a loop or condition is compared by its results. An
 operation that acts outside of the program runs once, and its results are trusted.
 """
@@ -33,8 +33,9 @@ from .stage import WRONG
 from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
-"""Largest allowed difference of a result, in units of that which a change of the inputs' last digits
-makes. XLA computes functions such as exponentials less exactly.
+"""Largest allowed difference, in units of the difference that other last digits of the inputs make.
+
+XLA computes functions such as exponentials less exactly.
 """
 _ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}  # which add up no rounding errors
 
@@ -130,7 +131,7 @@ def _wide_of(value: Any) -> Any:
 
 
 def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: Any = 0.0) -> str:
-    """Return how values differ, beyond what rounding may make of them.
+    """Return how values differ, if by more than rounding explains.
 
     Replicas add up values of the sizes `added`, which may be larger than their sum.
     """
@@ -149,7 +150,7 @@ def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: A
             grown = np.max(grown, initial=0.0, where=np.isfinite(grown))
             size = np.abs(expected) + added
             wrong = np.abs(whole - expected) > growth * (grown + digits * size)
-            # What the change of last digits makes infinite, or not a number, is not compared.
+            # Values that the change of last digits makes infinite, or no numbers, are left out.
             wrong |= (np.isfinite(whole) != np.isfinite(expected)) & np.isfinite(changed)
     if not np.any(wrong):
         return ""
@@ -260,7 +261,7 @@ class Validation:
         return self._wholes[tensor.ref()]
 
     def _is_computed(self, op: tf.Operation, given: Sequence[Any]) -> bool:
-        """Whether an operation may be computed a second time, and what it takes is known."""
+        """Whether an operation may be computed a second time, and its inputs are known."""
         variables = variables_in(given)
         unknown = any(value is None for value in given) or any(
             self._state[variable.key] is None for variable in variables
@@ -326,7 +327,7 @@ class Validation:
     # Parts and sizes
 
     def _joined(self, parts: Sequence[Any], placement: Any) -> Any:
-        """Return a whole tensor, from what the replicas have of it."""
+        """Return a whole tensor, from the replicas' values of it."""
         if isinstance(placement, Partial):
             if placement == PARTIAL:
                 return tf.add_n(list(parts))

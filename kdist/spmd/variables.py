@@ -1,6 +1,6 @@
 """The variables of a strategy, and TensorFlow's part of it (`GlobalViewExtended`).
 
-Each replica has a copy of a variable, or a part of a divided one (`divided.py`).
+Each replica has a copy of a variable, or a part of a divided one (`divided_variables.py`).
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ class CopiedVariable(values.MirroredVariable):
 
 
 class _OneVariable(values.DistributedVariableTraceType):
-    """Tells a variable from others of its shape, for which TensorFlow runs what it traced for it.
+    """Trace type that tells a variable from others of its shape.
+
+    TensorFlow would run a function that was traced for one of them with any other.
 
     A `tf.function` that is called with a variable is traced again for another one.
     """
@@ -312,7 +314,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return super().update(var, fn, args, kwargs, group)
 
     def _update_once(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
-        """Call a function with the first copy, as what it changes may be divided."""
+        """Call a function with the first copy, as it may change divided variables, too."""
         with one_device(self._container_strategy()):
             result = fn(var, *args, **(kwargs or {}))
         self.copy_first()

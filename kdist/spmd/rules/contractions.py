@@ -24,7 +24,7 @@ def contraction(op: Operation) -> Decision | None:
     labels = {
         index: parts[index][p.axis] for index, p in enumerate(op.placements) if isinstance(p, Shard)
     }
-    # The first whose rows the result has, so that as little as possible is gathered.
+    # An input with rows that the result has comes first, so that less is gathered.
     main = min(labels, key=lambda index: labels[index] not in out)
     label, shard = labels[main], op.placements[main]
     _name_axes(op, parts, out, label, shard.rows.total)  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ def contraction(op: Operation) -> Decision | None:
 
 
 def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnySize) -> None:
-    """Let unknown sizes of the result be those of the inputs' axes with the same labels.
+    """Set unknown sizes of the result from the inputs' axes with the same labels.
 
     Args:
         op: The product.

@@ -145,7 +145,7 @@ def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
 
 
 def _input_forms(placements: Sequence[Placement], planned: Sequence[Placement]) -> list[Form]:
-    """Return the forms of inputs, from their placements and those that a body is planned for."""
+    """Return the forms of inputs, from their placements and the body's planned ones."""
     return [
         ANY_FORM if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
         for own, mine in zip(placements, planned, strict=True)

@@ -10,180 +10,39 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
+from ..op_types import types_in
 from ..operation import ANY_FORM, Decision, LocalRows, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Shard
 from ..reduction import SUM
 from ..sizes import AnySize, AxisSize, quotient, symbolic
 from ..stage import Stage
 
-UNARY = [
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Asin",
-    "Asinh",
-    "AsString",
-    "Atan",
-    "Atanh",
-    "BesselI0",
-    "BesselI0e",
-    "BesselI1",
-    "BesselI1e",
-    "BesselJ0",
-    "BesselJ1",
-    "BesselK0",
-    "BesselK0e",
-    "BesselK1",
-    "BesselK1e",
-    "BesselY0",
-    "BesselY1",
-    "Bucketize",
-    "Cast",
-    "Ceil",
-    "CheckNumerics",
-    "ComplexAbs",
-    "Angle",
-    "Conj",
-    "Cos",
-    "Cosh",
-    "Dawsn",
-    "Digamma",
-    "Elu",
-    "EnsureShape",
-    "Erf",
-    "Erfc",
-    "Erfinv",
-    "Exp",
-    "Expint",
-    "Expm1",
-    "FakeQuantWithMinMaxArgs",
-    "Floor",
-    "FresnelCos",
-    "FresnelSin",
-    "Imag",
-    "Inv",
-    "Invert",
-    "IsFinite",
-    "IsInf",
-    "IsNan",
-    "LeakyRelu",
-    "Lgamma",
-    "Log",
-    "Log1p",
-    "LogicalNot",
-    "Ndtri",
-    "Neg",
-    "PopulationCount",
-    "PreventGradient",
-    "Real",
-    "Reciprocal",
-    "Relu",
-    "Relu6",
-    "Rint",
-    "Round",
-    "Rsqrt",
-    "Selu",
-    "Sigmoid",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Softplus",
-    "Softsign",
-    "Spence",
-    "Sqrt",
-    "Square",
-    "StopGradient",
-    "StringLength",
-    "StringLower",
-    "StringStrip",
-    "StringToHashBucket",
-    "StringToHashBucketFast",
-    "StringToHashBucketStrong",
-    "StringToNumber",
-    "StringUpper",
-    "DecodeBase64",
-    "EncodeBase64",
-    "UnicodeScript",
-    "UnicodeTranscode",
-    "RegexFullMatch",
-    "RegexReplace",
-    "StaticRegexFullMatch",
-    "StaticRegexReplace",
-    "DebugGradientIdentity",
-    "Tan",
-    "Tanh",
-    "Identity",
-    "OnesLike",
-    "ZerosLike",
-    "Snapshot",
-]
-BROADCASTING = [
-    "Add",
-    "AddV2",
-    "Atan2",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Complex",
-    "Div",
-    "DivNoNan",
-    "Equal",
-    "FloorDiv",
-    "FloorMod",
-    "Greater",
-    "GreaterEqual",
-    "Igamma",
-    "IgammaGradA",
-    "Igammac",
-    "LeftShift",
-    "Less",
-    "LessEqual",
-    "LogicalAnd",
-    "LogicalOr",
-    "Maximum",
-    "Minimum",
-    "Mod",
-    "Mul",
-    "MulNoNan",
-    "NextAfter",
-    "NotEqual",
-    "Polygamma",
-    "Pow",
-    "RandomGammaGrad",
-    "RealDiv",
-    "RightShift",
-    "SelectV2",
-    "SquaredDifference",
-    "Sub",
-    "Substr",
-    "TruncateDiv",
-    "TruncateMod",
-    "Xdivy",
-    "Xlog1py",
-    "Xlogy",
-    "Zeta",
-]
-SAME_SHAPES = [  # of one that is no scalar
-    "AddN",
-    "ApproximateEqual",
-    "Betainc",
-    "ClipByValue",
-    "EluGrad",
-    "FakeQuantWithMinMaxArgsGradient",
-    "InvGrad",
-    "LeakyReluGrad",
-    "ReciprocalGrad",
-    "Relu6Grad",
-    "ReluGrad",
-    "RsqrtGrad",
-    "SeluGrad",
-    "SigmoidGrad",
-    "SoftplusGrad",
-    "SoftsignGrad",
-    "SqrtGrad",
-    "StringJoin",
-    "TanhGrad",
-]
+UNARY = types_in("""
+    Abs Acos Acosh Asin Asinh AsString Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e
+    BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Bucketize Cast
+    Ceil CheckNumerics ComplexAbs Angle Conj Cos Cosh Dawsn Digamma Elu EnsureShape Erf Erfc
+    Erfinv Exp Expint Expm1 FakeQuantWithMinMaxArgs Floor FresnelCos FresnelSin Imag Inv
+    Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Neg
+    PopulationCount PreventGradient Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid
+    Sign Sin Sinh Softplus Softsign Spence Sqrt Square StopGradient StringLength StringLower
+    StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong
+    StringToNumber StringUpper DecodeBase64 EncodeBase64 UnicodeScript UnicodeTranscode
+    RegexFullMatch RegexReplace StaticRegexFullMatch StaticRegexReplace DebugGradientIdentity
+    Tan Tanh Identity OnesLike ZerosLike Snapshot
+""")
+BROADCASTING = types_in("""
+    Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex Div DivNoNan Equal FloorDiv
+    FloorMod Greater GreaterEqual Igamma IgammaGradA Igammac LeftShift Less LessEqual
+    LogicalAnd LogicalOr Maximum Minimum Mod Mul MulNoNan NextAfter NotEqual Polygamma Pow
+    RandomGammaGrad RealDiv RightShift SelectV2 SquaredDifference Sub Substr TruncateDiv
+    TruncateMod Xdivy Xlog1py Xlogy Zeta
+""")
+# All inputs have the same shape; for some, any of them may be a scalar.
+SAME_SHAPES = types_in("""
+    AddN ApproximateEqual Betainc ClipByValue EluGrad FakeQuantWithMinMaxArgsGradient InvGrad
+    LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
+    SoftplusGrad SoftsignGrad SqrtGrad StringJoin TanhGrad
+""")
 
 
 @rule(*UNARY, *BROADCASTING, *SAME_SHAPES)
@@ -199,7 +58,7 @@ def elementwise(op: Operation) -> Decision | None:
         return Decision([ANY_FORM], [placement.plain()]) if op.type in UNARY else None  # type: ignore[attr-defined]
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
-        return None  # `==` of what cannot be equal is a single value
+        return None  # `==` of shapes that cannot be equal is a single value
     at, main = _main(op.placements)
     from_end = main.axis - ranks[at]
     forms: list[Any] = []
@@ -250,7 +109,7 @@ def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
 
 
 def name_axes(op: Operation, output: Any, out: Shard, *, broadcasts: bool) -> None:
-    """Let unknown sizes of a result be those of the inputs.
+    """Set unknown sizes of a result from the inputs.
 
     Args:
         op: The operation.
@@ -327,7 +186,7 @@ def _of_partials(op: Operation) -> Decision | None:
     size = op.outputs[0].shape.num_elements()
     sizes = [t.shape.num_elements() for t in op.inputs]
     if size is None or any(p and s != size for p, s in zip(partial, sizes, strict=True)):
-        return None  # the result is larger than what is to be reduced
+        return None  # the result is larger than the partial input
     if op.type in ("Mul", "MulNoNan") and sum(partial) == 1:
         return Decision([PARTIAL if p else REPLICATE for p in partial], [PARTIAL])
     is_safe = op.type != "RealDiv" or np.all(tensor_util.constant_value(op.inputs[1]))
@@ -356,7 +215,7 @@ def _is_mean(op: Operation) -> bool:
 def _scattered(op: Operation) -> Decision | None:
     """Compute with a sum of which each replica has its rows, if a variable is so divided.
 
-    This is what gradients are needed for: to change variables of their shape.
+    Gradients are needed for no more: they change variables of their shape.
     """
     shard = op.facts.division(op.outputs[0])
     if shard is None or any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):

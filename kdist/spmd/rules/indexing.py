@@ -84,7 +84,7 @@ def gather_nd(op: Operation) -> Decision | None:
 
 @rule("Where")
 def where(op: Operation) -> Decision | None:
-    """Find the places of true values: those of a replica's rows are on the same replica."""
+    """Find the places of true values: each is on the replica that has its row."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or shard.axis or len(shard.rows.segments) != 1:
         return None
@@ -150,7 +150,7 @@ def _segments_of_rows(forms: list[Any], rows: Rows) -> Decision:
 
 @rule("DenseBincount")
 def bincount(op: Operation) -> Decision | None:
-    """Count values, those of each sample on their own if there are samples."""
+    """Count values, of each sample on its own if there are samples."""
     shard, rank = op.shard(0), op.rank(0)
     weights, count = op.placements[2], op.inputs[2].shape.num_elements()
     if shard is None or shard.axis or rank is None:
@@ -203,7 +203,7 @@ def scatter_nd(op: Operation) -> Decision | None:
     "ResourceScatterMax",
 )
 def scatter_into_variable(op: Operation) -> Decision | None:
-    """Update rows of a variable: every replica's copy gets those of all replicas."""
+    """Update rows of a variable: every replica's copy gets the updates of all replicas."""
     if op.inputs[0].ref() in op.facts.step.shared or any(
         isinstance(p, ListOf) for p in op.placements
     ):
@@ -231,7 +231,7 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         ((count, first),) = stage.blocks(shard.rows, indices.dtype)
         own = indices[..., shard.axis] - first
         is_own = tf.logical_and(own >= 0, own < count)
-        # The updates of others' rows become zeros for the first one.
+        # Updates of other replicas' rows become zeros for the first row.
         parts = tf.unstack(indices, axis=-1)
         parts[shard.axis] = tf.where(is_own, own, 0)
         shape = tf.concat([tf.shape(is_own), tf.ones_like(tf.shape(updates)[rank - 1 :])], 0)

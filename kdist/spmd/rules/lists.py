@@ -1,6 +1,6 @@
 """TensorFlow's lists of tensors (`TensorList`), which loops and their gradients use; optionals.
 
-An optional, which a condition returns for its gradient, is a list of one tensor, or of none.
+An optional, which a condition returns for its gradient, is a list of at most one tensor.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def from_value(op: Operation) -> Decision | None:
     sizes = op.sizes(0)
     # Other symbols have no meaning outside of the branch.
     symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
-    if any(not isinstance(s, BatchAxis) or s.source is not None for one in symbols for s in one):
+    if any(not isinstance(s, BatchAxis) or s.source is not None for each in symbols for s in each):
         sizes = None
     return Decision([ANY_FORM], [ListOf(element, op.op, sizes)])
 

@@ -1,4 +1,4 @@
-"""Random numbers of the whole batch, of which a replica draws those of its rows."""
+"""Random numbers of the whole batch: a replica draws the numbers of its rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SKIPPING = {
 }
 
 
-# Draws from distributions whose parameters may be those of each row.
+# Draws from distributions, with parameters that may be of each row.
 _OF_PARAMETERS = {
     "StatelessParameterizedTruncatedNormal",
     "StatelessRandomBinomial",
@@ -37,7 +37,7 @@ _OF_PARAMETERS = {
 
 @rule(*DRAWS, *_OF_PARAMETERS)
 def draw(op: Operation) -> Decision | None:
-    """Draw a replica's rows of what one device would draw."""
+    """Draw a replica's rows of one device's numbers."""
     found = _counted(op, 0)
     if found is None:
         return None

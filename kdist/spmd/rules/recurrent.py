@@ -13,12 +13,12 @@ from ..quirks import at_least_one
 from ..stage import Stage, rows_from
 
 _PARAMETERS, _LENGTHS = 3, 4  # places among the inputs of both operations
-_KEPT = (11, 12)  # of the gradient: what cuDNN has kept for it
+_KEPT = (11, 12)  # places of cuDNN's own values among the inputs of the gradient
 
 
 @rule("CudnnRNNV3")
 def recurrent(op: Operation) -> Decision | None:
-    """Compute a replica's samples; what cuDNN keeps for the gradient stays on the replica."""
+    """Compute a replica's samples; cuDNN's own values for the gradient stay on the replica."""
     axes = _sample_axes(op)
     shards = [(op.shard(index), axis) for index, axis in axes.items()]
     main = next((shard for shard, axis in shards if shard and shard.axis == axis), None)
@@ -53,7 +53,7 @@ def _of_samples(
 ) -> Decision:
     """Compute a replica's samples, of which the first three results and some inputs have rows.
 
-    cuDNN fails without any sample, so it gets one of zeros if there is none.
+    cuDNN fails without any sample, so a replica without samples computes one of zeros.
     """
     forms: list[Any] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
     for index, axis in axes.items():

@@ -74,7 +74,7 @@ def _number(op: Operation) -> AnySize | None:
 
 
 def _name_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> None:
-    """Let unknown sizes of the result be those of the input."""
+    """Set unknown sizes of the result from the input."""
     dims = op.dims(0)
     if unknown or dims is None or op.outputs[0].shape.is_fully_defined():
         return
@@ -168,7 +168,7 @@ def _moments(op: Operation) -> Decision | None:
 
 
 def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
-    """Return the axes that are reduced and those of which this is unknown."""
+    """Return the axes that are reduced, and the axes that may be."""
     value = op.constant(1)
     if value is not None:
         return _normal(value, rank), set()
@@ -187,8 +187,8 @@ def _broadcast_axes(op: Operation) -> tuple[Any, int]:
     axes = op.inputs[1]
     if axes.op.type != "AddV2":
         return axes, 0
-    one, other = (op.facts.canonical(t) for t in axes.op.inputs)
-    first = op.facts.constant(one)  # as in the gradient of an equation with `...`
+    offset, other = (op.facts.canonical(t) for t in axes.op.inputs)
+    first = op.facts.constant(offset)  # as in the gradient of an equation with `...`
     is_count = first is not None and np.shape(first) == () and first >= 0
     return (other, int(first)) if is_count else (axes, 0)
 

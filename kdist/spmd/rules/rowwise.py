@@ -15,7 +15,7 @@ from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
 
-# Inputs whose first axis has the samples; inputs that are shapes, of which it is the first element.
+# Inputs with the samples along their first axis; inputs that are shapes of such tensors.
 _ROWS: dict[str, tuple[list[int], list[int]]] = {
     "AdjustContrastv2": ([0], []),
     "AdjustHue": ([0], []),
@@ -80,7 +80,7 @@ _OF_SOME = {
 }
 # Inputs that may have one row for all samples.
 _SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
-# Inputs whose samples are summed over.
+# Inputs with samples that are summed over.
 _SUMMED = {
     "BiasAddGrad": [0],
     "Conv2DBackpropFilter": [0, 2],
@@ -165,7 +165,7 @@ def samples(op: Operation) -> Decision | None:
 
 
 def _keep_dims(op: Operation, output: Any) -> None:
-    """Let unknown sizes of a result be those of the first input."""
+    """Set unknown sizes of a result from the first input."""
     if op.dims(0) is not None and not output.shape.is_fully_defined():
         op.set_dims(output, op.dims(0))  # type: ignore[arg-type]
 
@@ -176,7 +176,7 @@ def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int])
         return stage.copy(op, inputs)
     (made,) = stage.copy(op, with_some_rows(stage, op, inputs, data))
     result = made[: tf.shape(inputs[data[0]])[0]]
-    # The gradient of a pooling takes oneDNN's own form of what the pooling made, and a bias is
+    # The gradient of a pooling takes oneDNN's own form of the pooling's result, and a bias is
     # added within the convolution.
     stage.cached(some_rows_key(result), lambda: made)
     return [result]
@@ -341,7 +341,7 @@ def pool_with_places(op: Operation) -> Decision | None:
         if of_batch and len(given) == 3:
             given[2] = given[2] - before(stage, given[0], given[2].dtype)
         made = stage.copy(op, with_some_rows(stage, op, given, list(data)))
-        made = [one[: tf.shape(inputs[0])[0]] for one in made]
+        made = [result[: tf.shape(inputs[0])[0]] for result in made]
         if of_batch and len(made) == 2:
             made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
         return made

@@ -31,7 +31,7 @@ def shape(op: Operation) -> Decision | None:
     """Give the shape of the whole batch's tensor."""
     if not op.any_shard:
         if any(isinstance(p, ListOf) for p in op.placements):
-            return None  # what a replica has is of another shape
+            return None  # a list's elements have other shapes on a replica
         return Decision([ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs))
     dims = [sizes for index in range(len(op.inputs)) if (sizes := op.dims(index)) is not None]
     if len(dims) < len(op.inputs):
@@ -51,7 +51,7 @@ def shape(op: Operation) -> Decision | None:
 
 @rule("Reshape")
 def reshape(op: Operation) -> Decision | None:
-    """Keep the rows together: in row-major order, those of a replica are contiguous."""
+    """Keep the rows together: a replica's are contiguous in row-major order."""
     if op.is_partial(0):
         return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
@@ -86,7 +86,7 @@ def reshape(op: Operation) -> Decision | None:
                 return None
             rows = kept.divided(after, behind)
             if rows is None and kept is shard.rows and kept.is_total(size):
-                rows = kept  # what is behind has as many elements as before, in other axes
+                rows = kept  # the axes behind have as many elements as before
             if rows is not None:
                 within = shard.within if kept is shard.rows and after == behind else None
                 # Merged or split rows need not be equal, where the rows were.
@@ -127,8 +127,8 @@ def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
         return Rows(rows.segments * times)
     times = quotient(passed, before) if not _is_zero(before) else None
     if isinstance(times, int) and times > 1 and len(rows.segments) % times == 0:
-        one = Rows(rows.segments[: len(rows.segments) // times])
-        return one if Rows(one.segments * times) == rows else None
+        first = Rows(rows.segments[: len(rows.segments) // times])
+        return first if Rows(first.segments * times) == rows else None
     return None
 
 
@@ -262,17 +262,17 @@ def broadcast_to(op: Operation) -> Decision | None:
 def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
     """Return a shape in which the larger of two batches' numbers of rows is that of both.
 
-    Keras computes so what two tensors are broadcast to. The rows can be broadcast only to as many,
+    Keras computes so the shape of two broadcast tensors. Rows can be broadcast only to as many,
     unless there is one: as in a sum of two batches, they are taken to be as many, which is checked.
     """
     size = sizes[axis]
     largest = size.only_symbol() if isinstance(size, Size) else None
     if not isinstance(largest, Element) or largest.tensor.op.type != "Maximum":
         return sizes
-    one, other = (op.facts.sizes(t) for t in largest.tensor.op.inputs)
-    if one is None or other is None or one.size != 1 or other.size != 1:
+    mine, other = (op.facts.sizes(t) for t in largest.tensor.op.inputs)
+    if mine is None or other is None or mine.size != 1 or other.size != 1:
         return sizes
-    rows, others = op.facts.rows_of(one.item()), op.facts.rows_of(other.item())
+    rows, others = op.facts.rows_of(mine.item()), op.facts.rows_of(other.item())
     if rows is None or others is None:
         return sizes
     is_one = any(batch.is_total(shard.rows.total) for batch in (rows, others))
@@ -280,7 +280,7 @@ def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
         return sizes
     sizes = sizes.copy()
     sizes[axis] = shard.rows.total
-    op.set_sizes(largest.tensor, one)
+    op.set_sizes(largest.tensor, mine)
     op.set_sizes(op.inputs[1], sizes)
     return sizes
 

@@ -23,12 +23,12 @@ def _boundary(rows: Rows, size: AnySize) -> int | None:
 
 
 class _Strided:
-    """What a strided slice does to the axes of its input.
+    """The axes of a strided slice's input, and how each is sliced.
 
     Args:
         op: The operation.
         first: The index of the input `begin`; `end` and `strides` follow.
-        rank: The rank of what is sliced.
+        rank: The rank of the sliced tensor.
     """
 
     def __init__(self, op: Operation, first: int, rank: int) -> None:
@@ -75,12 +75,12 @@ class _Strided:
         """Return the axis of the rows that remain, these, and the wants of `begin` and `end`."""
         if self.axes is None:
             return None
-        what, out = self.axes[axis]
+        sliced, out = self.axes[axis]
         if out is None:
             return None
-        if what is None:
+        if sliced is None:
             return out, rows, REPLICATE, REPLICATE
-        index, start, stop, stride = what
+        index, start, stop, stride = sliced
         if stride != 1:
             return None
         if stop is None or rows.is_total(stop):
@@ -198,17 +198,17 @@ def slice_(op: Operation) -> Decision | None:
 
 
 def _set_dims(op: Operation, begin: Any, size: Any) -> None:
-    """Let sizes that a slice asks for be those of the result; -1 asks for what is left."""
+    """Set the result's sizes from the slice's; -1 stands for the rest of an axis."""
     dims, output = op.dims(0), op.outputs[0]
-    symbols = {s for one in size if isinstance(one, Size) for s in one.symbols()}
+    symbols = {s for each in size if isinstance(each, Size) for s in each.symbols()}
     if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, symbols)):
         return
     left = [a - b for a, b in zip(dims, begin, strict=True)]
-    asked = [isinstance(one, int) and one == -1 for one in size]
+    is_rest = [isinstance(each, int) and each == -1 for each in size]
     static = output.shape.as_list() if output.shape.rank == len(left) else [None] * len(left)
     found = [
-        known if known is not None else rest if n else one
-        for known, rest, one, n in zip(static, left, size, asked, strict=True)
+        known if known is not None else rest if takes_rest else each
+        for known, rest, each, takes_rest in zip(static, left, size, is_rest, strict=True)
     ]
     op.set_dims(output, found)
 

@@ -14,7 +14,7 @@ from ..reduction import ALL
 
 @rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
 def describe(op: Operation) -> Decision | None:
-    """Describe a replica's own copy, or the only one; a divided variable has its whole shape."""
+    """Describe the replica's copy, or the only copy; a divided variable has its whole shape."""
     if op.type == "VariableShape" and op.any_shard:
         (data,) = handle_data_util.get_resource_handle_data(op.inputs[0]).shape_and_type
         shape = tf.TensorShape(data.shape).as_list()
@@ -28,7 +28,7 @@ def describe(op: Operation) -> Decision | None:
 
 @rule("ReadVariableOp")
 def read(op: Operation) -> Decision | None:
-    """Read a replica's own copy or part; the only one once: XLA reads none of another device."""
+    """Read the replica's copy or part; the only copy once, as XLA reads none of another device."""
     facts = op.facts
     if op.any_shard:
         return Decision([ANY_FORM], [op.placements[0]])
@@ -38,7 +38,7 @@ def read(op: Operation) -> Decision | None:
 
 @rule("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 def assign(op: Operation) -> Decision | None:
-    """Change a replica's own part of a divided variable, or its copy by what all replicas have.
+    """Change a replica's own part of a divided variable, or its copy by a whole value.
 
     Where this returns `None`, the value is wanted whole. So a gradient, which is a partial sum by
     the rules of products and reductions, is added up over the replicas here, or at the first
@@ -69,7 +69,7 @@ def constant(op: Operation) -> Decision | None:
 
 @rule("Assert")
 def check(op: Operation) -> Decision | None:
-    """Check a condition; one on all rows is checked on each replica's, which the message shows."""
+    """Check a condition; `all` of the rows is checked on each replica's rows."""
     if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, ALL):
         return None
     forms: list[Any] = [REPLICATE if isinstance(p, Partial) else ANY_FORM for p in op.placements]
