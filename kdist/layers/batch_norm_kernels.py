@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from .._upstream.internals import is_compiled_by_xla, onednn_is_on
+from ..spmd.reduction import merge_moments
 from .compiled_kernels import (
     can_compute_apart,
     compiled_method,
@@ -169,15 +170,14 @@ def _sum_lengths(positions: int) -> list[int]:
 def merge(parts: Any) -> Moments:
     """Merge the replicas' `local_moments`, shape `(replicas, 3, channels)`, to those of all values.
 
-    Exact for any data and any counts, including empty replicas: Chan, Golub & LeVeque 1983,
-    "Algorithms for Computing the Sample Variance". Without any values, count, mean and variance are
-    0.
+    Exact for any data and any counts, including empty replicas (`merge_moments`). Without any
+    values, count, mean and variance are 0.
     """
     counts, means, squares = tf.unstack(parts, axis=1)
     count = tf.reduce_sum(counts, 0)
-    mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, 0), count)
-    squares = tf.reduce_sum(squares + counts * tf.square(means - mean), 0)
-    return Moments(count, mean, tf.math.divide_no_nan(squares, count))
+    shares = tf.math.divide_no_nan(counts, count)
+    variances = tf.math.divide_no_nan(squares, counts)
+    return Moments(count, *merge_moments(shares, means, variances))
 
 
 def broadcast_mask(mask: Any, x: Any) -> Any:
