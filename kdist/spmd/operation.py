@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from .functions import kernel_of
-from .placements import Partial, Placement, Shard
+from .placements import REPLICATE, Partial, Placement, Shard
 from .reduction import Reduction
 from .rows import Rows
 from .sizes import AnySize
@@ -176,6 +176,21 @@ class Operation:
         if not isinstance(placement, Shard) or placement.axis != wanted.axis:
             return False
         return placement.fits(wanted) or self.facts.merge(placement.rows, wanted.rows, self.op)
+
+    def rows_form(self, index: int, wanted: Shard, *, may_broadcast: bool = False) -> Form:
+        """Return the form of an input whose rows are wanted, as by `align`.
+
+        Args:
+            index: The input.
+            wanted: How its rows are wanted.
+            may_broadcast: Whether a single row is taken whole.
+        """
+        placement = self.placements[index]
+        if may_broadcast and self.inputs[index].shape[wanted.axis] == 1:
+            return REPLICATE
+        if self.align(placement, wanted):
+            return placement
+        return LocalRows(wanted.plain()) if may_broadcast else wanted.plain()
 
     # Results
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from string import digits
-from typing import Any
 
-from ..operation import Decision, LocalRows, Operation, rule
+from ..operation import Decision, Form, Operation, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Shard
 from ..sizes import AnySize, AxisSize, symbolic
 
@@ -21,32 +20,24 @@ def contraction(op: Operation) -> Decision | None:
     parts, out = found
     if any(len(set(part)) != len(part) for part in (*parts, out)):
         return None
-    labels = {
-        index: parts[index][p.axis] for index, p in enumerate(op.placements) if isinstance(p, Shard)
-    }
+    shards = {index: p for index, p in enumerate(op.placements) if isinstance(p, Shard)}
+    labels = {index: parts[index][shard.axis] for index, shard in shards.items()}
     # An input with rows that the result has comes first, so that less is gathered.
     main = min(labels, key=lambda index: labels[index] not in out)
-    label, shard = labels[main], op.placements[main]
-    _name_axes(op, parts, out, label, shard.rows.total)  # type: ignore[attr-defined]
-    forms: list[Any] = []
-    for index, (part, placement) in enumerate(zip(parts, op.placements, strict=True)):
+    label, rows = labels[main], shards[main].rows
+    _name_axes(op, parts, out, label, rows.total)
+    forms: list[Form] = []
+    for index, part in enumerate(parts):
         if index == main:
-            forms.append(placement)
+            forms.append(shards[main])
         elif label not in part:
             forms.append(REPLICATE)
         else:
-            axis = part.index(label)
-            want = shard.at(axis).plain()  # type: ignore[attr-defined]
-            may_broadcast = label.isdigit()
-            if may_broadcast and op.inputs[index].shape[axis] == 1:
-                forms.append(REPLICATE)
-            elif op.align(placement, want):
-                forms.append(placement)
-            else:
-                forms.append(LocalRows(want) if may_broadcast else want)
+            wanted = Shard(part.index(label), rows)
+            forms.append(op.rows_form(index, wanted, may_broadcast=label.isdigit()))
     if label not in out:
         return Decision(forms, [PARTIAL])
-    return Decision(forms, [Shard(out.index(label), shard.rows)])  # type: ignore[attr-defined]
+    return Decision(forms, [Shard(out.index(label), rows)])
 
 
 def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnySize) -> None:
@@ -59,15 +50,15 @@ def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnyS
         rows: The label of the divided axis.
         total: How many rows that axis has.
     """
-    dims, output = [op.dims(index) for index in range(len(parts))], op.outputs[0]
-    if output.shape.rank != len(out) or output.shape.is_fully_defined() or None in dims:
+    output = op.outputs[0]
+    dims = [own for index in range(len(parts)) if (own := op.dims(index)) is not None]
+    if output.shape.rank != len(out) or output.shape.is_fully_defined() or len(dims) < len(parts):
         return
     sizes: list[AnySize] = []
     for axis, label in enumerate(out):
-        pairs = [
-            (part.index(label), d) for part, d in zip(parts, dims, strict=True) if label in part
+        found = [
+            own[part.index(label)] for part, own in zip(parts, dims, strict=True) if label in part
         ]
-        found = [d[place] for place, d in pairs]  # type: ignore[index]
         if label == rows:
             found = [total]
         elif label.isdigit():  # a single row is broadcast
@@ -100,11 +91,11 @@ def _equation_labels(op: Operation) -> tuple[list[str], str] | None:
     parts = left.split(",")
     if "..." not in left:
         return parts, out
-    ranks = [op.rank(index) for index in range(len(parts))]
-    if None in ranks:
+    ranks = [rank for index in range(len(parts)) if (rank := op.rank(index)) is not None]
+    if len(ranks) < len(parts):
         return None
     named = [len(part.replace("...", "")) for part in parts]
-    extra = [rank - count for rank, count in zip(ranks, named, strict=True)]  # type: ignore[operator]
+    extra = [rank - count for rank, count in zip(ranks, named, strict=True)]
     batch = digits[: max(extra)]
     # Axes of `...` are counted from the last one.
     filled = [

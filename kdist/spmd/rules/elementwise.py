@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from ..op_types import types_in
-from ..operation import ANY_FORM, Decision, LocalRows, Operation, Tensors, rule
+from ..operation import ANY_FORM, Decision, Form, LocalRows, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Shard
 from ..reduction import SUM
 from ..sizes import AnySize, AxisSize, quotient, symbolic
@@ -55,13 +55,15 @@ def elementwise(op: Operation) -> Decision | None:
     ranks = [t.shape.rank for t in op.inputs]
     if None in ranks:
         (placement, *_) = op.placements
-        return Decision([ANY_FORM], [placement.plain()]) if op.type in UNARY else None  # type: ignore[attr-defined]
+        if op.type not in UNARY or not isinstance(placement, Shard):
+            return None
+        return Decision([ANY_FORM], [placement.plain()])
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
         return None  # `==` of shapes that cannot be equal is a single value
     at, main = _main(op.placements)
     from_end = main.axis - ranks[at]
-    forms: list[Any] = []
+    forms: list[Form] = []
     uniform = True
     for index, tensor in enumerate(op.inputs):
         axis = ranks[index] + from_end
@@ -244,7 +246,7 @@ def select(op: Operation) -> Decision | None:
     condition, rank = op.rank(0), op.rank(1)
     if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
         return None
-    forms = [p if op.align(p, main) else main.plain() for p in op.placements]
+    forms = [op.rows_form(index, main) for index in range(3)]
     if condition == 0:
         forms[0] = REPLICATE
     return Decision(forms, [main.plain()])
@@ -253,9 +255,10 @@ def select(op: Operation) -> Decision | None:
 @rule("QuantizeAndDequantizeV2")
 def quantize(op: Operation) -> Decision | None:
     """Round to a range, unless it is that of all values."""
-    if op.attr("axis") != -1 or not op.attr("range_given") or op.shard(0) is None:
+    shard = op.shard(0)
+    if op.attr("axis") != -1 or not op.attr("range_given") or shard is None:
         return None
-    return Decision([ANY_FORM, REPLICATE, REPLICATE], [op.shard(0).plain()])  # type: ignore[union-attr]
+    return Decision([ANY_FORM, REPLICATE, REPLICATE], [shard.plain()])
 
 
 @rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
@@ -273,7 +276,7 @@ def fake_quantize_gradient(op: Operation) -> Decision | None:
     main = op.shard(0) or op.shard(1)
     if main is None or _is_channel(op, main):
         return None
-    forms = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
+    forms = [op.rows_form(index, main) for index in range(2)]
     return Decision([*forms, REPLICATE, REPLICATE], [main.plain(), PARTIAL, PARTIAL])
 
 
@@ -285,9 +288,10 @@ def _is_channel(op: Operation, shard: Shard) -> bool:
 @rule("Bitcast")
 def bitcast(op: Operation) -> Decision | None:
     """Reinterpret numbers of the same width."""
-    if not op.any_shard or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
+    shard = op.shard(0)
+    if shard is None or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
         return None
-    return Decision([ANY_FORM], [op.placements[0].plain()])  # type: ignore[attr-defined]
+    return Decision([ANY_FORM], [shard.plain()])
 
 
 @rule("IdentityN")

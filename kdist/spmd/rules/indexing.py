@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, Operation, Tensors, local_size, rule
+from ..operation import ANY_FORM, Decision, Form, Operation, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Replicate, Shard
 from ..rows import Rows
 from ..sizes import BatchAxis
@@ -22,7 +22,7 @@ def gather(op: Operation) -> Decision | None:
     batch = op.attr("batch_dims")
     rank, index_rank = op.rank(0), op.rank(1)
     table, index = op.placements[0], op.placements[1]
-    rest: list[Any] = [REPLICATE] * (len(op.inputs) - 2)
+    rest: list[Form] = [REPLICATE] * (len(op.inputs) - 2)
     if axis is None or index_rank is None or (rank is None and not resource):
         return None
     axis = 0 if resource else int(axis) % rank  # type: ignore[operator]
@@ -30,9 +30,8 @@ def gather(op: Operation) -> Decision | None:
         main = table if isinstance(table, Shard) else index
         if not isinstance(main, Shard) or main.axis >= batch:
             return None
-        want = main.plain()
-        forms = [p if op.align(p, want) else want for p in (table, index)]
-        return Decision([*forms, *rest], [want])
+        forms = [op.rows_form(index, main) for index in range(2)]
+        return Decision([*forms, *rest], [main.plain()])
     if isinstance(table, Shard) and isinstance(index, Shard):
         local = _within(op, table, index, axis, rest)
         if local is not None:
@@ -46,7 +45,7 @@ def gather(op: Operation) -> Decision | None:
 
 
 def _within(
-    op: Operation, table: Shard, index: Shard, axis: int, rest: list[Any]
+    op: Operation, table: Shard, index: Shard, axis: int, rest: list[Form]
 ) -> Decision | None:
     """Look up rows of which each is on the same replica as its index."""
     if index.within is None or index.within != table.rows or table.axis != axis or axis:
@@ -121,8 +120,7 @@ def segments(op: Operation) -> Decision | None:
         op.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
     if main.axis >= rank:  # every column on its own
         return Decision([ANY_FORM, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
-    want = main.plain()
-    forms: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
+    forms = [op.rows_form(index, main) for index in range(2)]
     named = _named_rows(op, count)
     if named is not None:
         return _segments_of_rows([*forms, REPLICATE], named)
@@ -156,7 +154,7 @@ def bincount(op: Operation) -> Decision | None:
     if shard is None or shard.axis or rank is None:
         return None
     if count == 0 and isinstance(weights, Replicate):
-        forms: list[Any] = [ANY_FORM, REPLICATE, REPLICATE]
+        forms: list[Form] = [ANY_FORM, REPLICATE, REPLICATE]
     elif isinstance(weights, Shard) and op.rank(2) == rank and op.align(weights, shard):
         forms = [ANY_FORM, REPLICATE, ANY_FORM]
     else:
@@ -175,8 +173,7 @@ def scatter_nd(op: Operation) -> Decision | None:
     dtype = op.inputs[1].dtype
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex):
         return None
-    want = main.plain()
-    forms: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
+    forms = [op.rows_form(index, main) for index in range(2)]
     rows, shape = op.named_rows(0), op.sizes(2)
     if rows is None or shape is None or not rows.is_total(shape[0]):
         return Decision([*forms, REPLICATE], [PARTIAL])

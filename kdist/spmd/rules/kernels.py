@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, Operation, Tensors, rule
+from ..operation import ANY_FORM, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import COUNTED_MOMENTS
 from ..stage import Stage
@@ -28,10 +28,9 @@ def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> N
         main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
         if main is None or main.axis != 0:
             return None
-        forms: list[Any] = [REPLICATE] * len(op.inputs)
+        forms: list[Form] = [REPLICATE] * len(op.inputs)
         for index in data:
-            fits = op.align(op.placements[index], main)
-            forms[index] = op.placements[index] if fits else main.plain()
+            forms[index] = op.rows_form(index, main)
 
         def call_kernel(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             made = stage.call_kernel(op, inputs)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, ComputeWholeError, Decision, Operation, Tensors, rule
+from ..operation import ANY_FORM, ComputeWholeError, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..sizes import AxisSize, BatchAxis, Element, Size, symbolic
 from ..stage import Stage, local_shape, shapes_attribute
@@ -81,7 +81,7 @@ def put(op: Operation) -> Decision | None:
             raise ComputeWholeError({lst.origin})
     elif not equal_sizes(sizes, lst.sizes):
         raise ComputeWholeError({lst.origin})
-    forms: list[Any] = [ANY_FORM] + [REPLICATE] * (len(op.inputs) - 1)
+    forms: list[Form] = [ANY_FORM, *[REPLICATE] * (len(op.inputs) - 1)]
     forms[index] = element
     op.facts.step.list_elements[lst.origin] = element
     return Decision(forms, [ListOf(element, lst.origin, sizes)])
@@ -131,7 +131,7 @@ def take(op: Operation) -> Decision | None:
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
     if lst.sizes is not None and op.type == "TensorListPopBack":  # others may be unset: zeros
         op.set_sizes(output, _with_elements(lst.sizes, output))
-    forms: list[Any] = [ANY_FORM] * len(op.inputs)
+    forms: list[Form] = [ANY_FORM] * len(op.inputs)
     if op.type == "TensorListGetItem":
         forms[1] = REPLICATE
     shape_at = {"TensorListGetItem": 2, "TensorListStack": 1, "TensorListPopBack": 1}[op.type]

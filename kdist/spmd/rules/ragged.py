@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
+from ..operation import ANY_FORM, NOT_READ, Decision, Form, Operation, Rewrite, Tensors, rule
 from ..placements import REPLICATE, Partial, Shard
 from ..reduction import MAXIMUM
 from ..rows import Rows
@@ -36,7 +36,7 @@ def split_texts(op: Operation) -> Decision | None:
         return [move_places(stage, shard.rows, places), words, tf.stack([total, shape[1]])]
 
     out = Shard(0, found)
-    rest: list[Any] = [REPLICATE] * (len(op.inputs) - 1)
+    rest: list[Form] = [REPLICATE] * (len(op.inputs) - 1)
     return Decision(
         [ANY_FORM, *rest], [out, out, Partial(MAXIMUM)], split_local_texts, needs=[shard.rows]
     )
@@ -63,7 +63,7 @@ def cross(op: Operation) -> Decision | None:
         shape = tf.stack([total, tf.where(total > 0, tf.cast(width, shape.dtype), 0)])
         return [move_places(stage, main.rows, places), values, shape]
 
-    forms: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements]
+    forms = [op.rows_form(index, main) for index in range(len(op.inputs))]
     out = Shard(0, main.rows.times(width))
     return Decision(forms, [out, out, REPLICATE], cross_local_samples, needs=[main.rows])
 
@@ -113,7 +113,7 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
         shape = tf.concat([tf.cast([own], shape.dtype), shape[1:]], 0)
         return stage.copy(op, [shape, values, default, own, ids - first])
 
-    forms: list[Any] = [REPLICATE, ANY_FORM, REPLICATE, NOT_READ, ANY_FORM]
+    forms: list[Form] = [REPLICATE, ANY_FORM, REPLICATE, NOT_READ, ANY_FORM]
     return Decision(forms, [Shard(0, rows)], pad_local_rows, needs=[rows])
 
 

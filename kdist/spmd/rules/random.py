@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from ..op_types import DRAWS
-from ..operation import NOT_READ, Decision, Operation, Tensors, rule
+from ..operation import NOT_READ, Decision, Form, Operation, Tensors, rule
 from ..placements import REPLICATE, Shard
 from ..sizes import Size
 from ..stage import Stage
@@ -50,7 +49,7 @@ def draw(op: Operation) -> Decision | None:
     dtype = op.outputs[0].dtype
     group = 16 // max(dtype.size, 4)
     out = Shard(0, rows)
-    forms: list[Any] = [NOT_READ, *[REPLICATE] * (len(op.inputs) - 1)]
+    forms: list[Form] = [NOT_READ, *[REPLICATE] * (len(op.inputs) - 1)]
 
     def draw_whole(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         whole = stage.size_vector(shape.tolist(), op.inputs[0].dtype)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from ..operation import Decision, Operation, Tensors, rule
+from ..operation import Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
 from ..quirks import at_least_one
 from ..stage import Stage, rows_from
@@ -55,10 +54,9 @@ def _of_samples(
 
     cuDNN fails without any sample, so a replica without samples computes one of zeros.
     """
-    forms: list[Any] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
+    forms: list[Form] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
     for index, axis in axes.items():
-        want, placement = Shard(axis, main.rows), op.placements[index]
-        forms[index] = placement if op.align(placement, want) else want
+        forms[index] = op.rows_form(index, Shard(axis, main.rows))
     out: list[Placement] = [
         Shard(axes[0], main.rows) if output.shape.rank else REPLICATE for output in op.outputs[:3]
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, LocalRows, Operation, Rewrite, Tensors, local_size, rule
+from ..operation import ANY_FORM, Decision, Form, Operation, Rewrite, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Shard
 from ..quirks import needs_rows, some_rows_key, with_some_rows
 from ..rows import Rows
@@ -144,15 +144,10 @@ def samples(op: Operation) -> Decision | None:
         name_axes(op, op.outputs[1], shared, broadcasts=True)
     elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
         _keep_dims(op, op.outputs[1])
-    forms: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Form] = [REPLICATE] * len(op.inputs)
     single = _SINGLE_ROWS.get(op.type, [])
     for index in dict.fromkeys((*data, *single)):
-        if index in single and op.inputs[index].shape[0] == 1:
-            continue
-        if op.align(op.placements[index], shared):
-            forms[index] = op.placements[index]
-        else:
-            forms[index] = LocalRows(shared) if index in single else shared
+        forms[index] = op.rows_form(index, shared, may_broadcast=index in single)
     for index in shapes:
         forms[index] = local_size(0, main.rows)
     compute_some_rows = None
@@ -189,10 +184,9 @@ def sums_of_samples(op: Operation) -> Decision | None:
     main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
     if main is None or main.axis != 0:
         return None
-    forms: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Form] = [REPLICATE] * len(op.inputs)
     for index in data:
-        fits = op.align(op.placements[index], main)
-        forms[index] = op.placements[index] if fits else main.plain()
+        forms[index] = op.rows_form(index, main)
     sum_some_rows = None
     if (op.rank(data[0]) or 0) > 2:  # leave their results as they find them without rows
 
@@ -214,30 +208,22 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         _keep_dims(op, op.outputs[0])
     if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
-    forms: list[Any] = [ANY_FORM, *[REPLICATE] * (len(op.inputs) - 1)]
+    forms: list[Form] = [ANY_FORM, *[REPLICATE] * (len(op.inputs) - 1)]
     return Decision(forms, [shard.plain()] * len(op.outputs))
 
 
 @rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
 def pairs_of_matrices(op: Operation) -> Decision | None:
     """Compute pairs of matrices, of which each belongs to one sample."""
-    inner, ranks = _BATCHED_PAIRS[op.type], [op.rank(0), op.rank(1)]
+    inner, ranks = _BATCHED_PAIRS[op.type], (op.rank(0), op.rank(1))
     main = op.shard(0) or op.shard(1)
-    if main is None or None in ranks:
+    if main is None or ranks[0] is None or ranks[1] is None:
         return None
-    if any(main.axis >= r - i for r, i in zip(ranks, inner, strict=True)):  # type: ignore[operator]
+    batch, others_batch = ranks[0] - inner[0], ranks[1] - inner[1]
+    if main.axis >= batch or batch != others_batch:
         return None
-    if ranks[0] - inner[0] != ranks[1] - inner[1]:  # type: ignore[operator]
-        return None
-    forms: list[Any] = []
-    for index, placement in enumerate(op.placements[:2]):
-        broadcasts = op.type == "MatrixTriangularSolve"
-        if broadcasts and op.inputs[index].shape[main.axis] == 1:
-            forms.append(REPLICATE)
-        elif op.align(placement, main):
-            forms.append(placement)
-        else:
-            forms.append(LocalRows(main.plain()) if broadcasts else main.plain())
+    broadcasts = op.type == "MatrixTriangularSolve"
+    forms = [op.rows_form(index, main, may_broadcast=broadcasts) for index in range(2)]
     return Decision([*forms, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
 
 
@@ -259,7 +245,7 @@ def set_diagonals(op: Operation) -> Decision | Rewrite | None:
         matrix, diagonal, _ = inputs
         return [_with_diagonal(stage, rows, matrix, diagonal)]
 
-    forms = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
+    forms = [op.rows_form(index, main) for index in range(2)]
     return Decision([*forms, REPLICATE], [main.plain()], set_local_diagonal, needs=[rows])
 
 
@@ -300,12 +286,8 @@ def reverse_sequences(op: Operation) -> Decision | None:
     main = op.shard(0) or (None if lengths is None else lengths.at(batch))
     if main is None or main.axis == op.attr("seq_dim"):
         return None
-    forms: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements[:1]]
-    if main.axis == batch:
-        forms.append(lengths if op.align(op.placements[1], main.at(0)) else main.plain().at(0))
-    else:
-        forms.append(REPLICATE)
-    return Decision(forms, [main.plain()])
+    of_lengths = op.rows_form(1, main.at(0)) if main.axis == batch else REPLICATE
+    return Decision([op.rows_form(0, main), of_lengths], [main.plain()])
 
 
 @rule("FusedBatchNormV3")
@@ -314,7 +296,7 @@ def normalize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
-    forms: list[Any] = [ANY_FORM, *[REPLICATE] * 4]
+    forms: list[Form] = [ANY_FORM, *[REPLICATE] * 4]
     return Decision(forms, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
 
 
@@ -330,7 +312,7 @@ def pool_with_places(op: Operation) -> Decision | None:
     if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
         return None
     shared = main.plain()
-    forms = [p if op.align(p, shared) else shared for p in op.placements]
+    forms = [op.rows_form(index, shared) for index in data]
 
     def before(stage: Stage, sample: Any, dtype: Any) -> Any:
         ((_, first),) = stage.blocks(shared.rows, dtype)
@@ -364,11 +346,9 @@ def crops(op: Operation) -> Decision | None:
     main = next((op.shard(i) for i in boxes if op.shard(i) is not None), None)
     if main is None or main.axis:
         return None
-    forms: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Form] = [REPLICATE] * len(op.inputs)
     for index in boxes:
-        forms[index] = (
-            op.placements[index] if op.align(op.placements[index], main) else main.plain()
-        )
+        forms[index] = op.rows_form(index, main)
     images = _own_images(op, image, boxes[-1])
     of_images = op.type == "CropAndResizeGradImage"
     if images is None:

@@ -13,6 +13,7 @@ from ..operation import (
     ANY_FORM,
     NOT_READ,
     Decision,
+    Form,
     LocalRows,
     Operation,
     Tensors,
@@ -398,7 +399,7 @@ def pack(op: Operation) -> Decision | None:
     return Decision(joined.input_forms, [shard.at(shard.axis + (axis <= shard.axis))])
 
 
-def _join(op: Operation, data: list[int], axis: int | None, rest: list[Any]) -> Decision | None:
+def _join(op: Operation, data: list[int], axis: int | None, rest: list[Form]) -> Decision | None:
     placements = [op.placements[i] for i in data]
     partial = [op.is_partial(i, SUM) for i in data]
     if any(partial):
@@ -412,7 +413,7 @@ def _join(op: Operation, data: list[int], axis: int | None, rest: list[Any]) -> 
         return None
     main = next((s for s in shards if not s.uniform), shards[0]).plain()
     if main.axis != axis:
-        forms = [p if op.align(p, main) else main for p in placements]
+        forms = [op.rows_form(index, main) for index in data]
         out = Shard(
             main.axis, main.rows, all(isinstance(p, Shard) and p.uniform for p in placements)
         )
@@ -452,7 +453,7 @@ def count(op: Operation) -> Decision | None:
         blocks = stage.global_blocks(rows, dtype)
         return [tf.concat([tf.range(first, first + count) for count, first in blocks], 0)]
 
-    forms: list[Any] = [REPLICATE, NOT_READ, REPLICATE]
+    forms: list[Form] = [REPLICATE, NOT_READ, REPLICATE]
     op.set_dims(op.outputs[0], [rows.total])
     within = rows if dtype.is_integer else None
     return Decision(forms, [Shard(0, rows, within=within)], number_local_rows, needs=[rows])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, LocalSizes, Operation, Tensors, local_size, rule
+from ..operation import ANY_FORM, Decision, Form, LocalSizes, Operation, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import SUM, Moments
 from ..rows import Rows
@@ -222,7 +222,7 @@ def split(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     axis = int(axis) % rank
-    forms: list[Any] = [REPLICATE] * len(op.inputs)
+    forms: list[Form] = [REPLICATE] * len(op.inputs)
     forms[value] = ANY_FORM
     count = len(op.outputs)
     if op.is_partial(value, SUM):
@@ -258,7 +258,7 @@ def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
         at += last
     if at != len(segments):
         return None
-    forms: list[Any] = [ANY_FORM, LocalSizes(tuple(enumerate(parts))), REPLICATE]
+    forms: list[Form] = [ANY_FORM, LocalSizes(tuple(enumerate(parts))), REPLICATE]
     return Decision(forms, [Shard(shard.axis, part, shard.uniform) for part in parts])
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 from tensorflow.python.ops import handle_data_util
 
-from ..operation import ANY_FORM, Decision, LocalRows, Operation, rule
+from ..operation import ANY_FORM, Decision, Form, LocalRows, Operation, rule
 from ..placements import REPLICATE, Partial, Replicate
 from ..reduction import ALL
 
@@ -72,7 +70,7 @@ def check(op: Operation) -> Decision | None:
     """Check a condition; `all` of the rows is checked on each replica's rows."""
     if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, ALL):
         return None
-    forms: list[Any] = [REPLICATE if isinstance(p, Partial) else ANY_FORM for p in op.placements]
+    forms: list[Form] = [REPLICATE if isinstance(p, Partial) else ANY_FORM for p in op.placements]
     return Decision([ANY_FORM, *forms[1:]], [])
 
 
