@@ -177,7 +177,7 @@ def _mutate_code() -> int:
 
 def mutations() -> dict[str, Callable[[Any, Any], Any]]:
     """Return the ways to change a decision, each a function of the operation and the decision."""
-    from kdist.spmd.operation import ANY_FORM, LocalSizes
+    from kdist.spmd.operation import LOCAL, LocalSizes
     from kdist.spmd.placements import REPLICATE, Partial, Shard
 
     def results(kind: type) -> Callable[[Any, Any], Any]:
@@ -188,11 +188,9 @@ def mutations() -> dict[str, Callable[[Any, Any], Any]]:
         return change
 
     def ungathered(op: Any, decision: Any) -> Any:
-        inputs = op.inputs if decision.inputs is None else decision.inputs
-        placements = [op.facts.placement(op.facts.canonical(t)) for t in inputs]
         forms = [
-            ANY_FORM if form == REPLICATE and isinstance(p, Shard | Partial) else form
-            for p, form in zip(placements, decision.input_forms, strict=True)
+            LOCAL if form == REPLICATE and isinstance(p, Shard | Partial) else form
+            for p, form in zip(op.placements, decision.input_forms, strict=True)
         ]
         return dataclasses.replace(decision, input_forms=forms)
 

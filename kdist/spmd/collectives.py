@@ -68,7 +68,7 @@ class Collectives:
     Attributes:
         replicas: The number of replicas, over all workers.
         places: For each device, its replica's place among all replicas' rows.
-        bucket_bytes: The bytes of gradients from which their sum begins while others are computed.
+        bucket_bytes: From this size on, gradients are summed while later ones are computed.
     """
 
     in_fixed_order = False

@@ -55,7 +55,7 @@ class Costs:
     """Counts the work of a planned step.
 
     Args:
-        planner: The plan.
+        plan: The plan.
         rows: The rows of a batch, where their number is not known.
         of_batch: Tensors that have rows of the whole batch, on every replica.
 

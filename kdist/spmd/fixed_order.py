@@ -26,7 +26,7 @@ from .collectives import (
 class FixedOrder(Collectives):
     """The exchanges of shards: sums in one order, whatever the number of devices.
 
-    Shards are dealt out to devices in turn, and of 8 the first is added to the fifth, and so on: so
+    Shards are dealt out to devices in turn, and of 8 the fifth is added to the first, and so on: so
     each device adds up its own shards.
     """
 

@@ -3,7 +3,7 @@
 Bodies of loops, conditions and compiled functions are pure: the variables that they change become
 their arguments and results, as XLA does with all variables, and only the step itself assigns. So
 each operation of a body has a rule. Divided variables become arguments also where they are only
-read: their values are exchanged before and after the body, where replicas can.
+read: bodies have no exchanges, so their values are exchanged before and after.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
     return [value.handle if isinstance(value, Variable) else value for value in results]
 
 
-def run_whole(
+def compute_whole(
     op: tf.Operation, inputs: Sequence[Value], values: dict[Ref, tf.Tensor]
 ) -> list[Value]:
     """Compute an operation as one device would, in the default graph; returns its results.

@@ -2,7 +2,7 @@
 
 How operations are divided is in `rules/`. TensorFlow calls an operation stateful for many reasons;
 the sets of effects say what a type does to a divided step. A stateful type in none of them acts
-outside of the program, and runs once.
+outside of the program, and runs once, as draws from a generator of the process do.
 """
 
 
@@ -16,8 +16,8 @@ READS = types_in("""
     LookupTableExportV2 LookupTableFindV2 LookupTableSizeV2 ReadVariableOp ResourceGather
     ResourceGatherNd VarIsInitializedOp VariableShape
 """)
-# Draws from generators that a process has once: they run once, and all replicas get the result. A
-# draw may be left out where no operation needs its result.
+# Draws from generators that a process has once: they run once in each process, and its replicas
+# get the result.
 PROCESS_DRAWS = types_in("""
     AllCandidateSampler FixedUnigramCandidateSampler LearnedUnigramCandidateSampler
     LogUniformCandidateSampler Multinomial NonDeterministicInts ParameterizedTruncatedNormal
@@ -25,7 +25,8 @@ PROCESS_DRAWS = types_in("""
     RandomUniform RandomUniformInt SampleDistortedBoundingBox SampleDistortedBoundingBoxV2
     ThreadUnsafeUnigramCandidateSampler TruncatedNormal UniformCandidateSampler
 """)
-# Operations with no state, which may be left out, too.
+# Operations without an effect on the program's state: they may be left out where no operation
+# needs their results.
 QUIET = {"Placeholder", *PROCESS_DRAWS}
 # Draws of the numbers that a seed says.
 DRAWS = types_in("""

@@ -36,13 +36,13 @@ class ComputeWholeError(Exception):
 
 
 @dataclass(frozen=True)
-class AnyForm:
-    """The replica's value as it is."""
+class LocalValue:
+    """The replica's local value, in any placement."""
 
 
 @dataclass(frozen=True)
-class LocalRows:
-    """The replica's rows of a tensor; all of a single row, which is broadcast."""
+class BroadcastRows:
+    """A shard, for an axis that may be broadcast: a single row is taken whole."""
 
     shard: Shard
 
@@ -60,8 +60,8 @@ class LocalSizes:
 
 
 Tensors = Sequence[tf.Tensor]
-Form = Placement | AnyForm | LocalRows | LocalSizes
-ANY_FORM = AnyForm()
+Form = Placement | LocalValue | BroadcastRows | LocalSizes
+LOCAL = LocalValue()
 NOT_READ = LocalSizes(())
 
 
@@ -79,11 +79,12 @@ class Decision:
         output_placements: The placements of the results.
         write: Called with the stage, the operation and its inputs; returns the results. `None`
             copies the operation.
-        is_alias: Whether the result has the values of the first input in another shape: if that is
-            partial, it is reduced in the first input's place, once for all its shapes.
-        inputs: The tensors that are read, if they are not the operation's inputs.
+        is_alias: Whether the result has the values of the first input in another shape. A partial
+            result is not reduced itself: its input is, once for all shapes of it, and every reader
+            gets the operation's copy of the whole input.
         needs: Sizes and rows whose numbers `write` needs.
-        gathers: Whether the operation needs the rows of all replicas by its nature.
+        needs_all_rows: Whether the operation needs the rows of all replicas by its nature, so that
+            gathering them is no lack of a rule.
         on_one_replica: Whether it runs once, not on every replica.
         bodies: The plans of a loop's body or of a condition's branches.
     """
@@ -92,9 +93,8 @@ class Decision:
     output_placements: Sequence[Placement]
     write: Callable[..., Sequence[Any]] | None = None
     is_alias: bool = False
-    inputs: Sequence[tf.Tensor] | None = None
     needs: Iterable[AnySize | Rows] = ()
-    gathers: bool = False
+    needs_all_rows: bool = False
     on_one_replica: bool = False
     bodies: Sequence[GraphPlan] = ()
 
@@ -167,7 +167,7 @@ class Operation:
         """Whether any input is divided."""
         return any(isinstance(placement, Shard) for placement in self.placements)
 
-    def align(self, placement: Placement, wanted: Shard) -> bool:
+    def try_align(self, placement: Placement, wanted: Shard) -> bool:
         """Return whether rows are divided as wanted, once batches of equal size are merged.
 
         Call this only where the operation is an error unless both axes have the same size, or one
@@ -178,7 +178,7 @@ class Operation:
         return placement.fits(wanted) or self.facts.merge(placement.rows, wanted.rows, self.op)
 
     def rows_form(self, index: int, wanted: Shard, *, may_broadcast: bool = False) -> Form:
-        """Return the form of an input whose rows are wanted, as by `align`.
+        """Return the form of an input whose rows are wanted, as by `try_align`.
 
         Args:
             index: The input.
@@ -188,9 +188,9 @@ class Operation:
         placement = self.placements[index]
         if may_broadcast and self.inputs[index].shape[wanted.axis] == 1:
             return REPLICATE
-        if self.align(placement, wanted):
+        if self.try_align(placement, wanted):
             return placement
-        return LocalRows(wanted.plain()) if may_broadcast else wanted.plain()
+        return BroadcastRows(wanted.plain()) if may_broadcast else wanted.plain()
 
     # Results
 

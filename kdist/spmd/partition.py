@@ -323,10 +323,10 @@ def _plan(
         batches = _set_inputs(plan, traced, collectives)
         captured = _set_captured(plan, strategy, traced, len(collectives.devices))
         try:
-            plan.run(op for op in operations if op.type != "Placeholder")
+            plan.plan_operations(op for op in operations if op.type != "Placeholder")
             for tensor, keeps_rows in results:
                 if not (keeps_rows and stays_divided(plan.placement(tensor))):
-                    plan.redistribute(plan.canonical(tensor), REPLICATE)
+                    plan.plan_way(plan.canonical(tensor), REPLICATE)
             return _PlannedStep(plan, batches, captured)
         except ComputeWholeError as error:
             whole |= error.operations
@@ -365,7 +365,9 @@ def _set_captured(
 
 def _placement_of(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
     """Return the placement of a divided variable's handle; its values are divided so, too."""
-    known = {shard.rows.segments[0][0].parts: shard.rows for shard in plan.step.divisions.values()}
+    known = {
+        shard.rows.segments[0][0].parts: shard.rows for shard in plan.step.variable_shards.values()
+    }
     rows = known.get(division.sizes)
     if rows is None:
         total = sum(division.sizes)
@@ -373,7 +375,7 @@ def _placement_of(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
         rows = Rows(((BatchAxis(name, total, parts=division.sizes, is_batch=False), 1),))
     (data,) = handle_data_util.get_resource_handle_data(handle).shape_and_type
     shape = tuple(tf.TensorShape(data.shape).as_list())
-    return plan.step.divisions.setdefault(shape, Shard(division.axis, rows))
+    return plan.step.variable_shards.setdefault(shape, Shard(division.axis, rows))
 
 
 def _may_keep_rows(structure: Any) -> list[bool]:
@@ -423,7 +425,7 @@ def _row_counts(
                 found[axis] = collectives.stack([tf.identity(count) for count in counts])[0]
             else:
                 found[axis] = _counts_with_digest(counts, digest, collectives)
-    for shard in planned.plan.step.divisions.values():
+    for shard in planned.plan.step.variable_shards.values():
         ((axis, _),) = shard.rows.segments
         found[axis] = tf.constant(axis.parts)
     return found

@@ -36,8 +36,8 @@ class Shard(Placement):
         rows: How the axis is divided.
         uniform: Whether all rows are equal, as after a broadcast: then any division that gives a
             replica the same number of rows is right.
-        within: If the values are global indices of rows, each of a row on the same replica, as in
-            the result of `tf.where`: these rows.
+        within: The rows that the values index, if each value is the global index of a row that is
+            on the same replica, as in the result of `tf.where`.
     """
 
     axis: int
@@ -46,7 +46,7 @@ class Shard(Placement):
     within: Rows | None = None
 
     def fits(self, other: Placement) -> bool:
-        """Whether a tensor with this placement has the other one, too."""
+        """Whether every tensor with this placement has the other placement, too."""
         if not isinstance(other, Shard) or self.axis != other.axis:
             return False
         return self.rows == other.rows or (self.uniform and self.rows.counts == other.rows.counts)

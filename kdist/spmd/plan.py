@@ -19,7 +19,7 @@ from .effects import handle_source
 from .functionalize import functionalize, functionalized_inputs
 from .functions import hold_back, is_compiled, kernel_of
 from .op_types import CALLS, PLAIN, QUIET, READS
-from .operation import ANY_FORM, ComputeWholeError, Decision, Form, Operation, Rewrite, find_rule
+from .operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Rewrite, find_rule
 from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Shard
 from .redistribute import (
     KEEP,
@@ -41,12 +41,12 @@ class PlannedOperation:
     Attributes:
         op: The operation of the traced step.
         decision: How it is computed.
-        inputs: The tensors that it reads.
-        placements: The placements of these.
-        ways: The ways from these to the forms that it wants.
+        inputs: Its inputs, `TensorFacts.canonical` ones.
+        placements: Their placements.
+        ways: The ways from these to the wanted forms.
         stage: The stage that has it.
         controls: Operations that have to run before.
-        is_whole: Whether rows were gathered, or a rule was missing: every replica computes all.
+        is_whole: Whether rows are gathered for it although it does not need all rows by its nature.
         changes_variables: Whether it changes variables that every replica has a copy or part of.
     """
 
@@ -62,18 +62,19 @@ class PlannedOperation:
 
 
 @dataclass
-class Exchange:
-    """A tensor that the replicas exchange: once, however many operations read the result.
+class PlannedExchange:
+    """The exchange of a tensor: once, however many operations read the result.
 
     Attributes:
         tensor: The tensor.
-        stage: The number of the exchange.
-        rows: If each replica gets only its rows of a sum, these; `None` for the whole tensor.
+        stage: The beginning of the round in which it is exchanged.
+        shard: If each replica gets only its rows of a sum, how these are divided; `None` if every
+            replica gets the whole tensor.
     """
 
     tensor: tf.Tensor
     stage: StageNumber
-    rows: Shard | None = None
+    shard: Shard | None = None
 
 
 class GraphPlan(TensorFacts):
@@ -106,7 +107,7 @@ class GraphPlan(TensorFacts):
         super().__init__(parent, step, is_conditional=is_conditional, can_check=can_check)
         self.whole = set(whole)
         self.operations: list[PlannedOperation] = []
-        self.exchanges: dict[Ref, Exchange] = {}
+        self.exchanges: dict[Ref, PlannedExchange] = {}
         self.makers: dict[Ref, PlannedOperation] = {}
         self._stage_of_op: dict[tf.Operation, StageNumber] = {}
         self._changed_at: dict[Ref, StageNumber] = {}  # the last change of each variable
@@ -120,7 +121,7 @@ class GraphPlan(TensorFacts):
 
     # Operations
 
-    def run(self, operations: Iterable[tf.Operation]) -> None:
+    def plan_operations(self, operations: Iterable[tf.Operation]) -> None:
         """Plan operations, in an order in which each comes after those that it depends on."""
         for op in operations:
             self.visit(op)
@@ -161,12 +162,13 @@ class GraphPlan(TensorFacts):
         decision = find(operation) if find else None
         if not isinstance(decision, Decision):
             return decision
-        # Every replica has a batch that is known to have a single row, as of an input.
+        # A batch that is known to have a single row cannot be divided: every replica has that row,
+        # as of an input (`partition._set_inputs`).
         is_one_row = any(map(_is_one_row, operation.outputs, decision.output_placements))
         return None if is_one_row else decision
 
     def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
-        """Let every replica compute all of an operation, or the first one if it has an effect."""
+        """Let every replica compute all of an operation; or the first one, if it has an effect."""
         op = operation.op
         once, changed = self._runs_once(op)
         wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
@@ -179,16 +181,13 @@ class GraphPlan(TensorFacts):
     def _plan(
         self, operation: Operation, decision: Decision, earliest: StageNumber
     ) -> PlannedOperation:
-        op, inputs = operation.op, operation.inputs
-        if decision.inputs is not None:
-            inputs = [self.canonical(tensor) for tensor in decision.inputs]
-        placements = [self.placement(tensor) for tensor in inputs]
+        op, inputs, placements = operation.op, operation.inputs, operation.placements
         stage, ways, is_whole = self._after_controls(op, earliest), [], False
         for tensor, placement, form in zip(inputs, placements, decision.input_forms, strict=True):
-            way, available = self.redistribute(tensor, form)
+            way, available = self.plan_way(tensor, form)
             ways.append(way)
             stage = max(stage, available)
-            is_whole |= gathers_rows(placement, way) and not decision.gathers
+            is_whole |= gathers_rows(placement, way) and not decision.needs_all_rows
         for size in decision.needs:
             stage = max(stage, self.count_rows(size))
         once = decision.on_one_replica
@@ -239,7 +238,8 @@ class GraphPlan(TensorFacts):
     def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and which replicas' states it changes then."""
         once, changed = self.effects(op)
-        # A state is changed by operations without results: others were functionalized.
+        # Operations without results change a state on every replica. Others change it on the first,
+        # and its value is copied: those with a counterpart were functionalized before.
         once = once or bool(changed and (op.type in CALLS or op.outputs))
         if once and self.parent is not None:
             raise NeedsCollectiveError(f"to run once {op.name}")
@@ -261,8 +261,8 @@ class GraphPlan(TensorFacts):
                 dtype = tf.as_dtype(data.shape_and_type[0].dtype)
                 value = gen_resource_variable_ops.read_variable_op(handle, dtype)
                 assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
-            read = Decision([ANY_FORM], [REPLICATE])
-            change = Decision([ANY_FORM, REPLICATE], [])
+            read = Decision([LOCAL], [REPLICATE])
+            change = Decision([LOCAL, REPLICATE], [])
             reading = PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
             self._add(reading)
             self._set_result(reading, value, REPLICATE)
@@ -299,16 +299,16 @@ class GraphPlan(TensorFacts):
 
     # Redistribution
 
-    def redistribute(self, tensor: tf.Tensor, form: Form) -> tuple[Way, StageNumber]:
+    def plan_way(self, tensor: tf.Tensor, form: Form) -> tuple[Way, StageNumber]:
         """Plan a tensor's way to a wanted form; return it, and the first stage that can take it."""
         available, tensor = self.stage_of(tensor), self.canonical(tensor)
         placement = self.placement(tensor)
-        way = way_to(form, placement, self.division(tensor))
+        way = way_to(form, placement, self.variable_shard(tensor))
         if isinstance(way, WriteSizes):
             return way, max([available, *(self.count_rows(rows) for _, rows in way.rows)])
         if isinstance(placement, Opaque) and form != placement:
             raise ComputeWholeError({placement.origin})
-        if isinstance(way, Keep) or is_never_used(tensor):
+        if isinstance(way, Keep) or is_fake(tensor):
             return KEEP, available
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})
@@ -324,21 +324,21 @@ class GraphPlan(TensorFacts):
         """Plan to reduce or gather a tensor; return the first stage that has the whole of it."""
         planned = self.maker(tensor)
         if planned is not None and planned.decision.is_alias and isinstance(placement, Partial):
-            available = [self.redistribute(source, REPLICATE)[1] for source in planned.inputs]
+            available = [self.plan_way(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
         stage = self._exchange(tensor)
-        self.exchanges[tensor.ref()].rows = None
+        self.exchanges[tensor.ref()].shard = None
         return stage
 
-    def _exchange(self, tensor: tf.Tensor, rows: Shard | None = None) -> StageNumber:
-        """Plan to exchange a tensor, unless that is planned; return the number of the exchange."""
+    def _exchange(self, tensor: tf.Tensor, shard: Shard | None = None) -> StageNumber:
+        """Plan to exchange a tensor, unless that is planned; return the round's beginning."""
         if self.parent is not None:
             raise NeedsCollectiveError(tensor.name)
         if tensor.ref() not in self.exchanges:
-            stage, placement = self.stage_of(tensor).next_exchange, self.placement(tensor)
+            stage, placement = self.stage_of(tensor).next_round, self.placement(tensor)
             if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
                 stage = max(stage, self.count_rows(placement.rows))
-            self.exchanges[tensor.ref()] = Exchange(tensor, stage, rows)
+            self.exchanges[tensor.ref()] = PlannedExchange(tensor, stage, shard)
         return self.exchanges[tensor.ref()].stage
 
     # Calls and rewritten operations
@@ -403,7 +403,7 @@ class GraphPlan(TensorFacts):
         return op
 
 
-def is_never_used(tensor: tf.Tensor) -> bool:
+def is_fake(tensor: tf.Tensor) -> bool:
     """Whether a branch returns a tensor in place of a result that only another branch makes."""
     return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
 

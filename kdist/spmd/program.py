@@ -14,7 +14,7 @@ from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Placement, Shard
-from .plan import Exchange, GraphPlan, PlannedOperation
+from .plan import GraphPlan, PlannedExchange, PlannedOperation
 from .rows import Rows
 from .sizes import BatchAxis
 from .stage import REPLICA_INDEX, Stage, UnknownNumber, end_function, live_planned, local_shape
@@ -51,13 +51,13 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class ExchangeResult:
     """The result of an exchange."""
 
     tensor: Ref
 
 
-Argument = StepInput | ReplicaIndex | RowCounts | Result | Exchanged
+Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult
 
 
 class Program:
@@ -96,7 +96,9 @@ class Program:
         self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # results on each replica
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # values of all replicas
-        self._sums: dict[Exchanged, list[tf.Tensor]] = {}  # terms of sums that no stage needs yet
+        self._sums: dict[
+            ExchangeResult, list[tf.Tensor]
+        ] = {}  # terms of sums that no stage needs yet
 
     def stage(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
@@ -130,7 +132,7 @@ class Program:
                 stage = self._stage_for(planned)
                 if planned.op not in stage.written:
                     stage.write_operation(planned)
-        final = self.stage(self._last_stage().next_exchange)
+        final = self.stage(self._last_stage().next_round)
         kept: list[tuple[bool, tf.Tensor]] = []
         for output, keeps_rows in results:
             tensor = plan.canonical(output)
@@ -158,8 +160,8 @@ class Program:
             self._exported(tensor) if stays else Result(final.number, final.export(tensor))
             for stays, tensor in kept
         ]
-        # A tensor that is exchanged has to be a result of its stage before that is called; counting
-        # may add results to earlier stages, so the last exchange comes first.
+        # An exchanged tensor has to be a result of its stage before that is called. Writing it may
+        # need results of earlier stages, so the last round comes first.
         exchanges = [exchange.stage for exchange in plan.exchanges.values()]
         rounds = sorted({*exchanges, *plan.counted.values()}, reverse=True)
         sent = {number: self._sent_at(number) for number in rounds}
@@ -250,9 +252,9 @@ class Program:
 
     # Exchanges
 
-    def _sent_at(self, number: StageNumber) -> list[Exchange | RowCounts]:
+    def _sent_at(self, number: StageNumber) -> list[PlannedExchange | RowCounts]:
         """Make results of the stages of all that is exchanged at a number, and return it."""
-        sent: list[Exchange | RowCounts] = []
+        sent: list[PlannedExchange | RowCounts] = []
         for ref, exchange in self.plan.exchanges.items():
             if exchange.stage == number and ref in self.used:
                 self._exported(exchange.tensor)
@@ -270,7 +272,7 @@ class Program:
         count = stage.cached(("count", batch_axis), lambda: tf.shape(stage.value(tensor))[axis])
         return Result(stage.number, stage.export(count))
 
-    def _exchange(self, sent: Sequence[Exchange | RowCounts]) -> None:
+    def _exchange(self, sent: Sequence[PlannedExchange | RowCounts]) -> None:
         """Write an exchange: sums are only collected, until a stage needs them."""
         self.exchange_rounds += bool(sent)
         scattered: dict[Argument, ExchangedRows] = {}
@@ -280,11 +282,11 @@ class Program:
             if isinstance(source, RowCounts):
                 stacked[source] = [*self._values(self._count_of(source.batch_axis))]
                 continue
-            key = Exchanged(source.tensor.ref())
+            key = ExchangeResult(source.tensor.ref())
             parts = [*self._values(self._exported(source.tensor))]
             placement = self.plan.placement(source.tensor)
-            if source.rows is not None:
-                scattered[key] = _exchanged_rows(parts, source.tensor, source.rows)
+            if source.shard is not None:
+                scattered[key] = _exchanged_rows(parts, source.tensor, source.shard)
             elif isinstance(placement, Shard) and _has_known_rows(source.tensor, placement.rows):
                 gathered[key] = _exchanged_rows(parts, source.tensor, placement)
             elif isinstance(placement, Shard):
@@ -299,7 +301,7 @@ class Program:
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
 
-    def _add_up(self, keys: Sequence[Exchanged]) -> None:
+    def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
         """Write sums over replicas, in buckets in the order in which the stages make the terms."""
         keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))  # inputs come first
         sums = self.collectives.sums([self._sums.pop(key) for key in keys])
@@ -354,7 +356,7 @@ class ProgramStage(Stage):
         self, program: Program, number: StageNumber, *, changes_variables: bool = False
     ) -> None:
         kind = "_writes" if changes_variables else "" if number.on_every_replica else "_once"
-        super().__init__(program.plan, f"stage_{number.exchange}{kind}")
+        super().__init__(program.plan, f"stage_{number.round}{kind}")
         self.program, self.number, self.changes_variables = program, number, changes_variables
         if all("CPU" in device for device in program.devices):
             # XLA compiles a kernel once for every device, and these are the same processor.
@@ -474,7 +476,7 @@ class ProgramStage(Stage):
     def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
         placement: Any = self.plan.placement(tensor)
         self.program.used.add(tensor.ref())
-        key = Exchanged(tensor.ref())
+        key = ExchangeResult(tensor.ref())
         if isinstance(placement, Shard):
             whole = self.add_input(key, tensor.dtype, tensor.shape)
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
@@ -488,14 +490,14 @@ class ProgramStage(Stage):
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
         exchange = self.plan.exchanges[tensor.ref()]
-        if exchange.rows is None:
+        if exchange.shard is None:
             return None
         self.program.used.add(tensor.ref())
-        shape = local_shape(tensor, exchange.rows)
-        return self.add_input(Exchanged(tensor.ref()), tensor.dtype, shape)
+        shape = local_shape(tensor, exchange.shard)
+        return self.add_input(ExchangeResult(tensor.ref()), tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
-        """Return the replicas' numbers of rows, a vector; of one segment, up to its unit."""
+        """Return the replicas' numbers of rows, a vector, or for one segment a multiple of it."""
         if len(rows.segments) == 1:
             return self.counts(rows.segments[0][0].root())
         return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])

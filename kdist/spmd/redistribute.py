@@ -5,11 +5,11 @@ plan. A stage follows it (`Stage.read`), and the program exchanges tensors for i
 
 | placement | wanted form | way |
 | --- | --- | --- |
-| any | `AnyForm`; the same placement | `Keep` |
+| any | `LocalValue`; the same placement | `Keep` |
 | any | `LocalSizes` | `WriteSizes` |
 | shard, partial | replicate | `TakeWhole`: rows are gathered, local values reduced, before |
-| replicate | a shard, `LocalRows` | `SliceRows` of the tensor |
-| shard, partial | a shard, `LocalRows` | `SliceRows` of the tensor, exchanged before |
+| replicate | a shard, `BroadcastRows` | `SliceRows` of the tensor |
+| shard, partial | another shard, `BroadcastRows` | `SliceRows` of the whole, as for `TakeWhole` |
 | partial sum | the rows of a divided variable | `TakeRowsOfSum`: each replica gets its rows of it |
 | replicate, shard | partial | `CountOnce`: zeros on all replicas but the first |
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .operation import AnyForm, Form, LocalRows, LocalSizes
+from .operation import BroadcastRows, Form, LocalSizes, LocalValue
 from .placements import PARTIAL, Opaque, Partial, Placement, Replicate, Shard
 from .rows import Rows
 
@@ -59,7 +59,7 @@ class SliceRows(Way):
 
 @dataclass(frozen=True)
 class TakeRowsOfSum(Way):
-    """The replica's rows of a sum, of which it needs no others; sliced if another way takes all."""
+    """The replica's rows of a sum. If another operation needs the whole sum, they are sliced."""
 
     shard: Shard
 
@@ -83,11 +83,11 @@ def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
     match form:
         case LocalSizes():
             return WriteSizes(form.rows)
-        case AnyForm() | Opaque():
+        case LocalValue() | Opaque():
             return KEEP
         case Partial():
             return KEEP if isinstance(placement, Partial) else COUNT_ONCE
-        case LocalRows():
+        case BroadcastRows():
             return _way_to_rows(form.shard, placement, division, may_broadcast=True)
         case Shard():
             return _way_to_rows(form, placement, division, may_broadcast=False)

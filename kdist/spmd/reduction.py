@@ -1,7 +1,8 @@
 """Reductions over replicas: how the local values of a partial tensor make the whole one.
 
 Each replica's local value has the shape of the whole tensor. A new reduction is a class or a
-constant here: sums alone are known elsewhere, as collectives add them up.
+constant here, and a rule that returns `Partial` of it. The program gathers local values and
+combines them; only sums are exchanged otherwise, by collectives that add.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def merge_moments(
 
     Args:
         shares: Each group's share of the number of values, along the first axis.
-        means: The groups' means; of a group without values also no number.
+        means: The groups' means; of a group without values it may be NaN.
         variances: The same of their variances.
     """
     mean = tf.reduce_sum(tf.math.multiply_no_nan(means, shares), 0)

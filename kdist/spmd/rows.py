@@ -27,7 +27,7 @@ class Rows:
 
     @property
     def counts(self) -> dict[BatchAxis, AnySize]:
-        """Rows of the axis for each row of a batch axis; equal counts are divided alike."""
+        """Rows of the axis for each row of a batch axis, in all segments together."""
         counts: dict[BatchAxis, AnySize] = {}
         for batch_axis, unit in self.segments:
             counts[batch_axis.root()] = counts.get(batch_axis.root(), 0) + unit

@@ -92,7 +92,7 @@ class Stage:
         raise NotImplementedError
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
-        """Return the replica's rows of a sum, if the replicas have exchanged no more of it."""
+        """Return the replica's rows of a sum; `None` if every replica gets the whole sum."""
         del tensor
         return None
 
@@ -179,7 +179,7 @@ class Stage:
         return self.cached(key, lambda: self.outer_whole(tensor))
 
     def _reshaped(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
-        """Return a reduced tensor, of which another shape was reduced."""
+        """Return a whole tensor whose source was reduced (`Decision.is_alias`)."""
         inputs = [self.whole(source) for source in planned.inputs]
         return self.copy(planned.op, inputs)[tensor.value_index]
 

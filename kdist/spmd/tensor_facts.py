@@ -25,34 +25,41 @@ Ref = Any
 class StageNumber(NamedTuple):
     """Place of a stage in the order of a step.
 
-    A step alternates: at exchange k, tensors are exchanged and operations run that must not run on
-    every replica, such as `tf.print`; then stage k runs on every replica.
+    A step alternates. In round k, first tensors of earlier stages are exchanged; then a stage runs
+    once, with the operations that must not run on every replica, such as `tf.print`; then a stage
+    runs on every replica:
+
+        inputs | exchange, once, every replica | exchange, once, every replica | …
+                 round 0                         round 1
+
+    A sum over replicas may be exchanged later than in its round, just before a stage that reads it
+    (`Program._call_stage`): so few collectives have many bytes.
 
     Attributes:
-        exchange: The number of the exchange.
-        on_every_replica: Whether the stage runs on every replica, behind the exchange.
+        round: The round, from 0; -1 for the step's inputs.
+        on_every_replica: Whether the stage runs on every replica, not once.
     """
 
-    exchange: int
+    round: int
     on_every_replica: bool
 
     def first(self, *, on_every_replica: bool) -> StageNumber:
         """Return the first stage of a kind from this one on."""
         is_behind = self.on_every_replica and not on_every_replica
-        return StageNumber(max(self.exchange + is_behind, 0), on_every_replica)
+        return StageNumber(max(self.round + is_behind, 0), on_every_replica)
 
     @property
     def next(self) -> StageNumber:
         """The next stage of the same kind."""
-        return self._replace(exchange=self.exchange + 1)
+        return self._replace(round=self.round + 1)
 
     @property
-    def next_exchange(self) -> StageNumber:
-        """The exchange at which a tensor of this stage can be exchanged."""
-        return StageNumber(self.exchange + 1, on_every_replica=False)
+    def next_round(self) -> StageNumber:
+        """The beginning of the next round, in which a tensor of this stage can be exchanged."""
+        return StageNumber(self.round + 1, on_every_replica=False)
 
     def __str__(self) -> str:
-        return f"{self.exchange}{'' if self.on_every_replica else ' on one replica'}"
+        return f"{self.round}{'' if self.on_every_replica else ' on one replica'}"
 
 
 INPUTS = StageNumber(-1, on_every_replica=True)
@@ -82,7 +89,7 @@ class StepFacts:
         in_fixed_order: Whether a stage changes variables only after all of its reads, as several
             shards of a batch share them.
         shared: Handles of states that exist once, not on every replica.
-        divisions: For the shape of a divided variable, how it is divided.
+        variable_shards: The placements of divided variables, by their shapes.
         layouts: Divisions of several segments that the step has made.
         list_elements: For an operation that makes a list, the placement of its elements.
     """
@@ -90,7 +97,7 @@ class StepFacts:
     bodies: Bodies = field(default_factory=Bodies)
     in_fixed_order: bool = False
     shared: set[Ref] = field(default_factory=set)
-    divisions: dict[tuple[int, ...], Shard] = field(default_factory=dict)
+    variable_shards: dict[tuple[int, ...], Shard] = field(default_factory=dict)
     layouts: list[Rows] = field(default_factory=list)
     list_elements: dict[tf.Operation, Placement] = field(default_factory=dict)
 
@@ -171,10 +178,10 @@ class TensorFacts:
             return False
         return isinstance(self._placements.get(self.canonical(handle).ref()), Shard)
 
-    def division(self, tensor: tf.Tensor) -> Shard | None:
-        """Return how variables of a tensor's shape are divided; `None` if they are not."""
+    def variable_shard(self, tensor: tf.Tensor) -> Shard | None:
+        """Return the placement of divided variables of a tensor's shape, if there are any."""
         shape = tensor.shape
-        return self.step.divisions.get(tuple(shape)) if shape.is_fully_defined() else None
+        return self.step.variable_shards.get(tuple(shape)) if shape.is_fully_defined() else None
 
     def is_shared(self, handle: tf.Tensor) -> bool:
         """Whether a handle is of a state that exists once, not on every replica."""
@@ -243,20 +250,23 @@ class TensorFacts:
     # Rows
 
     def named_rows(self, tensor: tf.Tensor) -> Rows | None:
-        """Return the rows that a tensor's first column names, each on its own replica.
+        """Return the rows that the first column of a matrix of indices names, as of `tf.where(x)`.
 
-        Of a shape, these are the rows that its first element counts.
+        Each row of the matrix is on the replica that has the row of `x` that it names (for a vector
+        of indices, `Shard.within` says so). Of the shape that belongs to such a matrix, these are
+        the rows that its first element counts.
         """
         return self._named_rows.get(tensor.ref())
 
     def name_rows(self, tensor: tf.Tensor, rows: Rows) -> None:
-        """Set the rows that a tensor's first column names."""
+        """Set the rows that the first column of a matrix of indices names."""
         self._named_rows[tensor.ref()] = rows
 
     def rows_of(self, size: AnySize) -> Rows | None:
         """Return how to divide an axis of this size, if it is a multiple of a batch's rows.
 
-        Several batches that were concatenated are divided as they are elsewhere in the step.
+        If the step has made a division of several segments with this total, as by `concat([a, a])`,
+        it is that one, the latest of them: the new axis most likely meets that tensor.
         """
         found = rows_of(size)
         if found is None or found.segments[0][1] != 1:
@@ -268,6 +278,9 @@ class TensorFacts:
         """Assume that two inputs of the step have equally many rows, as an operation demands.
 
         This is checked at the beginning of each step; in a branch or loop, each time that it runs.
+
+        Returns:
+            Whether it can be assumed.
         """
         if self.is_conditional and not self.can_check:
             return False
@@ -314,6 +327,6 @@ class TensorFacts:
                 if self.parent is not None:
                     raise NeedsCollectiveError(batch_axis.name)
                 tensor, _ = batch_axis.source
-                self.counted[batch_axis] = self.stage_of(tensor).next_exchange
+                self.counted[batch_axis] = self.stage_of(tensor).next_round
                 stage = max(stage, self.counted[batch_axis])
         return stage

@@ -20,11 +20,11 @@ import tensorflow as tf
 
 from .effects import effects_of
 from .explanation import line_of
-from .functionalize import Variable, copy_whole, read_variable, run_whole, variables_in
+from .functionalize import Variable, compute_whole, copy_whole, read_variable, variables_in
 from .functions import called_graphs, kernel_of
 from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA, KERNELS_OF_REPLICAS
 from .placements import PARTIAL, Opaque, Partial, Replicate, Shard
-from .plan import PlannedOperation, is_never_used
+from .plan import PlannedOperation, is_fake
 from .program import Program
 from .rows import Rows
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
@@ -279,7 +279,7 @@ class Validation:
 
     def _computed(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
         try:
-            return run_whole(op, given, state)
+            return compute_whole(op, given, state)
         except NotImplementedError:  # it changes a variable in a way of its own
             self._forget(given)
             return None
@@ -385,7 +385,7 @@ def _is_fake(op: tf.Operation, index: int) -> bool:
     """Whether a branch of a condition does not make a result."""
     if op.type not in CONDITIONS:
         return False
-    return any(is_never_used(graph.outputs[index]) for graph in called_graphs(op))
+    return any(is_fake(graph.outputs[index]) for graph in called_graphs(op))
 
 
 def _digits(dtype: Any) -> float:

@@ -11,7 +11,7 @@ from kdist.distribute.exact_strategy import ExactStrategy
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives
 from kdist.spmd.fixed_order import FixedOrder
-from kdist.spmd.operation import ANY_FORM, RULES, Decision
+from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import REPLICATE
 from kdist.user_model.data import checked_data
 from keras import layers, ops
@@ -136,7 +136,7 @@ def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
 
 def test_the_operation_that_is_divided_wrong_is_named(monkeypatch):
     def wrong(op):
-        return Decision([ANY_FORM, REPLICATE], [op.placements[0].plain()])
+        return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
 
     monkeypatch.setitem(RULES, "Cumsum", wrong)
     result = check(lambda: sequential(layers.Lambda(lambda x: tf.cumsum(x, 0))))

@@ -223,7 +223,7 @@ def products():
 def test_products_are_counted_as_tensorflow_counts_them():
     graph = tf.function(products, autograph=False).get_concrete_function().graph
     plan = GraphPlan()
-    plan.run(op for op in graph.get_operations() if op.type != "Placeholder")
+    plan.plan_operations(op for op in graph.get_operations() if op.type != "Placeholder")
     counted = {}
     for item, work, _ in Costs(plan, rows=1).each():
         expected = get_stats_for_node_def(graph, item.op.node_def, "flops").value
@@ -243,6 +243,6 @@ def test_an_einsum_counts_as_the_product_that_it_is():
     plan = GraphPlan()
     for placeholder in graph.inputs:
         plan.set_input(placeholder, kdist.spmd.placements.REPLICATE)
-    plan.run(op for op in graph.get_operations() if op.type != "Placeholder")
+    plan.plan_operations(op for op in graph.get_operations() if op.type != "Placeholder")
     found = {item.op.type: work.total for item, work, _ in Costs(plan, rows=1).each()}
     assert found["Einsum"] == found["MatMul"] == 2 * 2 * 3 * 4 * 5 * 6

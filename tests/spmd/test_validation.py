@@ -6,7 +6,7 @@ import kdist
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.spmd.operation import ANY_FORM, RULES, Decision
+from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import PARTIAL, REPLICATE
 from kdist.spmd.validation import validated
 
@@ -21,31 +21,31 @@ def run(step, rows=ROWS):
 
 
 def wrong_rows(op):
-    return Decision([ANY_FORM, REPLICATE], [op.placements[0].plain()])
+    return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
 
 
 def wrong_sum(op):
-    return Decision([ANY_FORM] * len(op.inputs), [PARTIAL])
+    return Decision([LOCAL] * len(op.inputs), [PARTIAL])
 
 
 def wrong_copy(op):
-    return Decision([ANY_FORM] * len(op.inputs), [REPLICATE])
+    return Decision([LOCAL] * len(op.inputs), [REPLICATE])
 
 
 def said_to_be_equal(op):
     shard = dataclasses.replace(op.placements[0], uniform=True)
-    return Decision([ANY_FORM] * len(op.inputs), [shard])
+    return Decision([LOCAL] * len(op.inputs), [shard])
 
 
 def with_another_size(op):
     def emit(stage, op, inputs):
         return [tf.concat([inputs[0], inputs[0]], 0)]
 
-    return Decision([ANY_FORM], [op.placements[0]], emit)
+    return Decision([LOCAL], [op.placements[0]], emit)
 
 
 def with_another_inner_size(op):
-    return Decision([ANY_FORM], [op.placements[0]], lambda stage, op, inputs: [inputs[0][:, :-1]])
+    return Decision([LOCAL], [op.placements[0]], lambda stage, op, inputs: [inputs[0][:, :-1]])
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def twice(op):
         handle, value = inputs
         return stage.copy(op, [handle, 2.0 * value])
 
-    return Decision([ANY_FORM, REPLICATE], [], emit)
+    return Decision([LOCAL, REPLICATE], [], emit)
 
 
 def test_a_sum_of_values_that_cancel_passes():

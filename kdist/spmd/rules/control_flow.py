@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from ..operation import (
-    ANY_FORM,
+    LOCAL,
     ComputeWholeError,
     Decision,
     Form,
@@ -20,7 +20,7 @@ from ..operation import (
     rule,
 )
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
-from ..plan import GraphPlan, is_never_used, live_operations
+from ..plan import GraphPlan, is_fake, live_operations
 from ..redistribute import TAKE_WHOLE, Way
 from ..rows import Rows
 from ..sizes import BatchAxis
@@ -61,7 +61,7 @@ def _divide(
     except NeedsCollectiveError:
         op.facts.undo_assumptions(assumed)
         reduced = [
-            (op.facts.division(tensor) or REPLICATE)
+            (op.facts.variable_shard(tensor) or REPLICATE)
             if isinstance(placement, Partial)
             else placement
             for tensor, placement in zip(op.inputs, placements, strict=True)
@@ -112,7 +112,7 @@ def _plan(
                 parent.step.shared.add(inner.ref())
         operations = live_operations(graph, graph.outputs)
         try:
-            plan.run(inner for inner in operations if inner.type != "Placeholder")
+            plan.plan_operations(inner for inner in operations if inner.type != "Placeholder")
         except ComputeWholeError as error:
             mine = error.operations & set(graph.get_operations())
             if mine != error.operations:
@@ -131,13 +131,13 @@ def _redistribute(plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]) -> l
     with plan.assuming():
         for output, form in zip(outputs, forms, strict=True):
             _check_rows(plan, output, form)
-            ways.append(plan.redistribute(output, form)[0])
+            ways.append(plan.plan_way(output, form)[0])
     return ways
 
 
 def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
     """Make sure that a tensor that is to be divided has the rows of the batch."""
-    is_whole = isinstance(facts.placement(tensor), Replicate) and not is_never_used(tensor)
+    is_whole = isinstance(facts.placement(tensor), Replicate) and not is_fake(tensor)
     if isinstance(form, Shard) and is_whole:
         dims = facts.dims(tensor)
         if dims is None or not form.rows.is_total(dims[form.axis]):
@@ -147,13 +147,13 @@ def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
 def _input_forms(placements: Sequence[Placement], planned: Sequence[Placement]) -> list[Form]:
     """Return the forms of inputs, from their placements and the body's planned ones."""
     return [
-        ANY_FORM if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
+        LOCAL if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
         for own, mine in zip(placements, planned, strict=True)
     ]
 
 
 def _form(placement: Placement) -> Form:
-    return ANY_FORM if isinstance(placement, ListOf) else placement
+    return LOCAL if isinstance(placement, ListOf) else placement
 
 
 # Loops
@@ -257,10 +257,10 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
             (plan, plan.canonical(graph.outputs[index]))
             for plan, graph in zip(plans, graphs, strict=True)
         ]
-        known = [plan.placement(tensor) for plan, tensor in made if not is_never_used(tensor)]
+        known = [plan.placement(tensor) for plan, tensor in made if not is_fake(tensor)]
         if rows := _rows_of_any(output, known):
             results.append(rows)
-            forms.append(ANY_FORM)
+            forms.append(LOCAL)
             continue
         joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
         if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
@@ -284,7 +284,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
 
 
 def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
-    """Return the placement of a result that has the rows of another batch in each branch.
+    """Return the placement of a result that has the rows of a different batch in each branch.
 
     A replica has its rows of any of them; how many these are is known once the branch has run.
     """

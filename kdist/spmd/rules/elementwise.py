@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from ..op_types import types_in
-from ..operation import ANY_FORM, Decision, Form, LocalRows, Operation, Tensors, rule
+from ..operation import LOCAL, BroadcastRows, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Shard
 from ..reduction import SUM
 from ..sizes import AnySize, AxisSize, quotient, symbolic
@@ -57,7 +57,7 @@ def elementwise(op: Operation) -> Decision | None:
         (placement, *_) = op.placements
         if op.type not in UNARY or not isinstance(placement, Shard):
             return None
-        return Decision([ANY_FORM], [placement.plain()])
+        return Decision([LOCAL], [placement.plain()])
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
         return None  # `==` of shapes that cannot be equal is a single value
@@ -72,12 +72,12 @@ def elementwise(op: Operation) -> Decision | None:
             forms.append(REPLICATE)
             continue
         want = main.at(axis)
-        if index == at or op.align(placement, want):
+        if index == at or op.try_align(placement, want):
             forms.append(placement)
             uniform = uniform and isinstance(placement, Shard) and placement.uniform
             continue
         uniform = False
-        forms.append(want.plain() if op.type in SAME_SHAPES else LocalRows(want.plain()))
+        forms.append(want.plain() if op.type in SAME_SHAPES else BroadcastRows(want.plain()))
     keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
         op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
     )
@@ -147,17 +147,17 @@ def _ensure_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
 
 def _of_lists(op: Operation) -> Decision | None:
     if op.type == "Identity":
-        return Decision([ANY_FORM], [op.placements[0]])
+        return Decision([LOCAL], [op.placements[0]])
     lists = [p for p in op.placements if isinstance(p, ListOf)]
     if op.type == "ZerosLike":
-        return Decision([ANY_FORM], [ListOf(lists[0].element, lists[0].origin)])
+        return Decision([LOCAL], [ListOf(lists[0].element, lists[0].origin)])
     if op.type != "AddN" or len(lists) < len(op.inputs):
         return None
     known = [p for p in lists if p.element is not None]
     if any(p.element != known[0].element for p in known):
         return None
     first = known[0] if known else lists[0]
-    return Decision([ANY_FORM] * len(op.inputs), [ListOf(first.element, first.origin)])
+    return Decision([LOCAL] * len(op.inputs), [ListOf(first.element, first.origin)])
 
 
 def _of_partials(op: Operation) -> Decision | None:
@@ -166,9 +166,9 @@ def _of_partials(op: Operation) -> Decision | None:
     if not any(partial):
         return None
     if op.type in ("ZerosLike", "OnesLike") and all(t.shape.is_fully_defined() for t in op.inputs):
-        return Decision([ANY_FORM], [REPLICATE], _like)
+        return Decision([LOCAL], [REPLICATE], _like)
     if op.type in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
-        return Decision([ANY_FORM], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL], [op.placements[0]], is_alias=True)
     if any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
     if op.type == "Neg":
@@ -219,7 +219,7 @@ def _scattered(op: Operation) -> Decision | None:
 
     Gradients are needed for no more: they change variables of their shape.
     """
-    shard = op.facts.division(op.outputs[0])
+    shard = op.facts.variable_shard(op.outputs[0])
     if shard is None or any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
     shapes = [tuple(t.shape) if t.shape.is_fully_defined() else None for t in op.inputs]
@@ -229,7 +229,7 @@ def _scattered(op: Operation) -> Decision | None:
         return None
     if any(shape not in (whole, ()) for shape in shapes):
         return None
-    return Decision([LocalRows(shard) if shape else REPLICATE for shape in shapes], [shard])
+    return Decision([BroadcastRows(shard) if shape else REPLICATE for shape in shapes], [shard])
 
 
 def _like(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -258,7 +258,7 @@ def quantize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if op.attr("axis") != -1 or not op.attr("range_given") or shard is None:
         return None
-    return Decision([ANY_FORM, REPLICATE, REPLICATE], [shard.plain()])
+    return Decision([LOCAL, REPLICATE, REPLICATE], [shard.plain()])
 
 
 @rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
@@ -267,7 +267,7 @@ def fake_quantize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or _is_channel(op, shard):
         return None
-    return Decision([ANY_FORM, REPLICATE, REPLICATE], [shard.plain()])
+    return Decision([LOCAL, REPLICATE, REPLICATE], [shard.plain()])
 
 
 @rule("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
@@ -291,7 +291,7 @@ def bitcast(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
         return None
-    return Decision([ANY_FORM], [shard.plain()])
+    return Decision([LOCAL], [shard.plain()])
 
 
 @rule("IdentityN")
@@ -299,4 +299,4 @@ def identities(op: Operation) -> Decision | None:
     """Keep each input as it is: a gradient need not wait for the others."""
     for output, tensor in zip(op.outputs, op.inputs, strict=True):
         op.facts.set_alias(output, tensor)
-    return Decision([ANY_FORM] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)
+    return Decision([LOCAL] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, Form, Operation, Tensors, local_size, rule
+from ..operation import LOCAL, Decision, Form, Operation, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Replicate, Shard
 from ..rows import Rows
 from ..sizes import BatchAxis
@@ -38,9 +38,9 @@ def gather(op: Operation) -> Decision | None:
             return local
     if isinstance(table, Shard) and table.axis != axis and isinstance(index, Replicate):
         out = table.axis if table.axis < axis else table.axis + index_rank - 1
-        return Decision([ANY_FORM, REPLICATE, *rest], [table.at(out).plain()])
+        return Decision([LOCAL, REPLICATE, *rest], [table.at(out).plain()])
     if isinstance(index, Shard):
-        return Decision([REPLICATE, ANY_FORM, *rest], [index.plain().at(axis + index.axis)])
+        return Decision([REPLICATE, LOCAL, *rest], [index.plain().at(axis + index.axis)])
     return None
 
 
@@ -58,9 +58,7 @@ def _within(
 
     if len(table.rows.segments) != 1:
         return None
-    return Decision(
-        [ANY_FORM, ANY_FORM, *rest], [index.plain()], look_up_local_rows, needs=[table.rows]
-    )
+    return Decision([LOCAL, LOCAL, *rest], [index.plain()], look_up_local_rows, needs=[table.rows])
 
 
 @rule("GatherNd", "ResourceGatherNd")
@@ -72,13 +70,13 @@ def gather_nd(op: Operation) -> Decision | None:
     table = op.shard(0)
     named = op.named_rows(1)
     if table is None or table.axis or named != table.rows:
-        return Decision([REPLICATE, ANY_FORM], [index.plain()])
+        return Decision([REPLICATE, LOCAL], [index.plain()])
 
     def look_up_named_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         table, places = inputs
         return stage.copy(op, [table, move_places(stage, named, places, -1)])
 
-    return Decision([ANY_FORM, ANY_FORM], [index.plain()], look_up_named_rows, needs=[named])
+    return Decision([LOCAL, LOCAL], [index.plain()], look_up_named_rows, needs=[named])
 
 
 @rule("Where")
@@ -98,7 +96,7 @@ def where(op: Operation) -> Decision | None:
 
     op.name_rows(output, shard.rows)
     within = shard.rows if rank == 1 else None
-    return Decision([ANY_FORM], [Shard(0, rows, within=within)], find_places, needs=[shard.rows])
+    return Decision([LOCAL], [Shard(0, rows, within=within)], find_places, needs=[shard.rows])
 
 
 def move_places(stage: Stage, rows: Rows, places: Any, sign: int = 1) -> Any:
@@ -119,7 +117,7 @@ def segments(op: Operation) -> Decision | None:
     if dims is not None and count is not None:
         op.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
     if main.axis >= rank:  # every column on its own
-        return Decision([ANY_FORM, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
+        return Decision([LOCAL, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     forms = [op.rows_form(index, main) for index in range(2)]
     named = _named_rows(op, count)
     if named is not None:
@@ -154,9 +152,9 @@ def bincount(op: Operation) -> Decision | None:
     if shard is None or shard.axis or rank is None:
         return None
     if count == 0 and isinstance(weights, Replicate):
-        forms: list[Form] = [ANY_FORM, REPLICATE, REPLICATE]
-    elif isinstance(weights, Shard) and op.rank(2) == rank and op.align(weights, shard):
-        forms = [ANY_FORM, REPLICATE, ANY_FORM]
+        forms: list[Form] = [LOCAL, REPLICATE, REPLICATE]
+    elif isinstance(weights, Shard) and op.rank(2) == rank and op.try_align(weights, shard):
+        forms = [LOCAL, REPLICATE, LOCAL]
     else:
         return None
     if rank == 2:
@@ -205,7 +203,7 @@ def scatter_into_variable(op: Operation) -> Decision | None:
         isinstance(p, ListOf) for p in op.placements
     ):
         return None
-    return Decision([REPLICATE] * len(op.inputs), [], gathers=True)
+    return Decision([REPLICATE] * len(op.inputs), [], needs_all_rows=True)
 
 
 @rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub")
@@ -219,7 +217,7 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         return None
     if shard.axis >= depth:
         updates = shard.plain().at(rank - 1 + shard.axis - depth)
-        return Decision([ANY_FORM, REPLICATE, updates], [shard.plain()], gathers=True)
+        return Decision([LOCAL, REPLICATE, updates], [shard.plain()], needs_all_rows=True)
     if len(shard.rows.segments) > 1 or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
         return None
 
@@ -236,9 +234,9 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         return stage.copy(op, [tensor, tf.stack(parts, -1), kept])
 
     return Decision(
-        [ANY_FORM, REPLICATE, REPLICATE],
+        [LOCAL, REPLICATE, REPLICATE],
         [shard.plain()],
         scatter_own_updates,
         needs=[shard.rows],
-        gathers=True,
+        needs_all_rows=True,
     )

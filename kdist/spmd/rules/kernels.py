@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, Form, Operation, Tensors, rule
+from ..operation import LOCAL, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import COUNTED_MOMENTS
 from ..stage import Stage
@@ -79,7 +79,7 @@ def _part_norms(op: Operation) -> Decision | None:
         norms = tf.stack([squares / tf.square(share), 1 / count, tf.ones((), "float64")])
         return [tf.where(count > 0, norms, tf.zeros_like(norms))]
 
-    return Decision([ANY_FORM] * len(op.inputs), [PARTIAL], write_norms, needs=[shard.rows])
+    return Decision([LOCAL] * len(op.inputs), [PARTIAL], write_norms, needs=[shard.rows])
 
 
 def squared_norm(tensor: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, ComputeWholeError, Decision, Form, Operation, Tensors, rule
+from ..operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..sizes import AxisSize, BatchAxis, Element, Size, symbolic
 from ..stage import Stage, local_shape, shapes_attribute
@@ -26,7 +26,7 @@ def make(op: Operation) -> Decision | None:
             shape = _local_shape(element, stage.plan.sizes(op.inputs[0]), shape.dtype)
         return stage.copy(op, [shape, *inputs[1:]])
 
-    return Decision([ANY_FORM, REPLICATE], [ListOf(None, op.op)], make_local_list)
+    return Decision([LOCAL, REPLICATE], [ListOf(None, op.op)], make_local_list)
 
 
 def _local_shape(element: Shard, sizes: Any, dtype: Any) -> Any:
@@ -48,7 +48,7 @@ def from_tensor(op: Operation) -> Decision | None:
             shape = _local_shape(element, op.inputs[0].shape.as_list()[1:], inputs[1].dtype)
             return stage.copy(op, [inputs[0], shape])
 
-        return Decision([ANY_FORM, ANY_FORM], [ListOf(element, op.op)], list_local_slices)
+        return Decision([LOCAL, LOCAL], [ListOf(element, op.op)], list_local_slices)
     return Decision([REPLICATE, REPLICATE], [ListOf(REPLICATE, op.op)])
 
 
@@ -81,7 +81,7 @@ def put(op: Operation) -> Decision | None:
             raise ComputeWholeError({lst.origin})
     elif not equal_sizes(sizes, lst.sizes):
         raise ComputeWholeError({lst.origin})
-    forms: list[Form] = [ANY_FORM, *[REPLICATE] * (len(op.inputs) - 1)]
+    forms: list[Form] = [LOCAL, *[REPLICATE] * (len(op.inputs) - 1)]
     forms[index] = element
     op.facts.step.list_elements[lst.origin] = element
     return Decision(forms, [ListOf(element, lst.origin, sizes)])
@@ -131,7 +131,7 @@ def take(op: Operation) -> Decision | None:
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
     if lst.sizes is not None and op.type == "TensorListPopBack":  # others may be unset: zeros
         op.set_sizes(output, _with_elements(lst.sizes, output))
-    forms: list[Form] = [ANY_FORM] * len(op.inputs)
+    forms: list[Form] = [LOCAL] * len(op.inputs)
     if op.type == "TensorListGetItem":
         forms[1] = REPLICATE
     shape_at = {"TensorListGetItem": 2, "TensorListStack": 1, "TensorListPopBack": 1}[op.type]
@@ -151,7 +151,7 @@ def take(op: Operation) -> Decision | None:
 @rule("TensorListLength")
 def length(op: Operation) -> Decision | None:
     """Count the elements."""
-    return Decision([ANY_FORM], [REPLICATE]) if _list(op) else None
+    return Decision([LOCAL], [REPLICATE]) if _list(op) else None
 
 
 @rule("TensorListElementShape")
@@ -162,7 +162,7 @@ def element_shape(op: Operation) -> Decision | None:
         return None
     element = lst.element
     if not isinstance(element, Shard):
-        return Decision([ANY_FORM], [REPLICATE])
+        return Decision([LOCAL], [REPLICATE])
     if op.outputs[0].shape.rank != 1 or op.outputs[0].shape[0] is None:
         raise ComputeWholeError({lst.origin})
     count = op.outputs[0].shape[0]
@@ -177,13 +177,13 @@ def element_shape(op: Operation) -> Decision | None:
         is_rows = index == element.axis
         sizes[index] = element.rows.total if is_rows else symbolic(Element(op.outputs[0], index))
     op.set_sizes(op.outputs[0], sizes)
-    return Decision([ANY_FORM], [REPLICATE], write_global_shape, needs=[element.rows])
+    return Decision([LOCAL], [REPLICATE], write_global_shape, needs=[element.rows])
 
 
 @rule("TensorListResize")
 def resize(op: Operation) -> Decision | None:
     """Change the number of elements."""
-    return Decision([ANY_FORM, REPLICATE], [op.placements[0]]) if _list(op) else None
+    return Decision([LOCAL, REPLICATE], [op.placements[0]]) if _list(op) else None
 
 
 @rule("OptionalNone")
@@ -204,7 +204,7 @@ def from_value(op: Operation) -> Decision | None:
     symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
     if any(not isinstance(s, BatchAxis) or s.source is not None for each in symbols for s in each):
         sizes = None
-    return Decision([ANY_FORM], [ListOf(element, op.op, sizes)])
+    return Decision([LOCAL], [ListOf(element, op.op, sizes)])
 
 
 @rule("OptionalGetValue")
@@ -223,4 +223,4 @@ def value_of(op: Operation) -> Decision | None:
         attributes = {**op.node_def.attr, "output_shapes": shape}
         return list(stage.create(op, inputs, [output.dtype], attributes).outputs)
 
-    return Decision([ANY_FORM], [element], take_local_value)
+    return Decision([LOCAL], [element], take_local_value)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, NOT_READ, Decision, Form, Operation, Rewrite, Tensors, rule
+from ..operation import LOCAL, NOT_READ, Decision, Form, Operation, Rewrite, Tensors, rule
 from ..placements import REPLICATE, Partial, Shard
 from ..reduction import MAXIMUM
 from ..rows import Rows
@@ -38,7 +38,7 @@ def split_texts(op: Operation) -> Decision | None:
     out = Shard(0, found)
     rest: list[Form] = [REPLICATE] * (len(op.inputs) - 1)
     return Decision(
-        [ANY_FORM, *rest], [out, out, Partial(MAXIMUM)], split_local_texts, needs=[shard.rows]
+        [LOCAL, *rest], [out, out, Partial(MAXIMUM)], split_local_texts, needs=[shard.rows]
     )
 
 
@@ -84,7 +84,10 @@ def to_dense(op: Operation) -> Decision | None:
         return stage.copy(op, [move_places(stage, rows, places, -1), own, *rest])
 
     return Decision(
-        [ANY_FORM, REPLICATE, ANY_FORM, REPLICATE], [Shard(0, rows)], fill_local_rows, needs=[rows]
+        [LOCAL, REPLICATE, LOCAL, REPLICATE],
+        [Shard(0, rows)],
+        fill_local_rows,
+        needs=[rows],
     )
 
 
@@ -113,7 +116,7 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
         shape = tf.concat([tf.cast([own], shape.dtype), shape[1:]], 0)
         return stage.copy(op, [shape, values, default, own, ids - first])
 
-    forms: list[Form] = [REPLICATE, ANY_FORM, REPLICATE, NOT_READ, ANY_FORM]
+    forms: list[Form] = [REPLICATE, LOCAL, REPLICATE, NOT_READ, LOCAL]
     return Decision(forms, [Shard(0, rows)], pad_local_rows, needs=[rows])
 
 
@@ -149,5 +152,5 @@ def _longest_row(op: Operation) -> Decision | None:
     if shard is None or shard.within is None:
         return None
     return Decision(
-        [ANY_FORM], [Partial(MAXIMUM)], lambda stage, op, inputs: stage.call_kernel(op, inputs)
+        [LOCAL], [Partial(MAXIMUM)], lambda stage, op, inputs: stage.call_kernel(op, inputs)
     )

@@ -11,7 +11,7 @@ from ..operation import NOT_READ, Decision, Form, Operation, Tensors, rule
 from ..placements import REPLICATE, Shard
 from ..sizes import Size
 from ..stage import Stage
-from .shapes import _counted
+from .shapes import counted_axis
 
 # Philox gives groups of 128 bits, and a counter skips groups. These draws use one number of the
 # stream for each value, so a replica can begin where its rows do. Others may need more numbers for
@@ -37,7 +37,7 @@ _OF_PARAMETERS = {
 @rule(*DRAWS, *_OF_PARAMETERS)
 def draw(op: Operation) -> Decision | None:
     """Draw a replica's rows of one device's numbers."""
-    found = _counted(op, 0)
+    found = counted_axis(op, 0)
     if found is None:
         return None
     axis, rows = found

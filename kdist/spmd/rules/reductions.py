@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
+from ..operation import LOCAL, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Replicate, Shard
 from ..reduction import ALL, ANY, MAXIMUM, MINIMUM, PRODUCT, SUM, Moments
 from ..sizes import AnySize, BatchAxis, Size
@@ -55,9 +55,9 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
     write = _over(op, axes, unknown, keep)
     if shard.axis not in axes:
         axis = shard.axis if keep else shard.axis - sum(a < shard.axis for a in axes)
-        return Decision([ANY_FORM, ANY_FORM], [Shard(axis, shard.rows, shard.uniform)], write)
+        return Decision([LOCAL, LOCAL], [Shard(axis, shard.rows, shard.uniform)], write)
     if op.type != "Mean":
-        return Decision([ANY_FORM, ANY_FORM], [Partial(PARTS[op.type])], write)
+        return Decision([LOCAL, LOCAL], [Partial(PARTS[op.type])], write)
     return _moment(op, axes) or _mean(op, axes, shard, keep)
 
 
@@ -96,7 +96,7 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
         total = tf.reduce_sum(x, sorted(axes), keepdims=keep)
         return [tf.cast(total / stage.size(count, total.dtype), dtype)]
 
-    return Decision([ANY_FORM, ANY_FORM], [PARTIAL], divide_by_total, needs=[count])
+    return Decision([LOCAL, LOCAL], [PARTIAL], divide_by_total, needs=[count])
 
 
 def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
@@ -160,7 +160,7 @@ def _moments(op: Operation) -> Decision | None:
     if shard is None or axes is None or shard.axis not in axes:
         return None
     return Decision(
-        [ANY_FORM, REPLICATE],
+        [LOCAL, REPLICATE],
         [Partial(Moments(shard.rows))],
         lambda stage, op, inputs: stage.call_kernel(op, inputs),
         needs=[shard.rows],
@@ -196,8 +196,9 @@ def _broadcast_axes(op: Operation) -> tuple[Any, int]:
 def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     """Return how to reduce over the axes that broadcasting has added, unless they are constants.
 
-    If a batch has a single row, `BroadcastGradientArgs` names the batch's axis, too: over it, the
-    gradient's sum would change nothing on one device, but on a replica it would.
+    `BroadcastGradientArgs` names all axes of size 1, also that of a batch of a single row.
+    A sum over it changes nothing on one device, but on a replica with none of the rows it would. So
+    the axes are computed again, for shapes in which the batch has two rows.
     """
     broadcast, first = _broadcast_axes(op)
     source = broadcast.op
@@ -257,10 +258,10 @@ def broadcast_axes(op: Operation) -> Decision | None:
 @rule("L2Loss")
 def l2_loss(op: Operation) -> Decision | None:
     """Sum half of the squares."""
-    division = op.facts.division(op.inputs[0])
+    division = op.facts.variable_shard(op.inputs[0])
     if op.is_partial(0, SUM) and division is not None:
         return Decision([division], [PARTIAL])
-    return None if op.shard(0) is None else Decision([ANY_FORM], [PARTIAL])
+    return None if op.shard(0) is None else Decision([LOCAL], [PARTIAL])
 
 
 @rule("ReduceJoin")
@@ -273,7 +274,7 @@ def join_texts(op: Operation) -> Decision | None:
     if not axes or shard.axis in axes:
         return None
     before = 0 if op.attr("keep_dims") else sum(a < shard.axis for a in axes)
-    return Decision([ANY_FORM, REPLICATE], [shard.plain().at(shard.axis - before)])
+    return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - before)])
 
 
 @rule("ArgMax", "ArgMin")
@@ -285,7 +286,7 @@ def arg_max(op: Operation) -> Decision | None:
     axis = int(axis) % rank
     if axis == shard.axis:
         return None
-    return Decision([ANY_FORM, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
+    return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
@@ -297,4 +298,4 @@ def along_axes(op: Operation) -> Decision | None:
         return None
     if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
         return None
-    return Decision([ANY_FORM, *[REPLICATE] * last], [shard.plain()])
+    return Decision([LOCAL, *[REPLICATE] * last], [shard.plain()])

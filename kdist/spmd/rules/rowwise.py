@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, Form, Operation, Rewrite, Tensors, local_size, rule
+from ..operation import LOCAL, Decision, Form, Operation, Rewrite, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Shard
 from ..quirks import needs_rows, some_rows_key, with_some_rows
 from ..rows import Rows
@@ -208,7 +208,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         _keep_dims(op, op.outputs[0])
     if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
-    forms: list[Form] = [ANY_FORM, *[REPLICATE] * (len(op.inputs) - 1)]
+    forms: list[Form] = [LOCAL, *[REPLICATE] * (len(op.inputs) - 1)]
     return Decision(forms, [shard.plain()] * len(op.outputs))
 
 
@@ -296,7 +296,7 @@ def normalize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
-    forms: list[Form] = [ANY_FORM, *[REPLICATE] * 4]
+    forms: list[Form] = [LOCAL, *[REPLICATE] * 4]
     return Decision(forms, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
 
 
@@ -354,7 +354,7 @@ def crops(op: Operation) -> Decision | None:
     if images is None:
         return Decision(forms, [PARTIAL if of_images else main.plain()])
     if not of_images:
-        forms[image] = ANY_FORM
+        forms[image] = LOCAL
 
     def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         ((count, first),) = stage.blocks(images, tf.int32)

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from ..operation import (
-    ANY_FORM,
+    LOCAL,
     NOT_READ,
+    BroadcastRows,
     Decision,
     Form,
-    LocalRows,
     Operation,
     Tensors,
     local_size,
@@ -33,7 +33,7 @@ def shape(op: Operation) -> Decision | None:
     if not op.any_shard:
         if any(isinstance(p, ListOf) for p in op.placements):
             return None  # a list's elements have other shapes on a replica
-        return Decision([ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs))
+        return Decision([LOCAL] * len(op.inputs), [REPLICATE] * len(op.outputs))
     dims = [sizes for index in range(len(op.inputs)) if (sizes := op.dims(index)) is not None]
     if len(dims) < len(op.inputs):
         return None
@@ -46,7 +46,10 @@ def shape(op: Operation) -> Decision | None:
 
     needs = [size for sizes in dims for size in sizes]
     return Decision(
-        [ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs), write_global_shape, needs=needs
+        [LOCAL] * len(op.inputs),
+        [REPLICATE] * len(op.outputs),
+        write_global_shape,
+        needs=needs,
     )
 
 
@@ -54,7 +57,7 @@ def shape(op: Operation) -> Decision | None:
 def reshape(op: Operation) -> Decision | None:
     """Keep the rows together: a replica's are contiguous in row-major order."""
     if op.is_partial(0):
-        return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_alias=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
     if dims is None or target is None:
         return None
@@ -99,11 +102,11 @@ def reshape(op: Operation) -> Decision | None:
                     target[axis] = rows.total
                     op.set_dims(op.outputs[0], target)
                 if inferred in (None, axis):
-                    return Decision([ANY_FORM, local_size(axis, rows)], [out], _reshape)
+                    return Decision([LOCAL, local_size(axis, rows)], [out], _reshape)
                 # A replica without rows could not infer the size of another axis.
                 write = functools.partial(_reshape_to, target, {axis: rows})
                 needs = [*target, rows]
-                return Decision([ANY_FORM, NOT_READ], [out], write, needs=needs)
+                return Decision([LOCAL, NOT_READ], [out], write, needs=needs)
         passed = passed * size
     return None
 
@@ -118,8 +121,9 @@ def may_be_minus_one(symbol: Any) -> bool:
 def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
     """Return the rows as they follow each other behind `passed` of the `before` blocks of rows.
 
-    If axes before that of the rows are merged with it, each of their elements has a segment; the
-    other way round, equal segments become an axis.
+    If axes before that of the rows are merged with it, each of their elements has a segment: the
+    rows of `(2, batch)` become `batch + batch` in `(2 * batch,)`. The other way round, equal
+    segments become an axis.
     """
     if passed == before:
         return rows
@@ -154,21 +158,21 @@ def expand_dims(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     if op.is_partial(0):
-        return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_alias=True)
     shard = op.shard(0)
     if shard is None:
         return None
     axis = int(np.ravel(axis)[0]) % (rank + 1)
     _set_dims(op, lambda dims: [*dims[:axis], 1, *dims[axis:]])
     out = shard.axis + (axis <= shard.axis)
-    return Decision([ANY_FORM, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    return Decision([LOCAL, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
 
 
 @rule("Squeeze")
 def squeeze(op: Operation) -> Decision | None:
     """Remove axes."""
     if op.is_partial(0):
-        return Decision([ANY_FORM], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL], [op.placements[0]], is_alias=True)
     shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
     if shard is None or rank is None or not axes:
         return None
@@ -177,7 +181,7 @@ def squeeze(op: Operation) -> Decision | None:
         return None
     _set_dims(op, lambda dims: [d for axis, d in enumerate(dims) if axis not in axes])
     out = shard.axis - sum(axis < shard.axis for axis in axes)
-    return Decision([ANY_FORM], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    return Decision([LOCAL], [Shard(out, shard.rows, shard.uniform, shard.within)])
 
 
 @rule("Transpose")
@@ -187,13 +191,13 @@ def transpose(op: Operation) -> Decision | None:
     if order is None:
         return None
     if op.is_partial(0):
-        return Decision([ANY_FORM, REPLICATE], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_alias=True)
     shard = op.shard(0)
     if shard is None:
         return None
     order = [int(axis) for axis in order]
     _set_dims(op, lambda dims: [dims[axis] for axis in order])
-    return Decision([ANY_FORM, REPLICATE], [shard.at(order.index(shard.axis))])
+    return Decision([LOCAL, REPLICATE], [shard.at(order.index(shard.axis))])
 
 
 def _set_dims(op: Operation, change: Any) -> None:
@@ -206,7 +210,7 @@ def _set_dims(op: Operation, change: Any) -> None:
 def fill(op: Operation) -> Decision | None:
     """Make a replica's rows of a tensor of one value."""
     _set_result_dims(op, 0)
-    found = _counted(op, 0, first=True)
+    found = counted_axis(op, 0, first=True)
     if found is None or not isinstance(op.placements[1], Replicate):
         return None
     axis, rows = found
@@ -219,7 +223,7 @@ def _set_result_dims(op: Operation, index: int) -> None:
         op.set_dims(op.outputs[0], sizes.tolist())
 
 
-def _counted(op: Operation, index: int, *, first: bool = False) -> tuple[int, Rows] | None:
+def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int, Rows] | None:
     """Return which element of a shape counts the rows of a batch, and its rows.
 
     If several do, none is returned, or else the first.
@@ -245,11 +249,11 @@ def broadcast_to(op: Operation) -> Decision | None:
         sizes = _without_largest(op, shard, axis, sizes)
         rows = op.facts.rows_of(sizes[axis])
         is_whole = shard.rows.is_total(sizes[axis])
-        if not is_whole and (rows is None or not op.align(shard, Shard(shard.axis, rows))):
+        if not is_whole and (rows is None or not op.try_align(shard, Shard(shard.axis, rows))):
             return None
         _set_result_dims(op, 1)
-        return Decision([ANY_FORM, local_size(axis, shard.rows)], [shard.at(axis)])
-    found = _counted(op, 1)
+        return Decision([LOCAL, local_size(axis, shard.rows)], [shard.at(axis)])
+    found = counted_axis(op, 1)
     if found is None:
         return None
     axis, rows = found
@@ -257,7 +261,7 @@ def broadcast_to(op: Operation) -> Decision | None:
     _set_result_dims(op, 1)
     if mine < 0 or op.inputs[0].shape[mine] == 1:
         return Decision([REPLICATE, local_size(axis, rows)], [Shard(axis, rows, uniform=True)])
-    return Decision([LocalRows(Shard(mine, rows)), local_size(axis, rows)], [Shard(axis, rows)])
+    return Decision([BroadcastRows(Shard(mine, rows)), local_size(axis, rows)], [Shard(axis, rows)])
 
 
 def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
@@ -302,8 +306,8 @@ def tile(op: Operation) -> Decision | None:
             return None
         rows = Rows(shard.rows.segments * n)
         op.add_layout(rows)
-        return Decision([ANY_FORM, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
-    found = _counted(op, 1)
+        return Decision([LOCAL, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
+    found = counted_axis(op, 1)
     if found is None or not isinstance(op.placements[0], Replicate):
         return None
     axis, rows = found
@@ -320,7 +324,7 @@ def space_to_batch(op: Operation) -> Decision | None:
         return None
     rows = Rows(shard.rows.segments * int(np.prod(block)))
     op.add_layout(rows)
-    return Decision([ANY_FORM, REPLICATE, REPLICATE], [Shard(0, rows)])
+    return Decision([LOCAL, REPLICATE, REPLICATE], [Shard(0, rows)])
 
 
 @rule("BatchToSpaceND")
@@ -333,7 +337,7 @@ def batch_to_space(op: Operation) -> Decision | None:
     rows = Rows(segments[: len(segments) // count])
     if len(segments) % count or Rows(rows.segments * count) != shard.rows:
         return None
-    return Decision([ANY_FORM, REPLICATE, REPLICATE], [Shard(0, rows)])
+    return Decision([LOCAL, REPLICATE, REPLICATE], [Shard(0, rows)])
 
 
 @rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
@@ -356,7 +360,7 @@ def pad(op: Operation) -> Decision | None:
         return [tf.slice(made, tf.zeros_like(size), size)]
 
     write = mirror if op.type.startswith("Mirror") else None
-    return Decision([ANY_FORM, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], write)
+    return Decision([LOCAL, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], write)
 
 
 def _paddings(op: Operation) -> list[Any] | None:
@@ -422,7 +426,7 @@ def _join(op: Operation, data: list[int], axis: int | None, rest: list[Form]) ->
         return None
     rows = Rows(tuple(segment for s in shards for segment in s.rows.segments))
     op.add_layout(rows)
-    return Decision([ANY_FORM] * len(data) + rest, [Shard(main.axis, rows)])
+    return Decision([LOCAL] * len(data) + rest, [Shard(main.axis, rows)])
 
 
 @rule("OneHot")
@@ -434,11 +438,11 @@ def one_hot(op: Operation) -> Decision | None:
     axis = op.attr("axis")
     axis = rank if axis == -1 else axis
     out = shard.plain().at(shard.axis + (axis <= shard.axis))
-    return Decision([ANY_FORM, REPLICATE, REPLICATE, REPLICATE], [out])
+    return Decision([LOCAL, REPLICATE, REPLICATE, REPLICATE], [out])
 
 
 @rule("Range")
-def count(op: Operation) -> Decision | None:
+def number_rows(op: Operation) -> Decision | None:
     """Number the rows of the batch, by integers or as floating-point numbers."""
     limit, dtype = op.sizes(1), op.outputs[0].dtype
     if dtype in (tf.float32, tf.float64) and op.inputs[1].op.type == "Cast":

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import ANY_FORM, Decision, Form, LocalSizes, Operation, Tensors, local_size, rule
+from ..operation import (
+    LOCAL,
+    Decision,
+    Form,
+    LocalSizes,
+    Operation,
+    Tensors,
+    local_size,
+    rule,
+)
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import SUM, Moments
 from ..rows import Rows
@@ -116,7 +125,7 @@ def strided_slice(op: Operation) -> Decision | None:
         return None
     axis, rows, begin, end = found
     out = Shard(axis, rows, shard.uniform, named or shard.within)
-    return Decision([ANY_FORM, begin, end, REPLICATE], [out])
+    return Decision([LOCAL, begin, end, REPLICATE], [out])
 
 
 def _count(op: Operation, rows: Rows) -> Decision:
@@ -127,7 +136,7 @@ def _count(op: Operation, rows: Rows) -> Decision:
 
     op.set_sizes(op.outputs[0], np.array(rows.total, object))
     return Decision(
-        [ANY_FORM, REPLICATE, REPLICATE, REPLICATE], [REPLICATE], write_count, needs=[rows]
+        [LOCAL, REPLICATE, REPLICATE, REPLICATE], [REPLICATE], write_count, needs=[rows]
     )
 
 
@@ -146,7 +155,7 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
         found = _sliced_rows(strided, axis, shape[axis], gradient)
         if found is not None:
             rows, begin, end = found
-            forms = [local_size(axis, rows), begin, end, REPLICATE, ANY_FORM]
+            forms = [local_size(axis, rows), begin, end, REPLICATE, LOCAL]
             return Decision(forms, [Shard(axis, rows)])
     return None
 
@@ -194,7 +203,7 @@ def slice_(op: Operation) -> Decision | None:
         return None
     kept = Rows(rest.segments[:last])
     start = local_size(axis, Rows(rows.segments[:first])) if first else REPLICATE
-    return Decision([ANY_FORM, start, local_size(axis, kept)], [Shard(axis, kept, shard.uniform)])
+    return Decision([LOCAL, start, local_size(axis, kept)], [Shard(axis, kept, shard.uniform)])
 
 
 def _set_dims(op: Operation, begin: Any, size: Any) -> None:
@@ -223,7 +232,7 @@ def split(op: Operation) -> Decision | None:
         return None
     axis = int(axis) % rank
     forms: list[Form] = [REPLICATE] * len(op.inputs)
-    forms[value] = ANY_FORM
+    forms[value] = LOCAL
     count = len(op.outputs)
     if op.is_partial(value, SUM):
         return Decision(forms, [PARTIAL] * count)
@@ -258,7 +267,7 @@ def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
         at += last
     if at != len(segments):
         return None
-    forms: list[Form] = [ANY_FORM, LocalSizes(tuple(enumerate(parts))), REPLICATE]
+    forms: list[Form] = [LOCAL, LocalSizes(tuple(enumerate(parts))), REPLICATE]
     return Decision(forms, [Shard(shard.axis, part, shard.uniform) for part in parts])
 
 
@@ -276,7 +285,7 @@ def unpack(op: Operation) -> Decision | None:
     if axis == shard.axis:
         return None
     out = Shard(shard.axis - (axis < shard.axis), shard.rows, shard.uniform, shard.within)
-    return Decision([ANY_FORM], [out] * len(op.outputs))
+    return Decision([LOCAL], [out] * len(op.outputs))
 
 
 def _unpacked(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:

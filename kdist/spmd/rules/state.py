@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.ops import handle_data_util
 
-from ..operation import ANY_FORM, Decision, Form, LocalRows, Operation, rule
+from ..operation import LOCAL, BroadcastRows, Decision, Form, Operation, rule
 from ..placements import REPLICATE, Partial, Replicate
 from ..reduction import ALL
 
@@ -17,11 +17,11 @@ def describe(op: Operation) -> Decision | None:
         (data,) = handle_data_util.get_resource_handle_data(op.inputs[0]).shape_and_type
         shape = tf.TensorShape(data.shape).as_list()
         return Decision(
-            [ANY_FORM],
+            [LOCAL],
             [REPLICATE],
             lambda stage, op, inputs: [tf.constant(shape, op.outputs[0].dtype)],
         )
-    return Decision([ANY_FORM], [REPLICATE])
+    return Decision([LOCAL], [REPLICATE])
 
 
 @rule("ReadVariableOp")
@@ -29,9 +29,9 @@ def read(op: Operation) -> Decision | None:
     """Read the replica's copy or part; the only copy once, as XLA reads none of another device."""
     facts = op.facts
     if op.any_shard:
-        return Decision([ANY_FORM], [op.placements[0]])
+        return Decision([LOCAL], [op.placements[0]])
     once = not op.in_body and facts.is_shared(op.inputs[0])
-    return Decision([ANY_FORM], [REPLICATE], on_one_replica=once)
+    return Decision([LOCAL], [REPLICATE], on_one_replica=once)
 
 
 @rule("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -39,15 +39,19 @@ def assign(op: Operation) -> Decision | None:
     """Change a replica's own part of a divided variable, or its copy by a whole value.
 
     Where this returns `None`, the value is wanted whole. So a gradient, which is a partial sum by
-    the rules of products and reductions, is added up over the replicas here, or at the first
-    operation of the optimizer that is not linear.
+    the rules of products and reductions, is added up over the replicas here, or at an earlier
+    operation of the optimizer that takes the whole of it.
     """
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
-        return Decision([ANY_FORM, LocalRows(handle)], [])
+        return Decision([LOCAL, BroadcastRows(handle)], [])
     if value is None or value.rows.is_batch:
         return None
-    return None if op.facts.effects(op.op)[0] else Decision([ANY_FORM, REPLICATE], [], gathers=True)
+    return (
+        None
+        if op.facts.effects(op.op)[0]
+        else Decision([LOCAL, REPLICATE], [], needs_all_rows=True)
+    )
 
 
 @rule("LookupTableFindV2")
@@ -56,13 +60,13 @@ def find(op: Operation) -> Decision | None:
     shard, rank = op.shard(1), op.outputs[0].shape.rank
     if shard is None or shard.axis or rank is None or rank < (op.rank(1) or rank + 1):
         return None
-    return Decision([ANY_FORM, ANY_FORM, REPLICATE], [shard.plain()])
+    return Decision([LOCAL, LOCAL, REPLICATE], [shard.plain()])
 
 
 @rule("Const", "Placeholder", "NoOp", "EmptyTensorMap")
 def constant(op: Operation) -> Decision | None:
     """Have the same value everywhere."""
-    return Decision([ANY_FORM] * len(op.inputs), [REPLICATE] * len(op.outputs))
+    return Decision([LOCAL] * len(op.inputs), [REPLICATE] * len(op.outputs))
 
 
 @rule("Assert")
@@ -70,11 +74,11 @@ def check(op: Operation) -> Decision | None:
     """Check a condition; `all` of the rows is checked on each replica's rows."""
     if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, ALL):
         return None
-    forms: list[Form] = [REPLICATE if isinstance(p, Partial) else ANY_FORM for p in op.placements]
-    return Decision([ANY_FORM, *forms[1:]], [])
+    forms: list[Form] = [REPLICATE if isinstance(p, Partial) else LOCAL for p in op.placements]
+    return Decision([LOCAL, *forms[1:]], [])
 
 
 @rule("Rank")
 def rank(op: Operation) -> Decision | None:
     """Give the number of axes."""
-    return Decision([ANY_FORM], [REPLICATE]) if op.rank(0) is not None else None
+    return Decision([LOCAL], [REPLICATE]) if op.rank(0) is not None else None
