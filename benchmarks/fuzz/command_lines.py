@@ -153,7 +153,7 @@ def report(draw: st.DrawFn) -> Case:
     paths = draw(st.lists(st.sampled_from([*places, "."]) | READ_PATHS, min_size=1, max_size=3))
     if draw(st.integers(0, 2)):
         paths = places or paths
-    options = draw(plain_options({"--output": ODD_PATHS, "--baseline": ODD_TEXTS}, most=1))
+    options = draw(plain_options({"--output": ODD_PATHS}, most=1))
     return Case(["report", *paths, *options], found)
 
 

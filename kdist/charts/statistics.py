@@ -1,13 +1,10 @@
-"""Statistics of runs: spreads, the fit of step times, times to a target, rank correlations."""
+"""Statistics of runs: spreads, the fit of step times, and times to a target."""
 
 import dataclasses
 import math
 import statistics
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-# scipy takes a second to import: inside the functions.
 
 Row = dict[str, Any]
 """The result of a point of a sweep, by column."""
@@ -53,11 +50,13 @@ def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
     }
 
 
-def format_spread(one: Mapping[str, float | None] | None, form: str, factor: float = 1.0) -> str:
+def format_spread(
+    interval: Mapping[str, float | None] | None, form: str, factor: float = 1.0
+) -> str:
     """Format a spread or an interval as "median (min to max)", without unknown ends.
 
     Args:
-        one: The result of `spread`, or an interval with the same keys.
+        interval: The result of `spread`, or an interval with the same keys.
         form: Format of each number, as for `format`.
         factor: Multiplies each number, for example 1,000 to convert to milliseconds.
 
@@ -70,9 +69,9 @@ def format_spread(one: Mapping[str, float | None] | None, form: str, factor: flo
         >>> format_spread({"median": 0.018, "low": 0.017, "high": None}, ".1f", 1e3)
         '18.0 (17.0 or more)'
     """
-    if one is None or one["median"] is None:
+    if interval is None or interval["median"] is None:
         return ""
-    text = {k: format(value * factor, form) for k, value in one.items() if value is not None}
+    text = {k: format(value * factor, form) for k, value in interval.items() if value is not None}
     if "low" in text and "high" in text:
         return f"{text['median']} ({text['low']} to {text['high']})"
     if "low" in text:
@@ -134,13 +133,18 @@ def fit_step_time(batch_sizes: Sequence[float], images_per_sec: Sequence[float])
         (0.15, 200.0)
     """
     import numpy as np  # here, for a command line that starts at once
-    from scipy.optimize import nnls
 
     batches, rates = np.array(batch_sizes, float), np.array(images_per_sec, float)
     seconds = batches / rates
     columns = np.stack([1 / seconds, batches / seconds], axis=1)
-    scale = np.linalg.norm(columns, axis=0)  # they differ by orders of magnitude
-    overhead, per_image = map(float, nnls(columns / scale, np.ones(len(seconds)))[0] / scale)
+    scale = np.linalg.norm(columns, axis=0)
+    columns /= scale  # of length 1, as they differ by orders of magnitude
+    parts = np.linalg.lstsq(columns, np.ones(len(seconds)))[0]
+    if parts.min() < 0:
+        # Each part without the other; the larger product leaves the smaller error.
+        alone = columns.sum(axis=0)
+        parts = np.where(alone == alone.max(), alone, 0.0)
+    overhead, per_image = map(float, parts / scale)
     return StepTimeFit(
         overhead_seconds=overhead, images_per_sec=1 / per_image if per_image else math.inf
     )
@@ -152,9 +156,8 @@ class TimeToTarget:
 
     Args:
         median: When half of the runs have reached it; `None` if fewer than half ever did.
-        low: Lower end of its 95 % interval; `None` if unknown. The interval is asymptotic: with
-            three runs the lower end is above the true median 1 time in 8, with two 1 time in 4.
-        high: Upper end; `None` if unknown, as with few runs.
+        low: The fastest run; `None` without a median, and for a single run.
+        high: The slowest run; also `None` if any run never reached the target.
         reached: Number of runs that reached it.
         runs: Number of all runs.
     """
@@ -167,55 +170,34 @@ class TimeToTarget:
 
 
 def time_to_target(durations: Sequence[float], reached: Sequence[bool]) -> TimeToTarget:
-    """Estimate the median time to a target, including runs that never reached it.
+    """Return the median, fastest and slowest time to a target.
 
-    If a run was stopped before the target, its time to the target is longer than its duration
-    (right-censored data). Excluding such runs, or using their duration as the time to the target,
-    makes a setting look better than it is.
+    A run that never reached the target counts as slower than all others: excluding it, or taking
+    its duration as its time to the target, would make a setting look better than it is.
 
     Args:
-        durations: Seconds or epochs of each run, until it reached the target or was stopped;
-            infinite for a run that would never have reached it.
+        durations: Seconds or epochs of each run, until it reached the target or was stopped.
         reached: Whether each run reached the target.
 
     Returns:
-        The median and its 95 % interval, in the unit of the durations.
-
-    Source: Kaplan & Meier 1958, "Nonparametric Estimation from Incomplete Observations"; the
-    interval of the median from that of the curve (Brookmeyer & Crowley 1982), on the log-log scale,
-    which keeps fractions between 0 and 1.
+        The times in the unit of the durations.
 
     Example:
-        >>> found = time_to_target([10.0, 12.0, 30.0], [True, True, False])
-        >>> found.median, found.reached, found.runs
-        (12.0, 2, 3)
+        >>> time_to_target([10.0, 12.0, 30.0], [True, True, False])
+        TimeToTarget(median=12.0, low=10.0, high=None, reached=2, runs=3)
     """
-    runs, there = len(durations), sum(map(bool, reached))
-    if not runs:
-        return TimeToTarget(median=None, low=None, high=None, reached=there, runs=runs)
-    from scipy import stats
-
-    # A run that would never have reached it was there to the end of all others.
-    end = max((time for time in durations if time < math.inf), default=0.0)
-    stopped = [not one for one in reached]
-    censored = stats.CensoredData.right_censored([min(t, end) for t in durations], stopped)
-    survival = stats.ecdf(censored).sf
-    with warnings.catch_warnings():  # there is no interval where the fraction is 1 or 0
-        warnings.simplefilter("ignore", RuntimeWarning)
-        interval = survival.confidence_interval(0.95, method="log-log")
+    pairs = zip(durations, reached, strict=True)
+    times = sorted(time if there else math.inf for time, there in pairs)
+    count = sum(time < math.inf for time in times)
+    median = statistics.median_low(times) if times else math.inf
+    is_known, is_spread = median < math.inf, len(times) > 1
     return TimeToTarget(
-        median=_first_half_or_less(survival),
-        low=_first_half_or_less(interval.low),
-        high=_first_half_or_less(interval.high),
-        reached=there,
-        runs=runs,
+        median=median if is_known else None,
+        low=times[0] if is_known and is_spread else None,
+        high=times[-1] if is_spread and count == len(times) else None,
+        reached=count,
+        runs=len(times),
     )
-
-
-def _first_half_or_less(function: Any) -> float | None:
-    # Rounding of products such as 2/3 * 3/4 must not make a half larger than 0.5.
-    times = function.quantiles[function.probabilities <= 0.5 + 1e-9]
-    return float(times[0]) if len(times) else None
 
 
 def rows_to_target(rows: Sequence[Row], unit: str) -> TimeToTarget:
@@ -239,49 +221,3 @@ def row_to_target(row: Row, unit: str) -> tuple[float, bool]:
     time = row[f"{unit}_to_target"]
     reached = bool(row["reached_target"]) and time is not None
     return (time if reached else row[unit]), reached
-
-
-_LEAST_TRIALS = 4  # with fewer, a correlation is meaningless
-
-
-def importance(
-    values: Sequence[Mapping[str, Any]], scores: Sequence[float]
-) -> dict[str, float | None]:
-    """Return the rank correlation of each hyperparameter with the score.
-
-    For numbers it is Spearman's, from -1 (the larger the value, the lower the score) to 1. For
-    names it is the correlation ratio of the score's ranks, from 0 to 1: the square root of the
-    fraction of their variance that is between the names. Both consider one hyperparameter at a
-    time, and do not detect a best value in the middle of a range.
-
-    Args:
-        values: The hyperparameters of each trial.
-        scores: The score of each trial.
-
-    Returns:
-        A number per hyperparameter, the largest absolute value first; `None` if the hyperparameter
-        or the score never changed, or with fewer than four trials.
-    """
-    names = dict.fromkeys(name for trial in values for name in trial)
-    correlations = {
-        name: _correlation([trial.get(name) for trial in values], scores)
-        for name in names
-        if not name.startswith("tuner/")
-    }
-    return dict(sorted(correlations.items(), key=lambda item: -abs(item[1] or 0.0)))
-
-
-def _correlation(values: Sequence[Any], scores: Sequence[float]) -> float | None:
-    names = [str(value) for value in values]
-    if len(scores) < _LEAST_TRIALS or len(set(names)) < 2 or len(set(scores)) < 2:
-        return None
-    from scipy import stats
-
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        return float(stats.spearmanr(values, scores).statistic)
-    groups = [
-        [score for name, score in zip(names, scores, strict=True) if name == group]
-        for group in dict.fromkeys(names)
-    ]
-    # Kruskal and Wallis's statistic is this fraction times one less than the number of trials.
-    return math.sqrt(stats.kruskal(*groups).statistic / (len(scores) - 1))

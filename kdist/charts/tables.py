@@ -38,9 +38,9 @@ def setting(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(setting(one) for one in value)
+        return ", ".join(setting(part) for part in value)
     if isinstance(value, dict):
-        return ", ".join(f"{name} {setting(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {setting(part)}" for name, part in value.items())
     return str(value)
 
 
@@ -53,11 +53,9 @@ class ResultsTable:
         columns: Its heading.
         rows: The cells' text, each row as long as the heading.
         note: A sentence or two below it.
-        has_baseline: Whether a page marks what differs from the first row.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    has_baseline: bool = False

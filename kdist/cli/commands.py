@@ -63,22 +63,15 @@ def report(
     ],
     /,
     *,
-    output: Annotated[
-        str, Parameter(help="HTML file; the charts are put beside it as PNG files.")
-    ] = "report.html",
-    baseline: Annotated[
-        str | None,
-        Parameter(
-            help="Run with whose settings the others are compared, by name or folder; by default"
-            " the first."
-        ),
-    ] = None,
+    output: Annotated[str, Parameter(help="HTML file.")] = "report.html",
 ) -> None:
     """Show runs, sweeps and searches in one HTML file that opens without a network."""
     require("report")
     from ..report.page import write_report
 
-    print(write_report(runs, output=output, baseline=baseline))
+    for path, reason in write_report(runs, output=output):
+        print(f"Skipped: {path}: {reason}")
+    print(f"Report: {output}")
 
 
 def dashboard(

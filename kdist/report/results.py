@@ -1,4 +1,4 @@
-"""The results of runs, points and trials, and the headlines that compare them."""
+"""The headlines of each data set: the best accuracy, images per second and time to the target."""
 
 import json
 import math
@@ -7,61 +7,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..charts.statistics import Row, TimeToTarget, row_to_target, time_to_target
+from ..charts.statistics import row_to_target, time_to_target
 from ..charts.tables import accuracy, rate, seconds
-from ..performance.hardware import on_cpu
 from ..runs.record import RunRecord, finite
 from ..runs.text import count
 from ..training.settings import FOLDERS
-from .inputs import Sources
+from .inputs import Sources, data_set
 from .studies import SweepRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One training, or one measurement of its speed.
+    """The result of a run, a sweep's point or a trial.
 
     Attributes:
-        name: Of the run, point or trial.
-        facts: Replicas, their kind and the global batch, in words.
-        group: Equal for results that differ in seed only.
+        name: The run, point or trial, in words.
+        data: The data set; only results of the same are compared.
+        setting: Equal for results that differ in seed only.
         accuracy: The best validation accuracy.
-        epoch: Its epoch, from 1.
-        validation_images: That it was counted on.
-        images_per_sec: The median.
-        is_warm: Whether the speed excludes the first epoch, which includes the tracing of the step.
-        slowest: The slowest epoch.
-        fastest: The fastest.
-        target: The accuracy that was aimed at.
+        validation_images: The number of images of the accuracy.
+        images_per_sec: The median of the epochs after the first.
+        target: The accuracy to reach.
         reached: Whether it was reached.
-        duration: Seconds to the target, or of the whole training where it was not reached;
-            infinite where it diverged.
+        duration: Seconds until the target was reached or the training ended.
     """
 
     name: str
-    facts: str
-    group: str
+    data: str
+    setting: str
     accuracy: float | None = None
-    epoch: int | None = None
     validation_images: float | None = None
     images_per_sec: float | None = None
-    is_warm: bool = True
-    slowest: float | None = None
-    fastest: float | None = None
     target: float | None = None
     reached: bool = False
     duration: float | None = None
 
 
+@dataclass(frozen=True)
+class Headline:
+    """A figure in large type.
+
+    Attributes:
+        title: Its name, with the unit and the data set.
+        value: The figure.
+        about: The runs of the figure, and how certain it is.
+    """
+
+    title: str
+    value: str
+    about: str
+
+
 def find_results(sources: Sources) -> list[Result]:
     """Collect the results of all runs, sweeps and searches."""
-    results = [_of_run(run) for run in sources.runs]
-    results += [_of_row(sweep, row) for sweep in sources.sweeps for row in sweep.done]
+    results = [_run_result(run) for run in sources.runs]
+    results += [_point_result(sweep, row) for sweep in sources.sweeps for row in sweep.done]
     results += [
         Result(
             name=f"{search.name}, trial {trial.trial_id}",
-            facts="",
-            group=f"{search.path} {trial.trial_id}",
+            data=data_set(search.settings),
+            setting=f"{search.path} {trial.trial_id}",
             accuracy=finite(trial.metrics.get("val_accuracy")),
         )
         for search in sources.searches
@@ -70,171 +75,105 @@ def find_results(sources: Sources) -> list[Result]:
     return results
 
 
-def _facts(replicas: float, of: str, global_batch: float, *, shared: bool) -> str:
-    cores = " (logical CPUs, shared cores)" if shared else ""
-    return f"{count(replicas, 'replica')}{of}{cores}, global batch {global_batch:,.0f}"
-
-
-def _of_run(run: RunRecord) -> Result:
+def _run_result(run: RunRecord) -> Result:
     compared = {k: v for k, v in run.settings.items() if k not in FOLDERS | {"seed"}}
     compared |= {name: run.fact(name) for name in ("replicas", "workers", "global_batch")}
-    best, epoch = run.best or (None, None)
     met = run.fact("met_seconds")
-    ended = math.inf if run.summary.get("diverged") else run.fact("seconds")
     return Result(
         name=run.name,
-        facts=_facts(
-            run.fact("replicas") or 1,
-            run.of_workers,
-            run.fact("global_batch") or 0,
-            shared=run.shares_cores,
-        ),
-        group=json.dumps(compared, sort_keys=True),
-        accuracy=best,
-        epoch=epoch,
+        data=data_set(run.settings, run.summary.get("data")),
+        setting=json.dumps(compared, sort_keys=True),
+        accuracy=run.best[0] if run.best else None,
         validation_images=run.fact("validation_images"),
-        images_per_sec=run.images_per_sec,
-        is_warm=run.is_warm,
-        slowest=min(run.rates, default=None),
-        fastest=max(run.rates, default=None),
+        images_per_sec=run.images_per_sec if run.is_warm else None,
         target=run.accuracy_target,
-        reached=met is not None or bool(run.summary.get("reached_target")),
-        duration=ended if met is None else met,
+        reached=met is not None,
+        duration=run.fact("seconds") if met is None else met,
     )
 
 
-def _of_row(sweep: SweepRecord, row: Row) -> Result:
-    run = sweep.runs.get(row["name"])
+def _point_result(sweep: SweepRecord, row: dict[str, object]) -> Result:
+    run = sweep.runs.get(str(row["name"]))
     settings = run.settings if run else sweep.train_settings
-    replicas = row["replicas"]
     duration, reached = row_to_target(row, "seconds")
     return Result(
         name=run.name if run else f"{sweep.name}, {row['name']}",
-        facts=_facts(
-            replicas,
-            "",
-            row["global_batch"] or row["batch_size"] * replicas,
-            shared=shares_cores(sweep, replicas),
-        ),
-        group=f"{sweep.path} {sweep.experiment.group(row)}",
-        accuracy=row["best_val_accuracy"],
-        epoch=run.best[1] if run and run.best else None,
+        data=data_set(settings, run.summary.get("data") if run else None),
+        setting=f"{sweep.path} {sweep.experiment.group(row)}",
+        accuracy=finite(row["best_val_accuracy"]),
         validation_images=run.fact("validation_images") if run else None,
-        images_per_sec=row["images_per_sec"],
-        slowest=row["images_per_sec_low"],
-        fastest=row["images_per_sec_high"],
+        images_per_sec=finite(row["images_per_sec"]),
         target=finite(settings.get("target_accuracy")) if sweep.experiment.trains else None,
         reached=reached,
         duration=duration,
     )
 
 
-def shares_cores(sweep: SweepRecord, replicas: float) -> bool:
-    """Whether so many replicas of a sweep were logical CPUs of one processor."""
-    return replicas > 1 and on_cpu(dict(sweep.machine))
+def find_headlines(results: Sequence[Result]) -> list[Headline]:
+    """Find the best of the results of each data set; results of different data are not compared."""
+    headlines = []
+    for data in dict.fromkeys(result.data for result in results):
+        own = [result for result in results if result.data == data]
+        headlines += [_best_accuracy(data, own), _fastest(data, own), _soonest(data, own)]
+    return [headline for headline in headlines if headline]
 
 
-@dataclass(frozen=True)
-class Headline:
-    """A figure in large type.
-
-    Attributes:
-        title: What it is, with its unit.
-        value: The figure.
-        of: Which runs it is of.
-        certainty: How certain it is.
-    """
-
-    title: str
-    value: str
-    of: str
-    certainty: str
-
-
-def headlines(results: Sequence[Result]) -> list[Headline]:
-    """Find the best accuracy, images per second and time to the target, if they were measured."""
-    found = (_best_accuracy(results), _fastest(results), _soonest(results))
-    return [headline for headline in found if headline]
-
-
-def _by_group(results: Sequence[Result]) -> list[list[Result]]:
+def _by_setting(results: Sequence[Result]) -> list[list[Result]]:
     """Group the results that differ in seed only."""
     groups: dict[str, list[Result]] = {}
     for result in results:
-        groups.setdefault(result.group, []).append(result)
+        groups.setdefault(result.setting, []).append(result)
     return list(groups.values())
 
 
-def _described(group: Sequence[Result]) -> str:
-    first, more = group[0], len(group) - 1
-    return f"{first.name}{f' and {more} more' if more else ''}: {first.facts}"
+def _name_group(group: Sequence[Result]) -> str:
+    return group[0].name + (f" and {len(group) - 1} more" if len(group) > 1 else "")
 
 
-def _best_accuracy(results: Sequence[Result]) -> Headline | None:
+def _best_accuracy(data: str, results: Sequence[Result]) -> Headline | None:
     known = [result for result in results if result.accuracy is not None]
     if not known:
         return None
     best = max(known, key=lambda result: result.accuracy or 0.0)
-    value, images = best.accuracy or 0.0, round(best.validation_images or 0)
-    interval = ""
-    if images > 0:
-        from scipy import stats  # takes a second to import
-
-        # Wilson's interval holds for accuracies near 1 too.
-        right = round(min(max(value, 0.0), 1.0) * images)
-        found = stats.binomtest(right, images).proportion_ci(method="wilson")
-        interval = f"95 % interval of {images:,} images: {found.low:.3f} to {found.high:.3f}. "
-    return Headline(
-        "Best validation accuracy",
-        accuracy(value),
-        best.name if best.epoch is None else f"{best.name}, epoch {best.epoch}",
-        f"{interval}The best of {count(len(known), 'run')} and all epochs: expect a little less of"
-        " new images.",
-    )
+    value, images = best.accuracy or 0.0, best.validation_images or 0.0
+    about = f"{best.name}, the best of {count(len(known), 'run')} and all epochs"
+    if images > 0 and 0 <= value <= 1:
+        error = math.sqrt(value * (1 - value) / images)
+        about += f"; standard error {error:.3f} on {count(images, 'image')}"
+    return Headline(f"Best validation accuracy on {data}", accuracy(value), about)
 
 
-def _fastest(results: Sequence[Result]) -> Headline | None:
+def _fastest(data: str, results: Sequence[Result]) -> Headline | None:
     known = [result for result in results if result.images_per_sec is not None]
-    warm = [result for result in known if result.is_warm]
-    # The fastest of many single measurements is the luckiest: settings are compared.
+    # The fastest of many single measurements is the luckiest: medians of settings are compared.
     speeds = [
-        (median(one.images_per_sec or 0.0 for one in group), group)
-        for group in _by_group(warm or known)
+        (median(result.images_per_sec or 0.0 for result in group), group)
+        for group in _by_setting(known)
     ]
     if not speeds:
         return None
-    speed, group = max(speeds, key=lambda one: one[0])
-    ends = [end for one in group for end in (one.slowest, one.fastest) if end is not None]
-    basis = f"Median of {count(len(group), 'run')}"
-    if ends and min(ends) < max(ends):
-        basis += f"; epochs from {rate(min(ends))} to {rate(max(ends))}"
-    cold = "" if warm else " It is of the first epoch, which includes the tracing of the step."
-    return Headline("Images per second", rate(speed), _described(group), f"{basis}.{cold}")
+    speed, group = max(speeds, key=lambda pair: pair[0])
+    about = f"{_name_group(group)}; median of {count(len(group), 'run')}"
+    return Headline(f"Images per second on {data}", rate(speed), about)
 
 
-def _soonest(results: Sequence[Result]) -> Headline | None:
-    known = [t for t in results if t.target is not None and t.duration is not None]
+def _soonest(data: str, results: Sequence[Result]) -> Headline | None:
+    known = [r for r in results if r.target is not None and r.duration is not None]
     if not known:
         return None
     # Times to different targets cannot be compared.
     target = Counter(result.target for result in known).most_common(1)[0][0]
-    groups = _by_group([result for result in known if result.target == target])
-    times = [(_to_target(group), group) for group in groups]
-    reached, runs = sum(t.reached for t, _ in times), sum(t.runs for t, _ in times)
-    time, group = min(times, key=lambda one: one[0].median or math.inf)
-    title = f"Time to accuracy above {target:g}"
+    groups = _by_setting([result for result in known if result.target == target])
+    times = [
+        (time_to_target([r.duration or 0.0 for r in group], [r.reached for r in group]), group)
+        for group in groups
+    ]
+    time, group = min(times, key=lambda pair: pair[0].median or math.inf)
+    title = f"Time to accuracy above {target:g} on {data}"
     if time.median is None:
-        of = f"{reached} of {count(runs, 'run')} reached it"
-        return Headline(title, "not reached", of, "Half of the runs of a setting have to reach it.")
-    words = f"Median; {time.reached} of {count(time.runs, 'run')} reached it"
-    if time.low is None and time.high is None:
-        words += ", too few for an interval"
-    else:
-        end = "or more" if time.high is None else f"to {seconds(time.high)}"
-        words += f"; 95 % interval {seconds(time.low or 0.0)} {end}"
-    return Headline(title, seconds(time.median), _described(group), f"{words}.")
-
-
-def _to_target(group: Sequence[Result]) -> TimeToTarget:
-    durations = [result.duration for result in group if result.duration is not None]
-    return time_to_target(durations, [result.reached for result in group])
+        reached, runs = sum(t.reached for t, _ in times), sum(t.runs for t, _ in times)
+        return Headline(title, "not reached", f"{reached} of {count(runs, 'run')} reached it")
+    about = f"{_name_group(group)}; median, {time.reached} of {count(time.runs, 'run')} reached it"
+    if time.low is not None:
+        about += f", from {seconds(time.low)}" + (f" to {seconds(time.high)}" if time.high else "")
+    return Headline(title, seconds(time.median), about)

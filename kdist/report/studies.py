@@ -1,4 +1,4 @@
-"""What sweeps and searches have found so far, read from their folders."""
+"""Sweeps and searches as they are in their folders, finished or not."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,16 @@ from ..study.sweep_kinds import EXPERIMENTS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepRecord:
-    """A sweep as it is in its folder, finished or not.
+    """A sweep.
 
     Attributes:
-        name: Its name in reports.
-        path: Its folder.
+        name: The name in reports.
+        path: The folder.
         kind: A key of `EXPERIMENTS`.
-        settings: Its settings.
-        machine: Where it ran.
+        settings: The settings of the sweep.
+        machine: The machine that ran it.
         rows: A row for each point that ended, with the columns of the kind.
-        runs: The run folders of points whose training is whole, by the points' names.
+        runs: The run folders of finished points, by the points' names.
         skipped: Run folders that cannot be shown, with the reason.
     """
 
@@ -42,34 +42,34 @@ class SweepRecord:
 
     @property
     def experiment(self) -> type[Experiment]:
-        """Its kind."""
+        """The kind of sweep."""
         return EXPERIMENTS[self.kind]
 
     @property
     def train_settings(self) -> Mapping[str, Any]:
-        """The settings that every run was given."""
+        """The settings of every run."""
         train = self.settings.get("train")
         return train if isinstance(train, Mapping) else {}
 
     @property
     def done(self) -> list[Row]:
-        """The points that are done."""
+        """The finished points."""
         return done(self.rows)
 
     @property
     def failed(self) -> list[Row]:
-        """The points that failed."""
+        """The failed points."""
         return [row for row in self.rows if row["status"] != "done"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchRecord:
-    """A search as it is in its folder, finished or not.
+    """A search.
 
     Attributes:
-        name: Its name in reports.
-        path: Its folder.
-        search: Its settings.
+        name: The name in reports.
+        path: The folder.
+        search: The settings of the search.
         trials: The trials that began, in order.
     """
 
@@ -79,18 +79,24 @@ class SearchRecord:
     trials: Sequence[TrialResult]
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of every trial that are not tuned."""
+        config = self.search.config.to_dict()
+        return config | {"model": self.search.model, "data": self.search.data}
+
+    @property
     def ranked(self) -> list[TrialResult]:
-        """The trials that were completed, best first."""
+        """The completed trials, best first."""
         return best_first(self.trials, self.search)
 
     @property
     def failed(self) -> list[TrialResult]:
-        """The trials that failed."""
+        """The failed trials."""
         return [trial for trial in self.trials if trial.status == "FAILED"]
 
     @property
     def unfinished(self) -> list[TrialResult]:
-        """The trials that were stopped, or are still running."""
+        """The trials that were stopped or are still running."""
         ended = ("COMPLETED", "FAILED")
         return [trial for trial in self.trials if trial.status not in ended]
 
@@ -99,7 +105,8 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     """Read the folder of a study.
 
     Raises:
-        UserError: It is none, or its files cannot be read, or are of another version of kdist.
+        UserError: The folder is of no study, or its files cannot be read, or are of another version
+            of kdist.
     """
     folder = StudyFolder(path)
     about = folder.about()
@@ -135,11 +142,7 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
 def _read_runs(
     folder: Path, rows: Sequence[Row]
 ) -> tuple[dict[str, RunRecord], list[tuple[str, str]]]:
-    """Read the run folders of the points that are done.
-
-    Returns:
-        The runs by the names of their points, and run folders that cannot be shown with the reason.
-    """
+    """Return the runs of finished points by name, and unreadable folders with the reason."""
     runs: dict[str, RunRecord] = {}
     skipped: list[tuple[str, str]] = []
     for row in done(rows):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..charts.statistics import importance
 from ..charts.tables import MISSING, ResultsTable, setting
 from ..errors import UserError
 from ..fields import field_names
@@ -245,15 +244,10 @@ def trials_figure(trials: Sequence[TrialResult], search: Search) -> "Figure":
         for number, trial in zip(numbers, trials, strict=True)
         if trial.score is not None or trial.status == "FAILED"
     ]
-    scored = [row for row in rows if row["score"] is not None]
-    known = importance([row["values"] for row in scored], [row["score"] for row in scored])
-    # What only failed trials have, and what none of them changed, is unknown.
-    names = dict.fromkeys(name for row in rows for name in row["values"])
     sampling = {name: way for trial in trials for name, way in trial.sampling.items()}
     return search_figure(
         search.objective,
         rows,
-        known | {name: None for name in names if name not in known},
         better=max if search.direction == "max" else min,
         log=[name for name, way in sampling.items() if way in ("log", "reverse_log")],
     )
@@ -322,20 +316,10 @@ def _trials_csv(trials: Sequence[TrialResult]) -> str:
 
 
 def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
-    """The table of the trials, with each hyperparameter's rank correlation."""
     from rich.console import Console
 
-    found = trials_table(trials, search)
-    table = rich_table(found, wraps=False)
-    table.add_section()
-    names, scored = tuned_names(trials), [trial for trial in trials if trial.score is not None]
-    weights = importance(
-        [trial.values for trial in scored], [trial.score or 0.0 for trial in scored]
-    )
-    cells = ["-" if weights.get(name) is None else f"{weights[name]:+.2f}" for name in names]
-    others = len(found.columns) - len(names)
-    table.add_row("rank correlation", *[""] * (others - 1), *cells)
     text = io.StringIO()
+    table = rich_table(trials_table(trials, search), wraps=False)
     Console(file=text, width=1000).print(table)  # as wide as its cells; a terminal wraps it
     return text.getvalue().rstrip()
 

@@ -141,7 +141,7 @@ class ThroughputSweep(Experiment):
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
         from ..charts.figures import throughput_figures
 
-        return throughput_figures(rows, summary)
+        return throughput_figures(summary)
 
 
 def _check_subset(train: Mapping[str, Any], largest: int) -> None:
@@ -322,8 +322,7 @@ class AccuracySweep(Experiment):
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
         target, critical = summary["target_accuracy"], summary["critical_batch"]
-        note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
-        note += " is not known). Accuracy and noise scale: median (min to max)."
+        note = "Median (min to max); a run that never reached the target counts as the slowest."
         if critical is not None:
             note += (
                 f"\nCritical batch by the gradient noise scale: {format_spread(critical, ',.0f')}"
@@ -353,7 +352,7 @@ class AccuracySweep(Experiment):
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
         from ..charts.figures import accuracy_figures
 
-        return accuracy_figures(rows, summary)
+        return accuracy_figures(summary)
 
 
 def _interval(found: TimeToTarget) -> dict[str, float | None]:

@@ -2,8 +2,7 @@
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.inputs import differing, find_sources, settings_of
-from kdist.runs.record import read_run
+from kdist.report.inputs import compare_settings, data_set, find_sources
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
 
@@ -15,25 +14,22 @@ def test_a_folder_of_runs_and_what_is_skipped(tmp_path):
     write_run(tmp_path / "b")
     write_run(tmp_path / "a")
     (write_run(tmp_path / "copied") / "config.json").unlink()
-    (tmp_path / "photos").mkdir()
     write_sweep(tmp_path / "old", "scaling", scaling_rows(), format=99)
     sources = find_sources([str(tmp_path)])
     assert names(sources.runs) == ["a", "b"]
     reasons = dict(sources.skipped)
-    assert list(reasons) == [str(tmp_path / name) for name in ("copied", "old", "photos")]
+    assert list(reasons) == [str(tmp_path / name) for name in ("copied", "old")]
     assert reasons[str(tmp_path / "copied")] == "incomplete: config.json missing"
     assert "format 99" in reasons[str(tmp_path / "old")]
-    assert "not a run folder" in reasons[str(tmp_path / "photos")]
 
 
 def test_folders_of_folders(tmp_path):
     write_run(tmp_path / "runs" / "a")
     write_sweep(tmp_path / "sweeps" / "s", "throughput", throughput_rows())
-    (tmp_path / "runs" / "other").mkdir()
     sources = find_sources([str(tmp_path)])
     assert names(sources.runs) == ["a"]
     assert names(sources.sweeps) == ["s"]
-    assert [path for path, _ in sources.skipped] == [str(tmp_path / "runs" / "other")]
+    assert sources.skipped == []
 
 
 def test_folders_at_any_depth(tmp_path):
@@ -43,15 +39,10 @@ def test_folders_at_any_depth(tmp_path):
     (tmp_path / "a" / "b" / "run" / "checkpoints").mkdir()
     write_run(tmp_path / "a" / "b" / "run" / "checkpoints" / "copy")  # part of the run
     write_run(tmp_path / ".trash" / "old" / "run")
-    (tmp_path / "a" / "none" / "below").mkdir(parents=True)
     (tmp_path / "a" / "b" / "loop").symlink_to(tmp_path)
-    (tmp_path / "a" / "again").symlink_to("c")
     sources = find_sources([str(tmp_path)])
     assert names(sources.runs) == ["last", "b/run", "c/run"]
     assert names(sources.sweeps) == ["s"]
-    assert {path for path, _ in sources.skipped} == {
-        *(str(tmp_path / ".trash"), str(tmp_path / "a" / "none"))
-    }
     assert names(find_sources([str(tmp_path), str(tmp_path / "a" / "b")]).runs) == names(
         sources.runs
     )
@@ -129,55 +120,51 @@ def test_a_file_is_no_run(tmp_path):
 DATES = [f"2026-11-20-10{minute}00" for minute in range(10, 60)]
 
 
-def named(tmp_path, *runs):
-    """The names of runs whose folders are dates, in order."""
-    for date, settings in zip(DATES, runs, strict=False):
-        write_run(tmp_path / "runs" / date, **{"width": 1, "depth": 10} | settings)
-    return [run.name for run in find_sources([str(tmp_path)]).runs]
-
-
 @pytest.mark.parametrize(
-    ("settings", "names"),
+    ("settings", "words"),
     [
         ([{"seed": 0}, {"seed": 1}], ["seed 0", "seed 1"]),
-        ([{"width": 1}, {"width": 2}], ["model WRN-10-1", "model WRN-10-2"]),
+        ([{"width": 1}, {"width": 2}], ["model WRN-10-1, width 1", "model WRN-10-2, width 2"]),
         ([{"momentum": 0.9}, {}], ["momentum 0.9", "momentum \N{EN DASH}"]),
         (
-            [{"batch_size": 8}, {"batch_size": 8, "replicas": 2}, {"batch_size": 16}],
-            ["batch size 8, replicas 1", "batch size 8, replicas 2", "batch size 16, replicas 1"],
+            [{"batch_size": 8}, {"batch_size": 8, "replicas": 2}],
+            ["replicas 1", "replicas 2"],
         ),
-        ([{}, {"seed": 1}, {}], [DATES[0], "seed 1", DATES[2]]),  # two are alike
-        ([{}], [DATES[0]]),
+        ([{}], [""]),
     ],
 )
-def test_dated_folders_are_named_after_the_settings_that_differ(tmp_path, settings, names):
-    assert named(tmp_path, *settings) == names
+def test_dated_folders_have_the_settings_that_differ_in_their_names(tmp_path, settings, words):
+    dated = DATES[: len(settings)]
+    for date, own in zip(dated, settings, strict=True):
+        write_run(tmp_path / date, **{"width": 1, "depth": 10} | own)
+    expected = [
+        f"{date}: {word}" if word else date for date, word in zip(dated, words, strict=True)
+    ]
+    assert names(find_sources([str(tmp_path)]).runs) == expected
 
 
 def test_a_name_that_the_user_gave_stays_and_says_how_a_run_ended(tmp_path):
-    killed = write_run(tmp_path / "runs" / "mine", batch_size=64)
+    killed = write_run(tmp_path / "mine", batch_size=64)
     (killed / "summary.json").unlink()
-    assert named(tmp_path, {"batch_size": 16}) == [DATES[0], "mine (unfinished)"]
+    write_run(tmp_path / DATES[0], batch_size=16)
+    assert names(find_sources([str(tmp_path)]).runs) == [
+        f"{DATES[0]}: batch size 16",
+        "mine (unfinished)",
+    ]
 
 
-def test_what_a_killed_run_did_not_write_is_no_difference(tmp_path):
-    for date, batch in zip(DATES, (16, 32), strict=False):
-        write_run(tmp_path / "runs" / date, batch_size=batch)
-    killed = tmp_path / "runs" / DATES[1]
-    (killed / "summary.json").unlink()
-    (killed / "history.csv").unlink()
-    names = [run.name for run in find_sources([str(tmp_path)]).runs]
-    assert names == ["batch size 16", "batch size 32 (unfinished)"]
+def test_settings_that_differ_are_compared_but_not_where_files_lie(tmp_path):
+    write_run(tmp_path / "a", width=1, log_dir="logs")
+    write_run(tmp_path / "b", width=1, momentum=0.9)
+    runs = find_sources([str(tmp_path)]).runs
+    assert compare_settings(runs) == [{"momentum": "\N{EN DASH}"}, {"momentum": "0.9"}]
+    assert compare_settings(runs[:1]) == [{}]
+    assert compare_settings([]) == []
 
 
-def test_where_files_lie_is_no_setting(tmp_path):
-    settings = settings_of(read_run(write_run(tmp_path / "a")))
-    assert not {"run_dir", "log_dir", "data_dir"} & set(settings)
-    assert settings["replicas"] == "1"  # which the settings left open
-    assert settings["version of kdist"] == "0.1.0"
-
-
-def test_values_that_are_not_the_same_in_all():
-    settings = [{"a": "1", "b": "2", "device": "x"}, {"a": "1", "b": "3", "c": "4"}]
-    assert differing(settings) == ["b", "c"]
-    assert differing([]) == []
+def test_the_data_set_of_a_run():
+    assert data_set({"dataset": "cifar10"}) == "cifar10"
+    assert data_set({"dataset": "fashion_mnist"}, "the embedded sample") == "the embedded sample"
+    own = {"dataset": "fashion_mnist", "model": "a/mine.py:build", "data": "signs"}
+    assert data_set(own) == "signs() of a/mine.py"
+    assert data_set(own | {"data": None}) == "data() of a/mine.py"

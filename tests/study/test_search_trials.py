@@ -129,7 +129,7 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
     text = "\n".join(lines)
     assert "Trial 3 failed: loss was nan after epoch 1" in text
     assert "Best trial: 1, val_accuracy 0.8" in text
-    assert "┃ Trial            ┃ val_accuracy ┃" in text
+    assert "┃ Trial ┃ val_accuracy ┃" in text
     rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
     assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
     head = (folder.path / "trials.csv").read_text().splitlines()[0].split(",")

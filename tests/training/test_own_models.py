@@ -293,7 +293,9 @@ def test_runs_are_named_after_their_models(run, tmp_path):
     run("build", "2026-01-01-000000", epochs=1)
     run("classify", "2026-01-01-000001", epochs=1, data="signs")
     first, second = find_sources([str(tmp_path / f"2026-01-01-00000{i}") for i in (0, 1)]).runs
-    assert (first.name, second.name) == ("model mine:build", "model mine:classify")
+    dash = "\N{EN DASH}"
+    assert first.name == f"2026-01-01-000000: model mine:build, data {dash}"
+    assert second.name == "2026-01-01-000001: model mine:classify, data signs"
     assert first.accuracy_target is None
 
 
