@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 import training_steps
 from interleaved import spread, timed
-from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, StopAtNonFinite
+from kdist.callbacks import BatchNormMonitor, StopAtNonFinite
 from kdist.models import WideResNet
 
 EPOCH_IMAGES = 60_000
@@ -32,7 +32,6 @@ parser.add_argument("--batch", type=int, default=128, help="global batch")
 args = parser.parse_args()
 
 tf.get_logger().setLevel("ERROR")
-two = kdist.MirroredStrategy(replicas=2)  # the first strategy splits the CPU
 one = kdist.MirroredStrategy(replicas=1)
 batch = training_steps.random_batch(args.batch)
 
@@ -43,15 +42,6 @@ def network(strategy):
     with strategy.scope():
         model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
     return model
-
-
-def watched(strategy, every):
-    """Return steps measured by GradientNoiseScale, which is started here, outside `fit`."""
-    model = network(strategy)
-    noise = GradientNoiseScale(every=every, verbose=0)
-    noise.set_model(model)
-    noise.on_train_begin()
-    return training_steps.steps(model, batch, args.steps)
 
 
 def fit_of_tiny_steps(*callbacks):
@@ -80,11 +70,5 @@ monitored = {"step": plain, "monitor": timed(lambda: monitor.on_epoch_end(0, {})
 steps = [args.steps * ratio for ratio in relative_times(monitored)]
 share = 100 * statistics.median(steps) * args.batch / EPOCH_IMAGES
 print(f"BatchNormMonitor: {spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images")
-every_step = relative_times({"plain": plain, "watched": watched(one, every=1)})
-print(f"GradientNoiseScale, one replica: a measured step takes {spread(every_step)} steps")
-share = 100 * (statistics.median(every_step) - 1) / 50
-print(f"  with every=50, the default: {share:.1f} % of a training")
-both = {"plain": training_steps.steps(network(two), batch, args.steps), "watched": watched(two, 1)}
-print(f"GradientNoiseScale, two replicas: a step takes {spread(relative_times(both))} steps")
 tiny = {"plain": fit_of_tiny_steps(), "watched": fit_of_tiny_steps(StopAtNonFinite(verbose=0))}
 print(f"StopAtNonFinite: a tiny step takes {spread(relative_times(tiny))} steps")

@@ -1,88 +1,104 @@
-"""`TrainingTelemetry`: histograms and norms of weights, gradients and outputs, layer by layer."""
+"""`TrainingTelemetry`: histograms and norms of weights and gradients while a model trains."""
 
-import math
-from collections.abc import Callable, Mapping
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
 
 from .._upstream.hooks import is_chief
 from ..arguments import positive_integer
 from ..distribute.exact_strategy import ExactStrategy
-from ..distribute.telemetry import StepTelemetry
 from ..errors import UserError
 from .resumable import ResumableCallback
-from .step_measurement import LayerNames, StepMeasurement
 
-_LOGGED = ("gradient_norm", "weight_norm", "update_ratio")
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class StepMeasurement:
+    """The weights and gradients of a training step.
+
+    Attributes:
+        step: The step, from 1, over all epochs.
+        weights: Values of each trainable weight after the step, by a name such as `conv1/kernel`.
+        gradients: The gradient of the global batch by the same names, of the weights' shapes:
+            before the optimizer clips it, and without the loss scale of mixed precision.
+    """
+
+    step: int
+    weights: Mapping[str, np.ndarray]
+    gradients: Mapping[str, np.ndarray]
+
+    @property
+    def weight_norm(self) -> float:
+        """The Euclidean norm of all weights as one vector."""
+        return _norm(self.weights)
+
+    @property
+    def gradient_norm(self) -> float:
+        """The Euclidean norm of all gradients as one vector."""
+        return _norm(self.gradients)
+
+
+def _norm(arrays: Mapping[str, np.ndarray]) -> float:
+    return float(np.linalg.norm([np.linalg.norm(a.astype("float64")) for a in arrays.values()]))
 
 
 class TrainingTelemetry(ResumableCallback):
-    """Measures weights, gradients and layers' outputs while a model trains.
+    """Measures the weights and the global batch's gradients every `every_steps` steps.
 
-    In the first step and then every `every_steps` steps, the step itself measures on its devices:
+    The first step and every `every_steps`-th step also store the gradients that the optimizer
+    receives; other steps run unchanged. They equal the gradients of one replica with the same
+    global batch. After an epoch the callback prints one line, and adds `gradient_norm` and
+    `weight_norm` of the last measured step to `logs`. `kdist.tracking.tracking` with `telemetry=`
+    writes histograms and norms to TensorBoard and W&B.
 
-    * histograms of the weights and of the global batch's gradients, that is, the gradients after
-      the sum over replicas, before the optimizer clips them, and without the loss scale of mixed
-      precision;
-    * by layer, the norms of weights and gradients and the update ratio, |update| / |weights|. A
-      ratio near 0.001 is common; 0.1 means that the learning rate is too high, 0.00001 that it is
-      too low;
-    * histograms of the outputs of layers over the global batch (the activations) and their share of
-      zeros: a ReLU whose outputs are all zeros is dead.
-
-    All values equal those of one replica with the same global batch; histograms and shares have
-    exactly the same counts, except for outputs that rounding moves across the edge of a bin.
-
-    After an epoch it prints one line, and adds `gradient_norm`, `weight_norm` and `update_ratio` of
-    the whole model to `logs`, as of the last measured step. `kdist.tracking.tracking` with
-    `telemetry=` writes all of it to TensorBoard and W&B.
-
-    The model has to be created under `kdist.MirroredStrategy` (`replicas=1` works too). A custom
-    `train_step` may use several optimizers that are attributes of the model. Layers inside a loop,
-    such as the cell of an RNN, are not measured, but their outer layer is. With gradient
-    accumulation, only steps that update the weights are measured; the gradients are those of that
-    step alone.
+    The model is made under `kdist.MirroredStrategy` or without a strategy, and may have its own
+    `train_step` that calls `model.optimizer`. With gradient accumulation, the gradients are those
+    of the step alone. An execution of several steps is measured at its last step. The stored
+    gradients take as much memory as the weights, and the measured step is traced separately.
 
     Args:
-        every_steps: Steps between measurements. One costs about as much as a step, so the default
-            adds about 1 %.
+        every_steps: Steps between measurements.
         verbose: 0 prints nothing and only fills `logs` and attributes.
 
     Attributes:
         measurement: The last `StepMeasurement`; `None` before the first.
 
     Raises:
-        UserError: If an argument is invalid, or, when training begins, if the model was not created
-            under `kdist.MirroredStrategy` or has no weights yet.
+        UserError: If an argument is invalid, or, when training begins, if the model has no weights
+            yet or is on several replicas of another strategy.
 
     Example:
         ```python
         telemetry = TrainingTelemetry(every_steps=100)
         model.fit(train, epochs=3, callbacks=[telemetry])
-        telemetry.measurement.layers["dense"].update_ratio
-        telemetry.measurement.outputs["dense"].zero_fraction
+        telemetry.measurement.gradients["dense/kernel"]
         ```
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0, "measured": None}
+    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0, "line": None, "norms": {}}
     steps: int
-    measured: dict[str, Any] | None
-    """What an epoch's line and `logs` have of the last measured step, also of a resumed run."""
+    line: str | None
+    norms: dict[str, float]
 
-    def __init__(
-        self,
-        *,
-        every_steps: int = 100,
-        verbose: int = 1,
-    ) -> None:
+    def __init__(self, *, every_steps: int = 100, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)
         self.every_steps = positive_integer(
             "every_steps", every_steps, hint="pass steps between measurements"
         )
         self.measurement: StepMeasurement | None = None
-        self._telemetry: StepTelemetry | None = None
-        self._names: LayerNames | None = None
         self._listeners: list[Callable[[StepMeasurement], None]] = []
-        self._next_due = self._at_most = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._gradients: dict[int, tf.Variable] = {}  # by the id of the weight
+        self._train_function: Any = None
+        self._is_due = False
+        self._first = 0  # number of the execution's first step in its epoch
 
     def listen(self, listener: Callable[[StepMeasurement], None]) -> None:
         """Call `listener` with every measurement of the next fit, or of the present one.
@@ -92,80 +108,129 @@ class TrainingTelemetry(ResumableCallback):
         """
         self._listeners.append(listener)
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the number of steps so far."""
-        if self._telemetry is not None:
-            self.steps = self._telemetry.steps_done()
-        return super().get_state()
-
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Prepare the measurements; reject a model that cannot be measured."""
+        """Make the variables that hold gradients; reject a model that cannot be measured."""
         super().on_train_begin(logs)
         self.measurement = None
+        self._forget()
         strategy = self.model.distribute_strategy
-        if not isinstance(strategy, ExactStrategy):
+        if strategy.num_replicas_in_sync > 1 and not isinstance(strategy, ExactStrategy):
             raise UserError(
-                f"{self.model.name} was not made under kdist.MirroredStrategy, whose steps"
-                " TrainingTelemetry measures: make it in"
-                " kdist.MirroredStrategy(replicas=1).build(lambda: ...), or remove the callback."
+                f"{self.model.name} is on {strategy.num_replicas_in_sync} replicas of"
+                f" {type(strategy).__name__}, each with gradients of its own: make it in"
+                " kdist.MirroredStrategy().build(lambda: ...), or remove TrainingTelemetry"
             )
         if not self.model.trainable_weights:
             raise UserError(
                 f"{self.model.name} has no trainable weights when training begins: build it before"
-                " fit, as with keras.Input, or remove TrainingTelemetry."
+                " fit, as with keras.Input, or remove TrainingTelemetry"
             )
-        self._telemetry = StepTelemetry(self.model, every=self.every_steps, steps=self.steps)
-        self._names = LayerNames(self._telemetry)
-        self._at_most, self._next_due = self.steps, self._telemetry.next_due(self.steps)
-        self._telemetry.attach()
-        strategy.model_state(self.model).telemetry = self._telemetry
-        self.model.make_train_function(force=True)  # to be traced anew, at its first step
+        with strategy.scope():
+            self._gradients = {
+                id(weight): tf.Variable(tf.zeros(weight.shape, weight.dtype), trainable=False)
+                for weight in self.model.trainable_weights
+            }
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Let the execution that begins store its gradients, if one of its steps is due."""
+        super().on_train_batch_begin(batch, logs)
+        self._first = batch
+        last = self.steps + self.model.steps_per_execution
+        crosses = last // self.every_steps > self.steps // self.every_steps
+        self._is_due = self.steps == 0 or crosses
+        if self._is_due:
+            self._measure_next_execution()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Read a measurement, if there is a new one."""
+        """Read the gradients, if they were stored, and the weights."""
         super().on_train_batch_end(batch, logs)
-        self._at_most += self.model.steps_per_execution  # the last execution may have fewer
-        if self._at_most >= self._next_due:
+        self.steps += self.steps_done(batch) - self._first
+        if self._is_due:
             self._read()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the last measurement and add its values to `logs`."""
+        """Print the last measurement and add its norms to `logs`."""
         super().on_epoch_end(epoch, logs)
-        if self._telemetry is None:
-            return
-        self._read()
-        self._at_most = self._telemetry.steps_done()
-        measured = self.measured or {"line": "nothing measured yet"}
-        self.print_line(f"Telemetry: {measured['line']}")
+        if self.line is not None:
+            self.print_line(self.line)
         if logs is not None:
-            logs.update({name: measured.get(name, math.nan) for name in _LOGGED})
+            logs.update(self.norms)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Stop measuring."""
-        if self._telemetry is not None:
-            self.steps = self._telemetry.steps_done()
-            self._telemetry.detach()
-        self.model.distribute_strategy.model_state(self.model).telemetry = None
-        self.model.train_function = None
-        self._telemetry = self._names = None
+        """Release the gradients."""
+        self._forget()
         self._listeners = []
         super().on_train_end(logs)
 
+    def _measure_next_execution(self) -> None:
+        """Replace the train function for one call."""
+        model, unmeasured = self.model, self.model.train_function
+        if self._train_function is None:
+            model.make_train_function(force=True)
+            self._train_function = model.train_function
+        train_function = self._train_function
+
+        def train_once(iterator: Any) -> Any:
+            model.train_function = unmeasured
+            with self._stored_gradients():
+                return train_function(iterator)
+
+        model.train_function = train_once
+
+    @contextlib.contextmanager
+    def _stored_gradients(self) -> Iterator[None]:
+        """Store what `model.optimizer.apply` receives, in steps that are traced or run here."""
+        optimizer: Any = self.model.optimizer
+        apply = optimizer.apply
+
+        @tf.autograph.experimental.do_not_convert
+        def store_and_apply(grads: Any, trainable_variables: Any = None) -> Any:
+            gradients = list(grads)
+            weights = list(trainable_variables or self.model.trainable_variables)
+            for weight, gradient in zip(weights, gradients, strict=True):
+                stored = self._gradients.get(id(weight))
+                if stored is not None and gradient is not None:
+                    dense = tf.convert_to_tensor(gradient)
+                    stored.assign(dense / optimizer.scale_loss(tf.ones((), dense.dtype)))
+            return apply(gradients, trainable_variables)
+
+        object.__setattr__(optimizer, "apply", store_and_apply)  # not tracked by Keras
+        try:
+            yield
+        finally:
+            del vars(optimizer)["apply"]
+
     def _read(self) -> None:
-        telemetry, names = self._telemetry, self._names
-        if telemetry is None or names is None:
-            return
-        last = telemetry.last_measured()
-        if last < self._next_due:  # an execution had fewer steps, or there is nothing new
-            return
-        self._next_due = telemetry.next_due(last)
-        self.measurement = names.measurement(telemetry.read())
-        total = self.measurement.total
-        self.measured = {name: getattr(total, name) for name in _LOGGED}
-        self.measured["line"] = str(self.measurement)
+        weights = self.model.trainable_weights
+        names = _unique_names(weights, prefix=f"{self.model.name}/")
+        self.measurement = measurement = StepMeasurement(
+            step=self.steps,
+            weights={name: weight.numpy() for name, weight in zip(names, weights, strict=True)},
+            gradients={
+                name: self._gradients[id(weight)].numpy()
+                for name, weight in zip(names, weights, strict=True)
+            },
+        )
+        self.norms = {
+            "gradient_norm": measurement.gradient_norm,
+            "weight_norm": measurement.weight_norm,
+        }
+        words = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in self.norms.items()]
+        self.line = f"Telemetry: step {self.steps}: {', '.join(words)}"
         if is_chief(self.model):
             for listener in self._listeners:
-                listener(self.measurement)
+                listener(measurement)
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_telemetry": None, "_names": None, "_listeners": []}
+        empty: dict[str, Any] = {"_gradients": {}, "_train_function": None, "_listeners": []}
+        return super().__getstate__() | empty
+
+
+def _unique_names(weights: list[keras.Variable], *, prefix: str) -> list[str]:
+    counts: Counter[str] = Counter()
+    names = []
+    for weight in weights:
+        path = weight.path.removeprefix(prefix)
+        names.append(f"{path}_{counts[path]}" if counts[path] else path)
+        counts[path] += 1
+    return names

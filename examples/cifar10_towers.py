@@ -25,8 +25,8 @@ What the old program did, and what takes its place:
                                                (`kdist evaluate --watch` is for `kdist train`)
     `assert not np.isnan(loss_value)`          `StopAtNonFinite`, which names epoch and step
     `tf.nn.lrn`                                `kdist.layers.LocalResponseNormalization`
-    histograms every 100 steps: of weights,    `TrainingTelemetry`: the same, of the global batch,
-    one tower's gradients and activations      with norms and update ratios, layer by layer
+    histograms every 100 steps: of weights,    `TrainingTelemetry`: of weights and of the global
+    one tower's gradients and activations      batch's gradients, with their norms
     =========================================  ====================================================
 """
 

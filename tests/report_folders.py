@@ -139,7 +139,6 @@ def accuracy_rows():
                         "epochs_to_target": 3 if there else None,
                         "val_accuracy": best,
                         "best_val_accuracy": best,
-                        "noise_scale": 90.0 + batch,
                         "run": (0.5, 0.7, best),
                     }
                 )

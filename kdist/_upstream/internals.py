@@ -136,11 +136,6 @@ def overridden_steps(model: keras.Model) -> list[str]:
     return [name for name in ("train_step", "test_step") if not stock_step(getattr(model, name))]
 
 
-def is_overwritten(variable: keras.Variable) -> bool:
-    """Whether the variable's "gradient" is its next value, as in float8 training."""
-    return bool(getattr(variable, "overwrite_with_gradient", False))
-
-
 def has_call(model: keras.Model) -> bool:
     """Whether the model has a `call` method; one with custom steps may have none."""
     return type(model).call is not keras.Model.call

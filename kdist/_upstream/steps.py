@@ -1,12 +1,10 @@
-"""Steps that are traced: as the program of one device, and observed."""
+"""Steps that are traced as the program of one device."""
 
 import contextlib
-import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import keras
 import tensorflow as tf
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api as autograph
@@ -126,99 +124,6 @@ def converted(fn: Any) -> Any:
     return autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)
 
 
-def step_observer() -> Any:
-    """Return the `TracedStep` of the current thread's step; `None` if nobody observes it."""
-    return getattr(_thread, "observer", None)
-
-
-@contextlib.contextmanager
-def observe_step(observer: Any) -> Iterator[None]:
-    """Make `observer` that of the current thread inside the `with` block."""
-    before = step_observer()
-    _thread.observer = observer
-    try:
-        yield
-    finally:
-        _thread.observer = before
-
-
-def own_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """Return a layer's variables that may be trained, without those of its sublayers."""
-    return list(layer._trainable_variables)
-
-
-def attach_observers(
-    layers: Iterable[keras.layers.Layer], optimizers: Iterable[keras.optimizers.Optimizer]
-) -> None:
-    """Tell the observer of a step about calls of these layers and optimizers, until detached."""
-    for layer in layers:
-        if "call" not in vars(layer):
-            object.__setattr__(layer, "call", _observed_call(layer, layer.call))
-    for optimizer in optimizers:
-        if "apply" not in vars(optimizer):
-            object.__setattr__(optimizer, "apply", _observed_apply(optimizer, optimizer.apply))
-
-
-def detach_observers(
-    layers: Iterable[keras.layers.Layer], optimizers: Iterable[keras.optimizers.Optimizer]
-) -> None:
-    """Undo `attach_observers`."""
-    for name, owners in (("call", layers), ("apply", optimizers)):
-        for owner in owners:
-            if hasattr(vars(owner).get(name), "observed"):
-                del vars(owner)[name]
-
-
-def _observed_call(layer: keras.layers.Layer, call: Callable[..., Any]) -> Callable[..., Any]:
-    @tf.autograph.experimental.do_not_convert
-    @functools.wraps(call)
-    def observed_call(*args: Any, **options: Any) -> Any:
-        observer = step_observer()
-        if observer is None:
-            return call(*args, **options)
-        before = observer.recorded
-        outputs = call(*args, **options)
-        if observer.recorded == before:
-            observer.layer_called(layer, outputs)
-        return outputs
-
-    observed_call.observed = True
-    marked: Callable[..., Any] = observed_call
-    return marked
-
-
-def _observed_apply(
-    optimizer: keras.optimizers.Optimizer, apply: Callable[..., None]
-) -> Callable[..., None]:
-    @tf.autograph.experimental.do_not_convert
-    @functools.wraps(apply)
-    def observed_apply(grads: Any, trainable_variables: Any = None) -> None:
-        observer = step_observer()
-        if observer is None:
-            return apply(grads, trainable_variables)
-        variables = list(trainable_variables or optimizer._trainable_variables)
-        gradients = list(grads)
-        with observe_step(None):  # what an optimizer does with others inside it is no step
-            before = observer.before_update(gradients, variables, optimizer)
-            apply(gradients, variables)
-            observer.after_update(before)
-        return None
-
-    observed_apply.observed = True
-    marked: Callable[..., None] = observed_apply
-    return marked
-
-
-def _gradient(
-    original: Callable[..., Any], tape: tf.GradientTape, target: Any, *args: Any, **options: Any
-) -> Any:
-    """Tell the observer of a step that its loss is computed."""
-    observer = step_observer()
-    if observer is not None:
-        observer.forward_ended()
-    return original(tape, target, *args, **options)
-
-
 def _graph_constant(
     original: Callable[..., Any], value: Any, dtype: Any, shape: Any, *args: Any, **options: Any
 ) -> Any:
@@ -238,14 +143,6 @@ PATCHES = (
         why="Does not tell which Python number a constant is made of: one that was computed from"
         " `num_replicas_in_sync` before a step is wrong in it.",
         test="test_nobody_is_told_of_the_number_of_a_constant",
-        seen_in=TENSORFLOW,
-    ),
-    Patch(
-        owner=tf.GradientTape,
-        name="gradient",
-        replacement=_gradient,
-        why="Does not tell `TrainingTelemetry` that the loss of a step is computed.",
-        test="test_nobody_is_told_of_a_gradient",
         seen_in=TENSORFLOW,
     ),
 )

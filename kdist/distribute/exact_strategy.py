@@ -30,7 +30,7 @@ from ..spmd.collectives import HOST
 from ..spmd.strategy import GlobalViewStrategy, Step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
-from .telemetry import ModelState, measure_halves, measure_parts, observed_step
+from .model_state import ModelState
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
 
@@ -104,20 +104,12 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         if own is None:
             return Step(fn)
         model, name = own
-        state = self.model_state(model)
-        is_training = fn.__name__ == "train_step"
-        if is_training and state.telemetry is not None:
-            fn = observed_step(state.telemetry, fn)
-        if name == "train_step" and state.gradient_norms is not None:
-            is_divided = self.extended.parts > 1
-            measure = measure_parts if is_divided else measure_halves
-            fn = measure(state.gradient_norms, model, fn)
         global_seed(self)  # this thread's, which traces the step
         return Step(
             fn,
             splits=True,
             keeps_rows=name == "predict_step",
-            jit_compile=state.is_jitted,
+            jit_compile=self.model_state(model).is_jitted,
             draws_by_xla=model.jit_compile is DRAWS_ALONE,
         )
 

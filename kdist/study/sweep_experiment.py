@@ -234,7 +234,6 @@ class PointRow:
     epochs_to_target: Positive
     val_accuracy: float
     best_val_accuracy: float
-    noise_scale: float
     run_dir: str
 
 

@@ -283,7 +283,6 @@ class AccuracySweep(Experiment):
             optimizer=self.train.get("optimizer", "sgd"),
         )
         config = {
-            "noise_scale": True,
             "save_model": False,
             **self.common_settings(self.replicas),
             "seed": seed,
@@ -310,25 +309,15 @@ class AccuracySweep(Experiment):
                     "seconds_to_target": _interval(rows_to_target(group, "seconds")),
                     "epochs_to_target": _interval(rows_to_target(group, "epochs")),
                     "best_val_accuracy": spread(row["best_val_accuracy"] for row in group),
-                    "noise_scale": spread(row["noise_scale"] for row in group),
                 }
                 for key, group in _groups(rows, *cls.setting)
             ],
-            # It grows while a model learns, so a run that learned nothing shows little.
-            "critical_batch": spread(row["noise_scale"] for row in rows if row["reached_target"])
-            or spread(row["noise_scale"] for row in rows),
         }
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        target, critical = summary["target_accuracy"], summary["critical_batch"]
+        target = summary["target_accuracy"]
         note = "Median (min to max); a run that never reached the target counts as the slowest."
-        if critical is not None:
-            note += (
-                f"\nCritical batch by the gradient noise scale: {format_spread(critical, ',.0f')}"
-                " images, median (min to max) of the last epochs, an order of magnitude; far larger"
-                " global batches gain little."
-            )
         return _table(
             f"Time to validation accuracy above {'?' if target is None else format(target, 'g')}",
             summary["groups"],
@@ -343,7 +332,6 @@ class AccuracySweep(Experiment):
                 "seconds": _spread("seconds_to_target", ",.1f", none="more than half never"),
                 "epochs": _spread("epochs_to_target", "g", none="more than half never"),
                 "best accuracy": _spread("best_val_accuracy", ".3f"),
-                "noise scale": _spread("noise_scale", ",.0f"),
             },
             note=note,
         )

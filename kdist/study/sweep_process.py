@@ -136,7 +136,6 @@ def measure(run: RunRecord) -> Row:
     diverged = run.summary.get("diverged") is not None
     if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
-    noise = [value for value in run.values("gradient_noise_scale") if value is not None]
     rates, met_epoch = run.rates if run.is_warm else [], run.fact("met_epoch")
     return {
         "global_batch": batch,
@@ -153,7 +152,6 @@ def measure(run: RunRecord) -> Row:
         "epochs_to_target": None if met_epoch is None else int(met_epoch),
         "val_accuracy": run.fact("val_accuracy"),
         "best_val_accuracy": run.fact("best_val_accuracy"),
-        "noise_scale": noise[-1] if noise else None,
     }
 
 

@@ -100,7 +100,6 @@ def _sections() -> dict[str, list[Any]]:
             points("Images per second by global batch", setting=batch, value=speed),
         ],
         "Batch": [
-            lines("Gradient noise scale, images", "gradient_noise_scale"),
             lines(
                 "Batch norm: error of moving statistics",
                 "batch_norm_gap",

@@ -132,9 +132,9 @@ def tracking(
     """Make the Keras callbacks that track a run with W&B or TensorBoard.
 
     Put them last in the list of callbacks: values that earlier callbacks add to `logs` are tracked,
-    too, such as images per second (`PrintThroughput`), batch norm gaps (`BatchNormMonitor`) and the
-    noise scale (`GradientNoiseScale`). Every value is written once per epoch. If a tracker fails,
-    it warns once, and training continues without it.
+    too, such as images per second (`PrintThroughput`) and batch norm gaps (`BatchNormMonitor`).
+    Every value is written once per epoch. If a tracker fails, it warns once, and training continues
+    without it.
 
     * `"wandb"`: Weights & Biases, with wandb's own callbacks, in `<folder>/wandb`. The run is
       online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows it,

@@ -10,11 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-from tensorboard.plugins.histogram import metadata
 from tensorboard.plugins.hparams import api as hparams
 
 from .._upstream.callback_attributes import flush_summaries
-from ..layers.histogram import Histogram
 from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
 
@@ -199,9 +197,6 @@ class TensorBoardBatches(SeparateRun, EveryBatches):
                 tf.summary.scalar(f"batch_{name}", value)
 
 
-_EMPTY = np.zeros((0, 3))
-
-
 class TensorBoardTelemetry(SeparateRun, TelemetryTracker):
     """Writes histograms and norms into TensorBoard's run `telemetry`.
 
@@ -217,17 +212,14 @@ class TensorBoardTelemetry(SeparateRun, TelemetryTracker):
         self.folder = folder
 
     def write(
-        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+        self, step: int, norms: Mapping[str, float], values: Mapping[str, np.ndarray]
     ) -> None:
-        """Write a step; the histograms' buckets are those of the measurement, not TensorBoard's."""
+        """Write a step."""
         with self._writer.as_default(step):
-            for name, value in numbers.items():
-                tf.summary.scalar(name, value)
-            for name, histogram in histograms.items():
-                counts, edges = histogram.condensed()
-                buckets = np.stack([edges[:-1], edges[1:], counts], 1) if len(counts) else _EMPTY
-                kind = metadata.create_summary_metadata(display_name=None, description=None)
-                tf.summary.write(name, buckets, metadata=kind)
+            for name, norm in norms.items():
+                tf.summary.scalar(name, norm)
+            for name, array in values.items():
+                tf.summary.histogram(name, array, buckets=64)
 
 
 class ProfileSteps(StepTracker):

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError, error_line
-from ..layers.histogram import Histogram
 from ..performance.hardware import device_names
 
 if TYPE_CHECKING:
@@ -313,9 +313,9 @@ class TelemetryTracker(Tracker, abc.ABC):
 
     @abc.abstractmethod
     def write(
-        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+        self, step: int, norms: Mapping[str, float], values: Mapping[str, np.ndarray]
     ) -> None:
-        """Write what a step had, by names such as `weights/conv1/kernel`."""
+        """Write the norms and the histograms of `values` of a step, by their names."""
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin to listen; reject a telemetry that measures nothing here."""
@@ -332,29 +332,17 @@ class TelemetryTracker(Tracker, abc.ABC):
             return
         with self._guarded("write telemetry"):
             if self.is_new_step(measurement.step):
-                histograms = dict(_histograms(measurement))
-                self.write(measurement.step, dict(_numbers(measurement)), histograms)
+                values = dict(_finite_values(measurement))
+                norms = {f"{name}/norm": float(np.linalg.norm(v)) for name, v in values.items()}
+                self.write(measurement.step, norms, values)
 
 
-def _numbers(measurement: "StepMeasurement") -> Iterator[tuple[str, float]]:
-    for name, norms in measurement.layers.items():
-        yield f"weight_norm/{name}", norms.weight_norm
-        yield f"gradient_norm/{name}", norms.gradient_norm
-        if not math.isnan(norms.update_ratio):
-            yield f"update_ratio/{name}", norms.update_ratio
-    for name, histogram in measurement.outputs.items():
-        yield f"zero_fraction/{name}", histogram.zero_fraction
-
-
-def _histograms(measurement: "StepMeasurement") -> Iterator[tuple[str, Histogram]]:
-    parts = {
-        "weights": measurement.weights,
-        "gradients": measurement.gradients,
-        "outputs": measurement.outputs,
-    }
-    for part, histograms in parts.items():
-        for name, histogram in histograms.items():
-            yield f"{part}/{name}", histogram
+def _finite_values(measurement: "StepMeasurement") -> Iterator[tuple[str, np.ndarray]]:
+    parts = {"weights": measurement.weights, "gradients": measurement.gradients}
+    for part, arrays in parts.items():
+        for name, array in arrays.items():
+            wide = array.astype("float64")
+            yield f"{part}/{name}", wide[np.isfinite(wide)]
 
 
 # The epoch of the first that is there counts as the best.

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import wandb
 from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
 from ..errors import error_line
 from ..files import atomic_write
-from ..layers.histogram import Histogram
 from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
 from .wandb_account import wandb_mode
@@ -344,15 +344,11 @@ class WandbTelemetry(TelemetryTracker):
         return self.record.is_new("telemetry", step)
 
     def write(
-        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+        self, step: int, norms: Mapping[str, float], values: Mapping[str, np.ndarray]
     ) -> None:
         """Write a step, unless the run has ended."""
         if wandb.run is None:
             return
-        values: dict[str, Any] = dict(numbers)
-        for name, histogram in histograms.items():
-            counts, edges = histogram.condensed()
-            if len(counts):
-                values[name] = wandb.Histogram(np_histogram=(counts, edges))
-        named = {f"telemetry/{name}": value for name, value in values.items()}
+        histograms = {name: wandb.Histogram(array) for name, array in values.items() if array.size}
+        named = {f"telemetry/{name}": value for name, value in {**norms, **histograms}.items()}
         wandb.run.log(named | {"telemetry/step": step})

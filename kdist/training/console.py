@@ -11,7 +11,6 @@ from rich.table import Table
 
 from ..performance.hardware import device_names
 from ..runs.folder import RunFolder, saved_model
-from ..runs.text import count
 from .config import TrainConfig, TrainPlan
 from .networks import SIZES
 from .settings import model_name
@@ -72,11 +71,6 @@ def result_lines(result: "TrainResult") -> list[str]:
         "curve": f"{folder / 'history.csv'}",
         "report": f"kdist report {shlex.quote(result.run_dir)}",
     }
-    noise = result.history.get("gradient_noise_scale", [])
-    if noise and noise[-1] == noise[-1]:  # NaN where it is unknown
-        rows["gradient noise scale"] = (
-            f"{count(noise[-1], 'image')}: more replicas help up to about this global batch"
-        )
     return _two_columns(rows.items())
 
 

@@ -8,7 +8,6 @@ import keras
 
 from ..callbacks import (
     Checkpoint,
-    GradientNoiseScale,
     PrintThroughput,
     PrintTotalTime,
     SaveTrainingData,
@@ -171,7 +170,6 @@ def make_callbacks(
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
         finite,
         PrintThroughput(images, verbose=0),
-        *([GradientNoiseScale(verbose=0)] if config.noise_scale else []),
         *([telemetry] if telemetry is not None else []),
         stop,
         total_time,

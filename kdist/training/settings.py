@@ -212,14 +212,12 @@ class Extras:
 
     Attributes:
         validate: Validate after every epoch; otherwise the target accuracy cannot stop the run.
-        noise_scale: Log the gradient noise scale after every epoch.
-        telemetry: Measure weights, gradients and activations every this many steps: histograms for
-            W&B and TensorBoard, norms for every epoch.
+        telemetry: Measure weights and gradients every this many steps: histograms for W&B and
+            TensorBoard, norms for every epoch.
         save_model: Save the trained model in the run folder.
     """
 
     validate: Annotated[bool, _ALWAYS_VALIDATED, NotTimed()] = True
-    noise_scale: Annotated[bool, _NOT_MEASURED] = False
     telemetry: Annotated[Count | None, _NOT_MEASURED] = None
     save_model: Annotated[bool, _OF_THE_SEARCH, NotTimed()] = True
 

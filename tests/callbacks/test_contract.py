@@ -11,7 +11,7 @@ import shutil
 import kdist.callbacks
 import keras
 import pytest
-from kdist.callbacks import GradientNoiseScale, StopAtNonFinite, TrainingTelemetry
+from kdist.callbacks import StopAtNonFinite, TrainingTelemetry
 from kdist.errors import UserError
 from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
 
@@ -19,7 +19,6 @@ from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
 ARGUMENTS = {
     "BatchNormMonitor": {"batch": images(4)},
     "Checkpoint": {"folder": "checkpoints"},
-    "GradientNoiseScale": {"every": 1},
     "StopAtAccuracy": {"target": 0.0},
 }
 
@@ -59,10 +58,8 @@ def on_its_clock(callback):
 
 
 def model_for(callback_class):
-    """Most take any model; two need kdist's strategy, and have every fit traced anew."""
-    measured = {"replicas": 1, "run_eagerly": True}
-    measures = callback_class in (GradientNoiseScale, TrainingTelemetry)
-    return traced_model(**measured if measures else {})
+    """Return a model whose fits `TrainingTelemetry` does not trace anew."""
+    return traced_model(run_eagerly=callback_class is TrainingTelemetry)
 
 
 def fit(callbacks, **options):

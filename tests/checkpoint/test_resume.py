@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.callbacks import Checkpoint, GradientNoiseScale, StopAtAccuracy
+from kdist.callbacks import Checkpoint, StopAtAccuracy, TrainingTelemetry
 from resumed_training import (
     BATCH,
     SAMPLES,
@@ -56,7 +56,9 @@ def test_killed_again_and_again(replicas, tmp_path):
 def test_callbacks_of_kdist_that_measure(tmp_path):
     """Amid an epoch, on as many replicas."""
     training = Training(
-        compiled(2), make_callbacks=lambda: [GradientNoiseScale(verbose=0)], epochs=2
+        compiled(2),
+        make_callbacks=lambda: [TrainingTelemetry(every_steps=2, verbose=0)],
+        epochs=2,
     )
     expected = training.uninterrupted()
     assert training.killed(tmp_path, STEPS + 3).differences(expected) == []

@@ -23,7 +23,7 @@ from kdist.training.config import TrainConfig
         ({"data": "images"}, "data=images needs your own build"),
         ({"workers": 0}, "workers has to be from 1 to 1024, received 0"),
         ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
-        ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, but no trial meas"),
+        ({"config": TrainConfig(telemetry=5)}, "received telemetry, but no trial meas"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
         ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
         ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),

@@ -39,7 +39,7 @@ def experiments():
 
 def finished_rows(experiment):
     extra = {"reached_target": True, "seconds_to_target": 0.5, "epochs_to_target": 2}
-    extra |= {"best_val_accuracy": 0.9, "noise_scale": 20.0}
+    extra |= {"best_val_accuracy": 0.9}
     return [done_row(point, type(experiment), **extra) for point in experiment.points()]
 
 
@@ -141,7 +141,6 @@ def test_the_rate_follows_the_global_batch_by_each_rule():
     one = points["b32-r2-linear-seed2"]
     assert one.config["lr_rule"] == "none"
     assert (one.config["seed"], one.axes["seed"], one.axes["global_batch"]) == (2, 2, 64)
-    assert one.config["noise_scale"] is True
 
 
 def accuracy_rows(experiment, outcomes):
@@ -160,7 +159,6 @@ def accuracy_rows(experiment, outcomes):
                 seconds_to_target=seconds,
                 epochs_to_target=8 if there else None,
                 best_val_accuracy=0.85 if there else 0.5,
-                noise_scale=300.0 if there else 10.0,
                 run_dir=f"points/{point.name}/run",
             )
         )
@@ -195,8 +193,6 @@ def test_runs_that_never_reached_the_target_count_as_such():
     assert many["seconds_to_target"]["median"] is None
     assert many["epochs_to_target"]["median"] is None
     assert few["best_val_accuracy"] == {"median": 0.85, "low": 0.5, "high": 0.85}
-    # Of the runs that learned.
-    assert measured["critical_batch"] == {"median": 300, "low": 300, "high": 300}
 
 
 def test_tables_and_charts_of_accuracies(here):
@@ -212,7 +208,6 @@ def test_tables_and_charts_of_accuracies(here):
     assert "40.0 (30.0 to 50.0)" in out
     assert "more than half never" in out
     assert "0 of 3" in out
-    assert "Critical batch by the gradient noise scale: 300 (300 to 300) images" in out
     assert "Failed: b32-r2-none-seed0: ValueError: no" in out
     (chart,) = (here / "out").glob("*.png")
     assert chart.name == "accuracy.png"
@@ -226,7 +221,6 @@ def test_without_a_run_that_ended_there_is_no_chart(here):
     code, out = run(runs, experiment)
     assert code == 1
     assert "Chart" not in out
-    assert "Critical batch" not in out
 
 
 # Scaling

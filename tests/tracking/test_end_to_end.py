@@ -14,7 +14,6 @@ import tensorflow as tf
 import wandb
 from kdist.callbacks import (
     BatchNormMonitor,
-    GradientNoiseScale,
     PrintThroughput,
     TrainingTelemetry,
 )
@@ -40,10 +39,8 @@ METRICS = {
     "batch_norm_replica_gap",
     "loss_in_training_mode",
     "loss_in_inference_mode",
-    "gradient_noise_scale",
     "gradient_norm",
     "weight_norm",
-    "update_ratio",
 }
 MADE_WITH = {
     "kdist": importlib.metadata.version("kdist"),
@@ -108,7 +105,6 @@ def fitted(tmp_path_factory):
             callbacks=[
                 PrintThroughput(verbose=0),
                 BatchNormMonitor(batch=(images[:8], labels[:8]), verbose=0),
-                GradientNoiseScale(verbose=0),
                 telemetry,
                 *trackers,
             ],
@@ -308,46 +304,41 @@ def test_tensorboard_has_the_profile_of_the_chosen_steps(folder):
     assert steps == {6, 7}
 
 
-HISTOGRAMS = {"weights", "gradients", "outputs"}
-NUMBERS = {"weight_norm", "gradient_norm", "update_ratio", "zero_fraction"}
-
-
-def histograms_of(measurement):
+def arrays_of(measurement):
+    parts = {"weights": measurement.weights, "gradients": measurement.gradients}
     return {
-        f"{part}/{name}": histogram
-        for part in HISTOGRAMS
-        for name, histogram in getattr(measurement, part).items()
+        f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()
     }
 
 
 def test_tensorboard_has_the_telemetry_as_its_own_histograms(folder, measured):
     events = EventAccumulator(str(folder / "tensorboard" / "telemetry"), size_guidance={})
     tensors = events.Reload().Tags()["tensors"]
-    assert {name.split("/")[0] for name in tensors} == HISTOGRAMS | NUMBERS
+    names = set(arrays_of(measured[1]))
+    assert set(tensors) == names | {f"{name}/norm" for name in names}
     for step, measurement in measured.items():
-        for name, histogram in histograms_of(measurement).items():
-            kind = events.SummaryMetadata(name).plugin_data.plugin_name
-            (buckets,) = [
-                make_ndarray(e.tensor_proto) for e in events.Tensors(name) if e.step == step
-            ]
-            assert kind == "histograms"
-            assert buckets[:, 2].sum() == histogram.size
-            assert np.all(buckets[:, 0] < buckets[:, 1])
-        for name, norms in measurement.layers.items():
-            (norm,) = [e for e in events.Tensors(f"weight_norm/{name}") if e.step == step]
-            assert make_ndarray(norm.tensor_proto) == pytest.approx(norms.weight_norm)
+        for name, array in arrays_of(measurement).items():
+            assert events.SummaryMetadata(name).plugin_data.plugin_name == "histograms"
+            buckets, norm = (
+                make_ndarray(event.tensor_proto)
+                for tag in (name, f"{name}/norm")
+                for event in events.Tensors(tag)
+                if event.step == step
+            )
+            assert buckets[:, 2].sum() == array.size
+            assert norm == pytest.approx(np.linalg.norm(array))
 
 
 def test_wandb_has_the_telemetry_as_its_own_histograms(records, measured):
     rows = [item["item"] for item in records["history"] if "telemetry/step" in item["item"]]
     assert [row["telemetry/step"] for row in rows] == list(measured)
     for row, measurement in zip(rows, measured.values(), strict=True):
-        for name, histogram in histograms_of(measurement).items():
+        for name, array in arrays_of(measurement).items():
             kind, values, bins = (
                 row[f"telemetry/{name}.{part}"] for part in ("_type", "values", "bins")
             )
             assert kind == "histogram"
-            assert sum(values) == histogram.size
+            assert sum(values) == array.size
             assert len(bins) == len(values) + 1
     axes = {metric.get("glob_name"): metric.get("step_metric") for metric in records["metric"]}
     assert axes["telemetry/*"] == "telemetry/step"

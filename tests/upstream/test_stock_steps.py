@@ -71,10 +71,6 @@ def test_a_replica_without_ragged_rows_of_vectors_crashes(stock, divided_as_on_w
         assert without == [0, *(size or 0 for size in inner)]
 
 
-def test_nobody_is_told_of_a_gradient():
-    assert not [name for name in dir(tf.GradientTape) if "_hook" in name or "callback" in name]
-
-
 def test_nobody_is_told_of_the_number_of_a_constant():
     asked = []
 

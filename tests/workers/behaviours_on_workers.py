@@ -14,7 +14,6 @@ import pytest
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
-from kdist.distribute.telemetry import GradientNorms
 from refusals import REFUSALS
 from saved_files import SAVES
 from transfers import counts_the_collectives_of_a_step
@@ -174,10 +173,8 @@ def measures_the_global_batch(strategy, folder):
         loss = tf.reduce_mean(loss) + sum(whole.losses)
     gradients = tape.gradient(loss, whole.trainable_weights)
     measured = telemetry.measurement
-    np.testing.assert_allclose(measured.total.gradient_norm, tf.linalg.global_norm(gradients))
-    assert {one.size % 9 for one in measured.outputs.values()} == {0}
-    sizes = [histogram.size for histogram in measured.weights.values()]
-    assert sorted(sizes) == sorted(int(np.size(one)) for one in gradients)
+    for found, gradient in zip(measured.gradients.values(), gradients, strict=True):
+        np.testing.assert_allclose(found, gradient, rtol=1e-4, atol=1e-6)
     assert seen == ([1] if strategy.is_chief else []), seen
 
 
@@ -214,20 +211,14 @@ def recalibrates(strategy, folder):
 
 
 def monitors(strategy, folder):
-    """The noise scale of all replicas' gradients, and batch norms."""
     del folder
     model = compiled(strategy, _normalized)
-    noise = kdist.callbacks.GradientNoiseScale(verbose=0)
     monitor = kdist.callbacks.BatchNormMonitor(batch=(X[:8], Y[:8]), verbose=0)
     history = model.fit(
-        X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[noise, monitor]
+        X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[monitor]
     ).history
     assert "batch_norm_gap" in history
-    assert noise._named_sums["large_count"] > 7 * strategy.num_replicas_in_sync * 0.9
     agree(strategy, {name: [f"{value:.6g}" for value in history[name]] for name in history})
-    resumed = GradientNorms(model, smoothing=0.98, every=1)
-    resumed.restore(noise.sums)
-    np.testing.assert_allclose(resumed.read(), noise.sums, rtol=1e-12)
 
 
 def computes_metrics_that_are_no_sums(strategy, folder):
