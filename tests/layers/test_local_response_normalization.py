@@ -84,41 +84,6 @@ def test_any_rank_and_a_batch_of_unknown_size(shape):
     np.testing.assert_allclose(compiled(x), graph(x), atol=1e-6)
 
 
-@settings(deadline=None, max_examples=10)
-@given(options=OPTIONS, rows=st.integers(0, 2), graph=st.booleans())
-def test_float64_and_second_derivatives(options, rows, graph):
-    x, upstream, third = (tf.constant(values((rows, 7), seed, np.float64)) for seed in range(3))
-
-    def twice(normalize):
-        with tf.GradientTape() as outer:
-            outer.watch([x, upstream])
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                y = normalize(x)
-            gradient = inner.gradient(y, x, upstream)
-        return [y, gradient, *outer.gradient(gradient, [x, upstream], third)]
-
-    layer = LocalResponseNormalization(**options, dtype="float64")
-    call = tf.function(twice) if graph else twice
-    for ours, expected in zip(call(layer), twice(lambda x: by_hand(x, **options)), strict=True):
-        assert ours.dtype == tf.float64
-        np.testing.assert_allclose(ours, expected, atol=1e-12)
-
-
-def test_the_gradient_of_gathered_rows():
-    layer, x = LocalResponseNormalization(2), tf.constant(values((4, 7)))
-
-    @tf.function
-    def gradient(normalize):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.gather(normalize(x), [0, 2, 2])
-        return tf.convert_to_tensor(tape.gradient(y, x))
-
-    expected = gradient(lambda x: by_hand(x, 2, 1, 1, 0.5))
-    np.testing.assert_allclose(gradient(layer), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision_sums_in_float32(policy):
     layer = LocalResponseNormalization(**TOWER, dtype=policy)
