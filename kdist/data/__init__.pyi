@@ -4,10 +4,6 @@ from .image_data import ImageData as ImageData
 from .image_data import Standardization as Standardization
 from .image_files import cifar10 as cifar10
 from .image_files import fashion_mnist as fashion_mnist
-from .transforms import ColorJitter as ColorJitter
-from .transforms import RandomAffine as RandomAffine
-from .transforms import RandomBrightness as RandomBrightness
-from .transforms import RandomContrast as RandomContrast
 from .transforms import RandomCrop as RandomCrop
 from .transforms import RandomCutout as RandomCutout
 from .transforms import RandomHorizontalFlip as RandomHorizontalFlip

@@ -1,6 +1,6 @@
 """The augmentations of `kdist train --augmentation`. To add one, add its entry here.
 
-Its name as a setting and the help follow from the entry; what it consists of is in `transforms.py`.
+Its name as a setting and the help follow from the entry; `transforms.py` has the transforms.
 """
 
 import dataclasses
@@ -17,7 +17,6 @@ _CROP_PADDING = 4  # pixels on each side, also of `cutout`
 _CUTOUT = 3 / 8
 # Of height and width: 24 of CIFAR-10's 32 pixels.
 _TOWERS_CROP = 3 / 4
-_COLORED = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ class Augmentation:
 # TensorFlow is imported inside the functions, as settings of `kdist train` need the names alone.
 
 
-def _crop(shape: Shape, images: "ImageData") -> list[Any]:  # noqa: ARG001 - as all others
+def _crop(shape: Shape, images: "ImageData") -> list[Any]:  # noqa: ARG001 - the same arguments for all
     from .transforms import RandomCrop, RandomHorizontalFlip
 
     crop = RandomCrop(shape[:2], padding=_CROP_PADDING, padding_mode="reflect")
@@ -84,20 +83,9 @@ def _cutout(shape: Shape, images: "ImageData") -> list[Any]:
 
 
 def _towers(shape: Shape, images: "ImageData") -> list[Any]:  # noqa: ARG001
-    from .transforms import RandomContrast, RandomCrop, RandomHorizontalFlip
+    from .transforms import RandomCrop, RandomHorizontalFlip
 
-    # Without the tutorial's brightness, which the standardization takes out again.
-    return [RandomCrop(shape[:2]), RandomHorizontalFlip(), RandomContrast(0.2, 1.8)]
-
-
-def _course(shape: Shape, images: "ImageData") -> list[Any]:  # noqa: ARG001
-    from .transforms import ColorJitter, RandomAffine, RandomContrast, RandomHorizontalFlip
-
-    affine = RandomAffine(degrees=10, scale=(0.8, 1.2), shear=10)
-    if shape[2] != _COLORED:
-        return [RandomHorizontalFlip(), affine, RandomContrast(0.8, 1.2)]
-    amounts = dict.fromkeys(("brightness", "contrast", "saturation", "hue"), 0.2)
-    return [RandomHorizontalFlip(), affine, ColorJitter(**amounts)]
+    return [RandomCrop(shape[:2]), RandomHorizontalFlip()]
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = {
@@ -111,16 +99,11 @@ AUGMENTATIONS: Mapping[str, Augmentation] = {
         make=_cutout,
     ),
     "towers": Augmentation(
-        note="crops them to 3/4 of height and width, changes the contrast and standardizes each"
-        " image, as in TensorFlow's CIFAR-10 tutorial",
+        note="crops them to 3/4 of height and width and standardizes each image, as in TensorFlow's"
+        " CIFAR-10 tutorial",
         make=_towers,
         crop=_TOWERS_CROP,
         standardizes_each=True,
-    ),
-    "course": Augmentation(
-        note="rotates, shears and scales them and changes their colors, as in the course's second"
-        " lab",
-        make=_course,
     ),
 }
 

@@ -66,10 +66,9 @@ def training_batches(
         standardization: Called with an unscaled float32 batch of `images`; returns float32.
         augment: True flips each image horizontally with probability 1/2 and shifts it, before
             standardization: uniformly, with bilinear interpolation, the edge repeated. For this,
-            the images are stored twice. A list of `RandomCrop`, `RandomHorizontalFlip`,
-            `RandomAffine`, `RandomBrightness`, `RandomContrast` and `ColorJitter`, or of functions
-            like these, is applied in order. Each is called with an unscaled float32 batch and its
-            own `seed` of two int64.
+            the images are stored twice. A list of `RandomCrop`, `RandomHorizontalFlip`
+            and `RandomCutout`, or of functions like these, is applied in order. Each is called
+            with an unscaled float32 batch and its own `seed` of two int64.
         shift: Largest shift with `augment=True`, as a fraction of height and width, from 0 to 1.
         whole_pixels: Shift by whole pixels with `augment=True`, up to the largest shift rounded to
             an integer, each shift with the same probability.

@@ -1,4 +1,4 @@
-"""Crops, flips, colors and affine maps against NumPy, SciPy and tf.image, one image at a time.
+"""Crops, flips and cutouts against NumPy and tf.image, one image at a time.
 
 An oracle takes the numbers that are drawn for each image, and changes it by other means.
 """
@@ -12,10 +12,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.data import (
-    ColorJitter,
-    RandomAffine,
-    RandomBrightness,
-    RandomContrast,
     RandomCrop,
     RandomCutout,
     RandomHorizontalFlip,
@@ -23,7 +19,6 @@ from kdist.data import (
     training_batches,
 )
 from kdist.errors import UserError
-from scipy import ndimage
 
 SEED = (2026, 7)
 SHAPES = st.tuples(st.integers(0, 4), st.integers(4, 9), st.integers(4, 9), st.integers(1, 4))
@@ -32,10 +27,6 @@ ALL = [
     RandomCrop(5),
     RandomCrop((4, 6), padding=1, padding_mode="reflect"),
     RandomHorizontalFlip(),
-    RandomBrightness(63),
-    RandomContrast(0.2, 1.8),
-    ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.2),
-    RandomAffine(10, translate=0.1, scale=(0.8, 1.2), shear=10),
     RandomCutout((3, 5), fill=128),
 ]
 
@@ -62,7 +53,7 @@ def check(augmentation, images, seed, expected, atol=0.0):
     shape=SHAPES,
     size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     padding=st.integers(0, 3),
-    mode=st.sampled_from(["constant", "edge", "reflect", "symmetric"]),
+    mode=st.sampled_from(["constant", "reflect"]),
     seed=SEEDS,
 )
 def test_crops_are_slices_of_padded_images(shape, size, padding, mode, seed):
@@ -131,118 +122,6 @@ def test_half_of_the_images_are_mirrored():
     assert abs((first == 3).mean() - 0.5) < 4.5 * 0.5 / math.sqrt(20_000)
 
 
-@settings(deadline=None, max_examples=20)
-@given(shape=SHAPES, delta=st.floats(0, 100), seed=SEEDS)
-def test_brightness_is_that_of_tf_image(shape, delta, seed):
-    images = random_images(shape)
-    (change,) = draws(1, shape[0], seed)
-    expected = [
-        tf.image.adjust_brightness(one, (2 * share - 1) * delta)
-        for one, share in zip(images, change, strict=True)
-    ]
-    check(RandomBrightness(delta), images, seed, expected, atol=1e-4)
-
-
-@settings(deadline=None, max_examples=20)
-@given(shape=SHAPES, lower=st.floats(0, 1), more=st.floats(0, 2), seed=SEEDS)
-def test_contrast_is_that_of_tf_image(shape, lower, more, seed):
-    images = random_images(shape)
-    (change,) = draws(1, shape[0], seed)
-    expected = [
-        tf.image.adjust_contrast(one, lower + share * more)
-        for one, share in zip(images, change, strict=True)
-    ]
-    check(RandomContrast(lower, lower + more), images, seed, expected, atol=1e-3)
-
-
-AMOUNT = st.floats(0, 1.5)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    shape=SHAPES,
-    amounts=st.tuples(AMOUNT, AMOUNT, AMOUNT, st.floats(0, 0.5)),
-    seed=SEEDS,
-)
-def test_color_jitter_is_what_its_documentation_says(shape, amounts, seed):
-    images = random_images((*shape[:3], 3))
-    names = ("brightness", "contrast", "saturation", "hue")
-    luma = np.array([0.2989, 0.587, 0.114])
-
-    def changed(image, shares):
-        image = image.astype(float)
-        factors = [
-            low + share * (1 + amount - low)
-            for share, amount in zip(shares[:3], amounts[:3], strict=True)
-            for low in [max(0.0, 1 - amount)]
-        ]
-        image = np.clip(image * factors[0], 0, 255)
-        gray = (image @ luma).mean()
-        image = np.clip(image * factors[1] + gray * (1 - factors[1]), 0, 255)
-        gray = (image @ luma)[..., np.newaxis]
-        image = np.clip(image * factors[2] + gray * (1 - factors[2]), 0, 255)
-        turn = (2 * shares[3] - 1) * amounts[3]
-        return 255 * tf.image.adjust_hue((image / 255).astype(np.float32), turn).numpy()
-
-    of_each = draws(4, shape[0], seed).T
-    expected = [changed(one, shares) for one, shares in zip(images, of_each, strict=True)]
-    options = dict(zip(names, amounts, strict=True))
-    check(ColorJitter(**options), images, seed, expected, atol=0.05)
-
-
-def test_no_jitter_changes_nothing_and_white_may_be_1():
-    images = random_images((3, 4, 5, 3))
-    np.testing.assert_array_equal(ColorJitter()(images, seed=SEED), images)
-    options = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
-    bytes_ = ColorJitter(**options)(images, seed=SEED)
-    fractions = ColorJitter(**options, most=1)(images / 255, seed=SEED)
-    np.testing.assert_allclose(bytes_ / 255, fractions, atol=1e-5)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    shape=SHAPES,
-    degrees=st.floats(0, 180),
-    translate=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    scale=st.tuples(st.floats(0.5, 1), st.floats(0, 1)),
-    shear=st.floats(0, 45),
-    seed=SEEDS,
-)
-def test_affine_maps_are_scipys(shape, degrees, translate, scale, shear, seed):
-    count, height, width, channels = shape
-    images = random_images(shape)
-    scale = (scale[0], scale[0] + scale[1])
-    center = np.array([height - 1, width - 1]) / 2
-
-    def moved(image, shares):
-        angle, shear_by, factor, *shift = shares
-        angle, skew = ((2 * share - 1) for share in (angle, shear_by))
-        angle, skew = math.radians(angle * degrees), math.tan(math.radians(skew * shear))
-        factor = scale[0] + factor * (scale[1] - scale[0])
-        shift = (2 * np.array(shift) - 1) * translate * (height, width)
-        # In (y, x): sheared horizontally, scaled, then turned.
-        sheared = np.array([[1, 0], [skew, 1]])
-        turned = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-        back = np.linalg.inv(turned @ (factor * sheared))
-        offset = center - back @ (center + shift)
-        planes = [
-            ndimage.affine_transform(
-                image[..., channel].astype(float),
-                back,
-                offset,
-                order=1,
-                mode="grid-constant",
-                cval=7,
-            )
-            for channel in range(channels)
-        ]
-        return np.stack(planes, -1)
-
-    expected = [moved(*pair) for pair in zip(images, draws(5, count, seed).T, strict=True)]
-    augmentation = RandomAffine(degrees, translate=translate, scale=scale, shear=shear, fill=7)
-    check(augmentation, images, seed, expected, atol=0.05)
-
-
 @pytest.mark.parametrize("size", [4, (5, 4), 9])
 def test_the_center_is_that_of_tf_image(size):
     images = random_images((3, 9, 9, 2))
@@ -285,9 +164,6 @@ def test_other_images_are_an_error(augmentation, images):
         (lambda: RandomCrop(0), "size=0; expected height and width"),
         (lambda: RandomCrop(np.array([3, 3, 3])), "expected height and width"),
         (lambda: RandomCrop(3, padding=np.array([1, 2])), "expected an integer of at least 0"),
-        (lambda: RandomAffine(5, scale=1.2), r"scale=1\.2; expected the smallest and the largest"),
-        (lambda: RandomAffine(5, fill="black"), "fill='black'; expected a finite number"),
-        (lambda: RandomAffine(5, fill=math.nan), "fill=nan; expected a finite number"),
         (lambda: center_crop(np.zeros((9, 9, 3)), 4), r"shape \(9, 9, 3\); expected an array or"),
         (lambda: center_crop([[1]], 1), r"list of shape \(\); expected an array or a tensor"),
         (lambda: RandomCrop((3, 4, 5)), "expected height and width"),
@@ -303,18 +179,6 @@ def test_other_images_are_an_error(augmentation, images):
         (lambda: RandomCutout(2, fill="mean"), "fill='mean'; expected a finite number, or one for"),
         (lambda: RandomCutout(2, fill=[0, math.inf]), "expected a finite number, or one for each"),
         (lambda: RandomCutout(2, fill=[]), "expected a finite number, or one for each"),
-        (lambda: RandomBrightness(-1), "max_delta=-1; expected a number at least 0"),
-        (lambda: RandomContrast(1.2, 0.8), "received 1.2 and 0.8"),
-        (lambda: RandomContrast(-1, 1), "from a number of at least 0"),
-        (lambda: ColorJitter(hue=0.6), "hue=0.6; expected a number from 0 to 0.5"),
-        (lambda: ColorJitter(contrast=math.nan), "contrast=nan; expected"),
-        (lambda: RandomAffine(181), "degrees=181; expected a number from 0 to 180"),
-        (lambda: RandomAffine(shear=90), "shear=90; expected a number from 0 to 89"),
-        (lambda: RandomAffine(translate=(0, 1, 2)), "expected fractions of height and width"),
-        (lambda: RandomAffine(translate=2), "translate=2; expected a number from 0 to 1"),
-        (lambda: RandomAffine(scale=(0, 1)), "expected factors above 0"),
-        (lambda: RandomAffine(scale=(1, 0.5)), "received 1 and 0.5"),
-        (lambda: RandomAffine(scale=(1,)), "expected the smallest and the largest factor"),
     ],
 )
 def test_an_argument_out_of_range_is_an_error(make, why):
@@ -329,11 +193,8 @@ def test_images_that_do_not_fit_are_an_error():
         RandomCutout((5, 2))(tf.zeros((1, 4, 8, 3)), seed=SEED)
     with pytest.raises(UserError, match=r"fill has 2 values, but .* 3 channels: pass one for each"):
         RandomCutout(2, fill=(0, 1))(tf.zeros((1, 4, 8, 3)), seed=SEED)
-    for mode, padding in (("reflect", 4), ("symmetric", 5)):
-        with pytest.raises(UserError, match=rf"padding={padding} of images of 4x8 pixels has no"):
-            RandomCrop(1, padding=padding, padding_mode=mode)(tf.zeros((1, 4, 8, 3)), seed=SEED)
-    with pytest.raises(UserError, match=r"\(1, 4, 8, 1\) have no colors; ColorJitter expects red"):
-        ColorJitter(hue=0.1)(tf.zeros((1, 4, 8, 1)), seed=SEED)
+    with pytest.raises(UserError, match="padding=4 of images of 4x8 pixels has no pixels to refl"):
+        RandomCrop(1, padding=4, padding_mode="reflect")(tf.zeros((1, 4, 8, 3)), seed=SEED)
 
 
 # In the pipeline
@@ -343,7 +204,11 @@ LABELS = np.arange(21)
 
 
 def batches(augment=None, **options):
-    changes = [RandomCrop((7, 6)), *ALL[2:]] if augment is None else augment
+    changes = (
+        [RandomCrop((7, 6)), RandomHorizontalFlip(), RandomCutout((3, 5), fill=128)]
+        if augment is None
+        else augment
+    )
     defaults = {"batch_size": 4, "seed": 5, "standardization": tf.image.per_image_standardization}
     return training_batches(PIXELS, LABELS, augment=changes, **(defaults | options))
 

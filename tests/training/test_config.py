@@ -110,7 +110,7 @@ def test_the_defaults_are_the_labs():
         ({"network": "cifar10_net", "dropout": 0.1}, "pass network=wide_resnet"),
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 does nothing with augmentation=crop"),
         ({"augmentation": "towers", "whole_pixels": True}, "pass augmentation=shift"),
-        ({"augmentation": "course", "augment": False}, "augment=False turns off what"),
+        ({"augmentation": "cutout", "augment": False}, "augment=False turns off what"),
         ({"schedule": "exponential"}, "schedule=exponential needs decay_epochs"),
         ({"decay_epochs": 3}, "decay_epochs=3.0 does nothing with schedule=constant"),
         (

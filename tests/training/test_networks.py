@@ -63,7 +63,7 @@ def data(channels):
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
     ("augmentation", "size"),
-    [("shift", 32), ("crop", 32), ("cutout", 32), ("towers", 24), ("course", 32)],
+    [("shift", 32), ("crop", 32), ("cutout", 32), ("towers", 24)],
 )
 def test_batches_of_each_augmentation(augmentation, size, channels):
     config = TrainConfig(augmentation=augmentation, batch_size=8)
