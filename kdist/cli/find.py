@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ..arguments import path_text, positive_integer, positive_number
+from ..arguments import path_text, positive_integer
 from ..files import folder_for_files, writable_folder
 from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range, rate_lines, write_curve
 from ..training.config import TrainConfig
@@ -34,11 +34,6 @@ BatchSize = Annotated[
     int | None,
     Parameter(help="Samples per step and replica, by default 32.", converter=parse_integer),
 ]
-Monitor = Annotated[str, Parameter(help="Name under which training reports the loss.")]
-Optimizer = Annotated[
-    str | None,
-    Parameter(help="Attribute of the model that holds the optimizer, if there are several."),
-]
 Seed = Annotated[
     int,
     Parameter(help="Seed of the initial weights and all random draws.", converter=parse_integer),
@@ -61,19 +56,9 @@ def batch(
     most: Annotated[
         int, Parameter(help="Largest batch size per replica.", converter=parse_integer)
     ] = 65536,
-    margin: Annotated[float, Parameter(help="Fraction of the largest batch to leave free.")] = 0.05,
-    steps: Annotated[
-        int, Parameter(help="Training steps of each try.", converter=parse_integer)
-    ] = 3,
-    memory_gib: Annotated[
-        float | None,
-        Parameter(help="Memory for a try on the CPU, in GiB; by default all that is free."),
-    ] = None,
 ) -> None:
     """Find the largest batch size per replica that fits into the memory."""
     _check(model, data, replicas)
-    if memory_gib is not None:
-        positive_number("--memory-gib", memory_gib, hint="pass GiB")
     from ..finders.batch_size import batch_lines, find_batch_size
 
     found = find_batch_size(
@@ -83,10 +68,7 @@ def batch(
         shard_optimizer=shard_optimizer,
         start=start,
         most=most,
-        margin=margin,
-        steps=steps,
-        memory=None if memory_gib is None else memory_gib * 2**30,
-        announce=lambda one: print(one, flush=True),
+        announce=lambda each: print(each, flush=True),
     )
     print("\n".join(batch_lines(found)))
 
@@ -102,8 +84,6 @@ def rate(
     least: Annotated[float, Parameter(help="First learning rate.")] = LEAST_RATE,
     most: Annotated[float, Parameter(help="Last learning rate.")] = MOST_RATE,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
-    monitor: Monitor = "loss",
-    optimizer: Optimizer = None,
     seed: Seed = 0,
     output: Annotated[
         str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
@@ -127,8 +107,6 @@ def rate(
             least=least,
             most=most,
             steps=steps,
-            monitor=monitor,
-            optimizer=optimizer,
             seed=seed,
         )
         paths = write_curve(curve, folder, of=model.rpartition(":")[2])

@@ -1,33 +1,34 @@
 """`find_learning_rate`: the learning rate range test."""
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from .._upstream.internals import optimizers_of
 from ..arguments import positive_integer
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import TrainingError, UserError
+from ..user_model.functions import UserFunctions, load_functions
 from .rate_curve import LossAverage, RateCurve, check_range, rates_of
-from .short_fit import Function, as_functions, build_model, fit_steps
+from .short_fit import build_model, fit_epochs
 
 _BATCH = 32
 
 
 def find_learning_rate(
-    build: Function,
-    data: Any = "data",
+    build: str | Callable[..., Any],
+    data: str | Callable[..., Any] = "data",
     *,
     batch_size: int | None = None,
     replicas: int | None = None,
     least: float = 1e-6,
     most: float = 10.0,
     steps: int = 200,
-    monitor: str = "loss",
-    optimizer: str | None = None,
-    seed: int | None = 0,
+    seed: int = 0,
 ) -> RateCurve:
     """Train a new model with a rising learning rate, and find where its loss falls best.
 
@@ -42,24 +43,22 @@ def find_learning_rate(
             kept; only the learning rate or schedule is replaced.
         data: A function that returns `(x, y), (x_val, y_val)`, `(x, y), None`, a `tf.data.Dataset`
             or a `keras.utils.PyDataset`; if it has a parameter `batch_size`, it gets the global
-            batch size. Validation data are not used. Or the function's name in the file of `build`.
+            batch size. Validation data are not used. For a `build` from a file: the function's name
+            there, or `"FILE.py:FUNCTION"`.
         batch_size: Samples per replica and step, by default 32. Batched data keep their batches.
         replicas: As for `kdist.MirroredStrategy`.
         least: The first learning rate.
         most: The last one.
         steps: Steps from `least` to `most`, at least 10.
-        monitor: Name under which training reports the loss; a custom `train_step` may report
-            several.
-        optimizer: The attribute of the model that holds the optimizer whose rate rises, such as
-            `"d_optimizer"`; by default its only one.
         seed: Seed of the data, the initial weights and all other draws, set by
-            `keras.utils.set_random_seed`; `None` sets no seed.
+            `keras.utils.set_random_seed`.
 
     Returns:
         The curve, with its `suggestion`.
 
     Raises:
-        UserError: An argument is out of range, or a function fails.
+        UserError: An argument is out of range, a function fails, or the model has several
+            optimizers or reports no `loss`.
         TrainingError: The loss is NaN or infinite at the first step.
 
     Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, which
@@ -69,64 +68,54 @@ def find_learning_rate(
     Example:
         ```python
         curve = kdist.find_learning_rate("my_model.py:build", "data", batch_size=64)
-        print(curve.suggestion, curve.is_sure)
+        print(curve.suggestion, curve.doubt)
         ```
     """
     check_range(least=least, most=most, steps=steps)
     if batch_size is not None:
         positive_integer("batch_size", batch_size, hint="pass samples per replica")
-    if seed is not None:
-        keras.utils.set_random_seed(seed)
-    functions = as_functions(build, data)
-    rates = rates_of(least, most, steps)
+    keras.utils.set_random_seed(seed)
+    functions = _user_functions(build, data)
     strategy = MirroredStrategy(replicas=replicas)
     global_batch = (batch_size or _BATCH) * strategy.num_replicas_in_sync
     loaded = functions.load_data(global_batch)
     functions.check_batch(loaded, batch_size)
-    if seed is not None:
-        keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     model = build_model(functions, strategy)
+    test = RangeTest(rates_of(least, most, steps))
     with strategy.scope():
-        given = GivenRate(rates[0])
-        optimizer_of(model, optimizer).learning_rate = given
-    test = RangeTest(rates, given, monitor)
-    fit_steps(model, loaded, global_batch=global_batch, steps=len(rates), callbacks=[test])
+        test.set_rate_of(model)
+    fit_epochs(model, loaded, global_batch=global_batch, epochs=steps, callback=test)
     if not math.isfinite(test.losses[0]):
         raise TrainingError(
-            f"{monitor} is {test.losses[0]} at the first step, before a learning rate has had any"
+            f"loss is {test.losses[0]} at the first step, before a learning rate has had any"
             " effect: look for values in the data that are no numbers, or that are too large"
         )
-    return RateCurve(
-        rates=rates[: len(test.losses)],
-        losses=test.losses,
-        smoothed=test.smoothed,
-        diverged=test.diverged,
-    )
+    return test.curve
 
 
-def optimizer_of(model: keras.Model, name: str | None) -> keras.optimizers.Optimizer:
-    """Return the optimizer whose rate is varied: the only one, or that of an attribute.
-
-    Raises:
-        UserError: There are several, or none of this name.
-    """
-    found = optimizers_of(model)
-    # A compile() of the model's own leaves Keras's default beside them, which nothing uses.
-    names = [key for key, value in vars(model).items() if any(value is one for one in found)]
-    if name is None and len(found) == 1:
-        return found[0]
-    if name is None or name not in names:
-        received = f"received optimizer {name!r}" if name else "a range test is of one of them"
+def _user_functions(build: Any, data: Any) -> UserFunctions:
+    if isinstance(build, str) and isinstance(data, str):
+        return load_functions(build, data)
+    if not callable(build) or not callable(data):
         raise UserError(
-            f"the model has {len(found)} optimizers, in the attributes {', '.join(names)}, and"
-            f" {received}: pass the attribute of one as optimizer (--optimizer)"
+            f"received build={build!r} and data={data!r}; expected two functions, of which one"
+            " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
+            " of the data's function"
         )
-    chosen: keras.optimizers.Optimizer = getattr(model, name)
-    return chosen
+    return UserFunctions(files=(_file_of(build), _file_of(data)), build=build, make_data=data)
 
 
-class GivenRate(keras.optimizers.schedules.LearningRateSchedule):
-    """The learning rate that was set last, whatever steps the optimizer has taken.
+def _file_of(function: Callable[..., Any]) -> str:
+    """Return the file by which errors in a function are named."""
+    try:
+        return inspect.getsourcefile(function) or "<unknown>"
+    except TypeError:  # an object that can be called, or a function written in C
+        return "<unknown>"
+
+
+class SetRate(keras.optimizers.schedules.LearningRateSchedule):
+    """The learning rate that was set last, whatever steps the optimizer has counted.
 
     An optimizer counts no step that it leaves out for the scale of a float16 loss, and that of a
     model from a file has counted others.
@@ -136,56 +125,74 @@ class GivenRate(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, rate: float) -> None:
-        self._rate = keras.Variable(rate, trainable=False, dtype=keras.config.floatx())
+        self.rate = keras.Variable(rate, trainable=False, dtype=keras.config.floatx())
 
     def __call__(self, step: Any) -> Any:  # noqa: ARG002
         """Return the learning rate."""
-        import tensorflow as tf
-
-        return tf.identity(self._rate.value)  # a variable of several replicas is no argument
-
-    def set(self, rate: float) -> None:
-        """Set the rate of the steps that follow."""
-        self._rate.assign(rate)
+        return tf.identity(self.rate.value)  # a variable of several replicas is no argument
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments."""
-        return {"rate": float(keras.ops.convert_to_numpy(self._rate))}
+        return {"rate": float(keras.ops.convert_to_numpy(self.rate))}
 
 
 class RangeTest(keras.callbacks.Callback):
     """Sets the rate of each batch, records its loss, and ends the training when that explodes.
 
     Args:
-        rates: Of the batches.
-        given: Where they are set.
-        monitor: The name of the loss.
+        rates: The learning rates of the batches.
+
+    Attributes:
+        losses: The loss of each batch so far.
     """
 
-    def __init__(self, rates: Sequence[float], given: GivenRate, monitor: str) -> None:
+    def __init__(self, rates: Sequence[float]) -> None:
         super().__init__()
-        self._average = LossAverage()
-        self._rates = rates
-        self._given = given
-        self._monitor = monitor
         self.losses: list[float] = []
-        self.smoothed: list[float] = []
-        self.diverged = False
+        self._rates = rates
+        self._average = LossAverage()
+        self._smoothed: list[float] = []
+        self._diverged = False
+
+    def set_rate_of(self, model: keras.Model) -> None:
+        """Replace the learning rate of a compiled model.
+
+        Raises:
+            UserError: The model has several optimizers.
+        """
+        optimizers = optimizers_of(model)
+        if len(optimizers) != 1:
+            raise UserError(
+                f"the model has {len(optimizers)} optimizers, and a range test varies the rate of"
+                " one: build a model with one optimizer"
+            )
+        self._rate = SetRate(self._rates[0])
+        optimizers[0].learning_rate = self._rate
+
+    @property
+    def curve(self) -> RateCurve:
+        """The curve so far."""
+        return RateCurve(
+            rates=self._rates[: len(self.losses)],
+            losses=self.losses,
+            smoothed=self._smoothed,
+            diverged=self._diverged,
+        )
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Let the metrics be those of this batch alone: Keras averages over the epoch."""
         self.model.reset_metrics()
-        self._given.set(self._rates[len(self.losses)])
+        self._rate.rate.assign(self._rates[len(self.losses)])
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Record the loss."""
-        if self._monitor not in logs:
+        if "loss" not in logs:
             raise UserError(
-                f"training reports {', '.join(logs) or 'nothing'}, but no {self._monitor}: pass"
-                " the name of the loss as monitor (--monitor)"
+                f"training reports {', '.join(logs) or 'nothing'}, but no loss, by which a learning"
+                " rate is found: let train_step return it as 'loss'"
             )
-        self.losses.append(float(logs[self._monitor]))
-        smoothed, self.diverged = self._average.add(self.losses[-1])
-        self.smoothed.append(smoothed)
-        if self.diverged:
+        self.losses.append(float(logs["loss"]))
+        average, self._diverged = self._average.add(self.losses[-1])
+        self._smoothed.append(average)
+        if self._diverged or len(self.losses) == len(self._rates):
             self.model.stop_training = True

@@ -11,13 +11,11 @@ from ..arguments import as_integer, positive_number
 from ..errors import UserError
 from ..files import atomic_write
 
-#: From far too small to diverging: the default range of a test.
+# From far too small to diverging: the default range of a test.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0
 
 # The first tenth of the steps is not looked at: the average has not settled.
 _SETTLE = 0.1
-# Suggestions that differ by more are no more than an order of magnitude.
-_APART = 10.0
 # A smaller fall of the average may be chance.
 _FALL = 0.02
 _FEWEST_STEPS = 10
@@ -69,16 +67,10 @@ class RateCurve:
         return self.at_minimum / 10
 
     @property
-    def is_sure(self) -> bool:
-        """Whether the loss fell, then rose again, and both rules agree within a factor of 10."""
-        return not self.doubt
-
-    @property
     def doubt(self) -> str:
-        """Why the suggestion is unsure; empty if it is not.
+        """Reason why the suggestion is unsure; empty if the loss fell, and then rose again.
 
-        The loss has to fall, and then to rise again: to explode, or to rise by at least half of its
-        fall.
+        To rise again is to explode, or to rise by at least half of the fall.
         """
         first, last = self.smoothed[self._known[0]], self.smoothed[self._known[-1]]
         lowest = min(self.smoothed[i] for i in self._known)
@@ -86,9 +78,6 @@ class RateCurve:
             return "the loss did not fall with any learning rate"
         if not (self.diverged or last - lowest > (first - lowest) / 2):
             return f"the loss still fell or stayed low at {self.rates[-1]:.2g}, the largest rate"
-        ratio = self.steepest / self.suggestion
-        if not 1 / _APART <= ratio <= _APART:
-            return "it is more than a factor of 10 from where the loss fell fastest"
         return ""
 
     @property

@@ -12,14 +12,14 @@ from kdist.errors import TrainingError, UserError
 from kdist.finders import batch_size
 from kdist.finders.batch_size import (
     INSIDE,
+    BatchSizeTry,
     batch_lines,
     find_batch_size,
-    function_name,
     run_in_process,
     search_largest,
 )
-from kdist.finders.one_try import BatchSizeTry, full_batches
-from kdist.finders.short_fit import as_functions
+from kdist.finders.batch_size_try import full_batches
+from kdist.user_model.functions import UserFunctions
 
 MODEL = """
 import keras
@@ -50,7 +50,6 @@ TRY = {
     "data": "data",
     "batch_size": 8,
     "replicas": 1,
-    "steps": 2,
     "memory": None,
 }
 
@@ -66,14 +65,12 @@ def model(tmp_path):
 def tries(monkeypatch):
     """Lets tries work up to a limit, without a process."""
 
-    def use(limit, why="memory", how=""):
+    def use(limit, lacks="memory", end=""):
         def run(orders):
             batch = orders["batch_size"]
             if batch > limit:
-                return BatchSizeTry(batch_size=batch, works=False, why=why, how=how)
-            return BatchSizeTry(
-                batch_size=batch, works=True, peak=batch * 2**20, seconds=0.5, replicas=2
-            )
+                return BatchSizeTry(batch_size=batch, works=False, lacks=lacks, end=end)
+            return BatchSizeTry(batch_size=batch, works=True, samples_per_second=4 * batch)
 
         monkeypatch.setattr(batch_size, "run_in_process", run)
 
@@ -83,44 +80,38 @@ def tries(monkeypatch):
 def test_five_percent_below_the_largest_that_works(model, tries):
     tries(100)
     said = []
-    found = find_batch_size(model, start=16, memory=1e9, announce=lambda one: said.append(str(one)))
+    found = find_batch_size(model, start=16, announce=lambda one: said.append(str(one)))
     assert (found.largest, found.batch_size, found.limit) == (100, 95, "memory")
     assert [one.batch_size for one in found.tries] == [16, 32, 64, 128, 96, 112, 104, 100]
-    assert said[0] == "batch 16: works, 16 MiB per replica, 64 samples per second"
+    assert said[0] == "batch 16: works, 64 samples per second"
     assert said[3] == "batch 128: not enough memory"
     assert batch_lines(found)[1] == "use --batch-size 95"
-    assert find_batch_size(model, start=16, memory=1, margin=0).batch_size == 100
 
 
 def test_no_margin_where_memory_is_not_the_limit(model, tries):
-    tries(100, why="data")
-    by_data = find_batch_size(model, start=16, memory=1)
+    tries(100, lacks="data")
+    by_data = find_batch_size(model, start=16)
     assert (by_data.batch_size, by_data.limit) == (100, "data")
     tries(100)
-    by_most = find_batch_size(model, start=16, most=50, memory=1)
+    by_most = find_batch_size(model, start=16, most=50)
     assert (by_most.batch_size, by_most.limit) == (50, "most")
 
 
 def test_not_one_sample(model, tries):
     tries(0)
-    with pytest.raises(TrainingError, match="too much for the memory: make .* smaller$"):
-        find_batch_size(model, memory=1)
     with pytest.raises(TrainingError, match="memory: make .* smaller, or use fewer replicas"):
-        find_batch_size(model, replicas=2, memory=1)
-    tries(0, how="SIGSEGV: boom")
+        find_batch_size(model)
+    tries(0, end="SIGSEGV: boom")
     said = []
     with pytest.raises(TrainingError, match=r"the last try ended with SIGSEGV: boom"):
-        find_batch_size(model, memory=1, announce=said.append)
+        find_batch_size(model, announce=said.append)
     assert str(said[0]) == "batch 16: not enough memory (SIGSEGV: boom)"
-    tries(0, why="data")
+    tries(0, lacks="data")
     with pytest.raises(TrainingError, match="fewer samples than one per replica"):
-        find_batch_size(model, memory=1)
+        find_batch_size(model)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"start": 0}, {"most": 1.5}, {"steps": -1}, {"margin": 1.0}, {"memory": 0}, {"margin": None}],
-)
+@pytest.mark.parametrize("wrong", [{"start": 0}, {"start": True}, {"most": 1.5}, {"most": None}])
 def test_what_is_refused(wrong, model, tries):
     tries(9)
     with pytest.raises(UserError):
@@ -141,7 +132,7 @@ def test_whether_the_data_fill_a_batch():
             return tuple(array[5 * index :][:5] for array in arrays)
 
     def functions(data):
-        return as_functions(list, data)
+        return UserFunctions(build=list, make_data=data)
 
     full = full_batches(functions(lambda: arrays), 4)
     assert [len(array) for array in full.training] == [8, 8]
@@ -160,36 +151,17 @@ def test_whether_the_data_fill_a_batch():
         full_batches(functions(Batches), 4)
 
 
-def module_level():
-    """A function that another process finds."""
-
-
-def test_functions_that_another_process_cannot_find():
-    assert function_name(module_level) == f"{__file__}:module_level"
-    assert function_name("a.py:b") == "a.py:b"
-
-    def local():
-        pass
-
-    for function in (local, lambda: None, 3):
-        with pytest.raises(UserError, match="top level of a file"):
-            find_batch_size(function, "data")
-
-
 def test_data_that_fail(model):
     with pytest.raises(UserError, match=r"wide.py, line \d+: KeyError: 'no such file'"):
-        find_batch_size(model, "fails", memory=1e9)
+        find_batch_size(model, "fails")
 
 
 def test_real_tries(model):
     """Each sample takes 1 MiB or more: 600 do not fit into 256 MiB."""
     orders = TRY | {"model": model}
-    results = [run_in_process(orders | {"batch_size": batch}) for batch in (50, 100)]
-    # 50 samples more: at least the input of the hyperbolic tangent's layer, and its output.
-    low, high = (one.peak for one in results)
-    assert high - low > 50 * 2**20
+    assert run_in_process(orders | {"batch_size": 50}).samples_per_second > 0
     result = run_in_process(orders | {"batch_size": 600, "memory": 2**28})
-    assert (result.works, result.why) == (False, "memory")
+    assert (result.works, result.lacks) == (False, "memory")
     assert INSIDE not in os.environ
 
 
@@ -221,23 +193,20 @@ def build():
 
 
 def data(batch_size):
-    np.ones(2**26)  # 512 MiB, and free again
     x = np.ones((20, 3), "float32")
     return tf.data.Dataset.from_tensor_slices((x, x)).batch(batch_size, drop_remainder=True), None
 """
 
 
-def test_what_a_file_prints_is_no_result_and_what_its_data_needed_is_not_the_trainings(tmp_path):
+def test_what_a_file_prints_is_no_result(tmp_path):
     path = tmp_path / "talkative.py"
     path.write_text(TALKATIVE)
     orders = TRY | {"model": f"{path}:build"}
     result = run_in_process(orders)
     assert result.works
-    assert result.seconds > 0
-    assert result.peak < 2**28
     # A dataset without a full batch is empty: the data are too few, which is no error.
     few = run_in_process(orders | {"batch_size": 21})
-    assert (few.works, few.why) == (False, "data")
+    assert (few.works, few.lacks) == (False, "data")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 15, 16, 17, 100, 1000, 4095])
@@ -295,7 +264,7 @@ def run_program(text):
     ],
 )
 def test_a_process_that_dies_of_memory_is_a_try(text, how):
-    assert run_program(text) == BatchSizeTry(batch_size=8, works=False, why="memory", how=how)
+    assert run_program(text) == BatchSizeTry(batch_size=8, works=False, lacks="memory", end=how)
 
 
 def test_a_process_that_dies_of_something_else_is_an_error():

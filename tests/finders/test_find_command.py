@@ -40,7 +40,7 @@ def test_batch_passes_its_options(monkeypatch, capsys):
         return BatchSize(batch_size=95, largest=100, limit="memory", tries=())
 
     monkeypatch.setattr(batch_size, "find_batch_size", found)
-    find("batch", MODEL, "--memory-gib=0.5", "--start=8", "--replicas=2", "--shard-optimizer")
+    find("batch", MODEL, "--start=8", "--replicas=2", "--shard-optimizer")
     del asked["announce"]
     assert asked == {
         "model": MODEL,
@@ -49,9 +49,6 @@ def test_batch_passes_its_options(monkeypatch, capsys):
         "shard_optimizer": True,
         "start": 8,
         "most": 65536,
-        "margin": 0.05,
-        "steps": 3,
-        "memory": 2**29,
     }
     assert capsys.readouterr().out.splitlines() == [
         "largest batch size per replica that works: 100 (the next larger does not fit into the"
@@ -64,7 +61,6 @@ WRONG = (
     ["batch", "nothing.py:build"],
     ["batch", "build"],
     ["batch", MODEL, "--replicas=0"],
-    ["batch", MODEL, "--memory-gib=-1"],
     ["rate", MODEL, "--steps=3"],
     ["rate", MODEL, "--least=1", "--most=0.1"],
     ["rate", MODEL, "--batch-size=0"],

@@ -7,7 +7,6 @@ import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.finders.learning_rate import find_learning_rate
 from kdist.finders.rate_curve import LEAST_RATE, MOST_RATE, rates_of
-from kdist.finders.short_fit import as_functions
 
 STEPS = 24
 
@@ -46,7 +45,7 @@ def test_the_losses_are_those_of_numpy(float64):
     np.testing.assert_allclose(found.losses, expected, rtol=1e-9)
     assert found.diverged
     assert len(found.losses) < STEPS
-    assert found.is_sure
+    assert not found.doubt
 
 
 def test_equal_on_any_number_of_replicas(float64):
@@ -127,21 +126,27 @@ def compiled_two():
 
 
 @pytest.mark.filterwarnings("ignore:Two has its own train_step")
-def test_a_step_of_the_users_own_with_two_losses_and_two_optimizers():
-    options = {"batch_size": 60, "replicas": 1, "least": 1e-3, "most": 1e-1, "steps": STEPS}
-    with pytest.raises(UserError, match="3 optimizers, in the attributes .*slow, fast"):
-        find_learning_rate(compiled_two, data, monitor="slow", **options)
-    with pytest.raises(UserError, match="received optimizer 'one'"):
-        find_learning_rate(compiled_two, data, optimizer="one", **options)
-    with pytest.raises(UserError, match="reports fast, slow, but no loss: pass the name"):
-        find_learning_rate(compiled_two, data, optimizer="slow", **options)
-    slow, fast = (
-        find_learning_rate(compiled_two, data, monitor=name, optimizer="slow", **options)
-        for name in ("slow", "fast")
-    )
-    plain = find_learning_rate(model_with(0.1), data, **options)
-    np.testing.assert_allclose(slow.losses, plain.losses, rtol=1e-5)
-    assert fast.losses[5] < slow.losses[5]
+def test_a_model_with_several_optimizers():
+    with pytest.raises(UserError, match="the model has 3 optimizers"):
+        find_learning_rate(compiled_two, data, replicas=1, steps=STEPS)
+
+
+class Nameless(keras.Sequential):
+    """A step that reports no loss."""
+
+    def train_step(self, batch):
+        return {"error": super().train_step(batch)["loss"]}
+
+
+@pytest.mark.filterwarnings("ignore:Nameless has its own train_step")
+def test_a_step_that_reports_no_loss():
+    def build():
+        model = Nameless([keras.Input((6,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse")
+        return model
+
+    with pytest.raises(UserError, match="training reports error, but no loss"):
+        find_learning_rate(build, data, replicas=1, steps=STEPS)
 
 
 def test_a_loss_that_is_no_number():
@@ -161,19 +166,14 @@ def build_beside():
     return model_with(0.1)()
 
 
-def test_what_the_data_draw_is_seeded_and_they_may_be_named():
+def test_what_the_data_draw_is_seeded():
     options = {"replicas": 1, "most": 1e-3, "steps": STEPS}
     first, again, other = (
-        find_learning_rate(build_beside, "drawn", seed=seed, **options).losses for seed in (3, 3, 4)
+        find_learning_rate(build_beside, drawn, seed=seed, **options).losses for seed in (3, 3, 4)
     )
     assert first == again != other
-    with pytest.raises(UserError, match="name of one beside build, received 'nothing'"):
-        find_learning_rate(build_beside, "nothing", **options)
-
-
-def test_a_model_may_take_hyperparameters():
-    functions = as_functions(lambda h: model_with(h.Float("rate", 0.1, 1.0))(), data)
-    assert float(functions.make_model().optimizer.learning_rate) == pytest.approx(0.1)
+    with pytest.raises(UserError, match="data='drawn'; expected two functions"):
+        find_learning_rate(build_beside, "drawn", **options)
 
 
 def test_the_default_range_is_that_of_the_command_line():

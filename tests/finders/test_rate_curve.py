@@ -34,7 +34,7 @@ def test_the_lowest_and_the_steepest_rate():
     slopes = np.gradient(losses, xs)
     assert found.steepest == found.rates[int(slopes.argmin())]
     assert found.steepest == pytest.approx(1e-2, rel=0.1)
-    assert found.is_sure
+    assert not found.doubt
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,16 @@ def test_the_lowest_and_the_steepest_rate():
         (lambda x: 2.0, False, "did not fall"),  # learns nothing
         (lambda x: 5 + x, True, "did not fall"),  # only explodes
         (lambda x: 2 - math.tanh(x + 2), False, "stayed low at 10, the largest rate"),
-        # Falls at once, and by a little more up to a rate that is far from there.
-        (lambda x: 1 + (x < -4) - 0.01 * x + (x > 0.5), True, "more than a factor of 10"),
     ],
 )
 def test_unsure(loss, diverged, why):
     found = curve(loss, diverged=diverged)
-    assert not found.is_sure
     assert why in found.doubt
     assert rate_lines(found)[-1].endswith(f"unsure: {found.doubt}")
 
 
 def test_it_rose_again_without_exploding():
-    assert curve(lambda x: min((x + 2) ** 2, 2.0), diverged=False).is_sure
+    assert not curve(lambda x: min((x + 2) ** 2, 2.0), diverged=False).doubt
 
 
 def test_a_loss_that_is_no_number_is_not_looked_at():
@@ -64,7 +61,7 @@ def test_a_loss_that_is_no_number_is_not_looked_at():
     assert found.steepest < 1.0
     short = RateCurve(rates=[1.0], losses=[math.nan], smoothed=[math.nan], diverged=True)
     assert short.at_minimum == 1.0
-    assert not short.is_sure
+    assert short.doubt
 
 
 def test_a_loss_of_nearly_nothing_does_not_explode_by_rising_a_little():
