@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.eager.polymorphic_function.atomic_function import InterpolateRuntimeError
 from tensorflow.python.framework import error_interpolation
 
-from .patching import TENSORFLOW, Patch
+from .patching import TENSORFLOW, replaces
 
 _OWN = "|".join(
     re.escape(str(Path(__file__).parents[1] / folder).removeprefix("/"))
@@ -35,6 +35,14 @@ _COPY = re.compile(r"_specialized_for_.*$")
 _INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
 
 
+@replaces(
+    error_interpolation,
+    "parse_message",
+    why="Names an operation that failed again for each device that waited for it, and finds no"
+    " line of a function that is copied for its arguments.",
+    test="test_an_error_names_its_operation_for_each_device",
+    seen_in=TENSORFLOW,
+)
 def _parse_message(
     original: Callable[[str], tuple[str, list[Any], list[Any]]], message: str
 ) -> tuple[str, list[Any], list[Any]]:
@@ -53,27 +61,19 @@ def _only_cause(summary: re.Match[str]) -> str:
     return longest if longest and all(map(longest.startswith, causes)) else summary[0]
 
 
+@replaces(
+    InterpolateRuntimeError,
+    "interpolate",
+    why="Shows kdist's lines between those of `fit` and of the step.",
+    test="test_an_error_shows_all_lines_outside_tensorflow",
+    seen_in=TENSORFLOW,
+)
 def _interpolate(original: Callable[..., str], *args: Any) -> str:
     """Return an error message without kdist's lines, and with a way to find a lost cause."""
     return _OWN_FRAME.sub("", original(*args)).replace(_LOST, _LOST + _WHERE)
 
 
 PATCHES = (
-    Patch(
-        owner=error_interpolation,
-        name="parse_message",
-        replacement=_parse_message,
-        why="Names an operation that failed again for each device that waited for it, and finds no"
-        " line of a function that is copied for its arguments.",
-        test="test_an_error_names_its_operation_for_each_device",
-        seen_in=TENSORFLOW,
-    ),
-    Patch(
-        owner=InterpolateRuntimeError,
-        name="interpolate",
-        replacement=_interpolate,
-        why="Shows kdist's lines between those of `fit` and of the step.",
-        test="test_an_error_shows_all_lines_outside_tensorflow",
-        seen_in=TENSORFLOW,
-    ),
+    _parse_message,
+    _interpolate,
 )

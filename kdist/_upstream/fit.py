@@ -27,7 +27,7 @@ from .fit_data import (
 from .hooks import StrategyHooks, hooks_of
 from .internals import has_call, overridden_steps
 from .iterators import release_in_background
-from .patching import Patch
+from .patching import replaces
 from .worker_devices import uses_collectives
 
 
@@ -199,6 +199,13 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
     source.has_ended()
 
 
+@replaces(
+    CallbackList,
+    "on_train_begin",
+    why="Calls History and the progress bar after a callback that has to see their values, and"
+    " tells no callback about the others.",
+    test="test_history_is_called_after_a_users_callbacks",
+)
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Puts the observers last, behind Keras's own, and tells them of the others."""
     observers = [one for one in callbacks.callbacks if _observes_fit(one)]
@@ -221,18 +228,18 @@ def _observes_fit(callback: Any) -> bool:
     return hasattr(callback, "fit_begins")
 
 
-OBSERVER_PATCHES = (
-    Patch(
-        owner=CallbackList,
-        name="on_train_begin",
-        replacement=_begin,
-        why="Calls History and the progress bar after a callback that has to see their values, and"
-        " tells no callback about the others.",
-        test="test_history_is_called_after_a_users_callbacks",
-    ),
+OBSERVER_PATCHES = (_begin,)
+
+
+_NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
+
+
+@replaces(
+    TensorFlowTrainer,
+    "fit",
+    why=_NO_EPOCH,
+    test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
 )
-
-
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
     """Gives data that know their epochs a data set of the fit's own; see also `worker_steps.py`."""
     try:
@@ -248,6 +255,12 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
         return original(*call.args, **call.kwargs)
 
 
+@replaces(
+    EpochIterator,
+    "__init__",
+    why="Starts every epoch at its first batch, and gives no access to the iterator.",
+    test="test_the_iterator_over_the_training_data_is_out_of_reach",
+)
 def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> None:
     """Knows the first iterator of a fit for that of its training data."""
     fit = innermost_fit()
@@ -256,6 +269,12 @@ def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: An
     original(iterator, *args, **options)
 
 
+@replaces(
+    CallbackList,
+    "on_epoch_begin",
+    why=_NO_EPOCH,
+    test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+)
 def _begin_epoch(
     original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
 ) -> None:
@@ -266,6 +285,13 @@ def _begin_epoch(
     original(callbacks, epoch, logs)
 
 
+@replaces(
+    EpochIterator,
+    "_enumerate_iterator",
+    why="Divides an iterator that no epoch uses, waits while the used one is freed, and does"
+    " not say how many steps of an execution have a batch.",
+    test="test_an_epoch_ends_with_a_spare_iterator",
+)
 def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
     """Begins within the data, and keeps Keras from dividing an iterator that no epoch uses.
 
@@ -292,41 +318,21 @@ def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
             make_spare(epoch)
 
 
-_NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
-
 DATA_PATCHES = (
-    Patch(
-        owner=TensorFlowTrainer,
-        name="fit",
-        replacement=_fit,
-        why=_NO_EPOCH,
-        test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
-    ),
-    Patch(
-        owner=CallbackList,
-        name="on_epoch_begin",
-        replacement=_begin_epoch,
-        why=_NO_EPOCH,
-        test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
-    ),
-    Patch(
-        owner=EpochIterator,
-        name="__init__",
-        replacement=_make,
-        why="Starts every epoch at its first batch, and gives no access to the iterator.",
-        test="test_the_iterator_over_the_training_data_is_out_of_reach",
-    ),
-    Patch(
-        owner=EpochIterator,
-        name="_enumerate_iterator",
-        replacement=_steps_of_epoch,
-        why="Divides an iterator that no epoch uses, waits while the used one is freed, and does"
-        " not say how many steps of an execution have a batch.",
-        test="test_an_epoch_ends_with_a_spare_iterator",
-    ),
+    _fit,
+    _begin_epoch,
+    _make,
+    _steps_of_epoch,
 )
 
 
+@replaces(
+    TensorFlowTrainer,
+    "_maybe_symbolic_build",
+    why="Does not copy an optimizer made outside the scope to every replica, and loses"
+    " the batches that a temporary iterator has prefetched.",
+    test="test_a_generator_loses_batches_to_a_throw_away_iterator",
+)
 def _prepare(
     original: Callable[..., Any], model: keras.Model, iterator: Any = None, data_batch: Any = None
 ) -> Any:
@@ -347,6 +353,12 @@ def _prepare(
     return None
 
 
+@replaces(
+    Trainer,
+    "_get_metrics_result_or_logs",
+    why="Cannot be told the logs of an epoch that is resumed at its end.",
+    test="test_the_logs_of_an_epoch_are_those_of_its_metrics",
+)
 def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
     """Return the logs of an epoch that was resumed at its end."""
     fit = running_fit(model)
@@ -357,24 +369,17 @@ def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> A
 
 
 HOOK_PATCHES = (
-    Patch(
-        owner=TensorFlowTrainer,
-        name="_maybe_symbolic_build",
-        replacement=_prepare,
-        why="Does not copy an optimizer made outside the scope to every replica, and loses"
-        " the batches that a temporary iterator has prefetched.",
-        test="test_a_generator_loses_batches_to_a_throw_away_iterator",
-    ),
-    Patch(
-        owner=Trainer,
-        name="_get_metrics_result_or_logs",
-        replacement=_end_epoch,
-        why="Cannot be told the logs of an epoch that is resumed at its end.",
-        test="test_the_logs_of_an_epoch_are_those_of_its_metrics",
-    ),
+    _prepare,
+    _end_epoch,
 )
 
 
+@replaces(
+    Trainer,
+    "compile",
+    why='Does not support `steps_per_execution="auto"`, and forgets that XLA was left to it.',
+    test="test_keras_forgets_what_was_automatic",
+)
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
     """Accept `steps_per_execution="auto"`, and remember that XLA was left to Keras.
 
@@ -417,39 +422,29 @@ def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **o
         model.steps_per_execution = steps
 
 
+@replaces(
+    Trainer,
+    "_resolve_auto_jit_compile",
+    why="Leaves XLA off under a strategy, even on a single GPU, and draws as TensorFlow does.",
+    test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
+)
 def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:
     """Let the strategy choose, also for a model that is not compiled."""
     hooks = hooks_of(model)
     return original(model) if hooks is None else hooks.automatic_xla(model_supports_jit(model))
 
 
-OPTION_PATCHES = (
-    Patch(
-        owner=Trainer,
-        name="compile",
-        replacement=_compile,
-        why='Does not support `steps_per_execution="auto"`, and forgets that XLA was left to it.',
-        test="test_keras_forgets_what_was_automatic",
-    ),
-    Patch(
-        owner=Trainer,
-        name="_resolve_auto_jit_compile",
-        replacement=_automatic_xla,
-        why="Leaves XLA off under a strategy, even on a single GPU, and draws as TensorFlow does.",
-        test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
-    ),
-    Patch(
-        owner=TensorFlowTrainer,
-        name="evaluate",
-        replacement=_with_single_steps,
-        why="Evaluates more steps than requested, up to the end of an execution.",
-        test="test_several_steps_per_execution_evaluate_more_than_requested",
-    ),
-    Patch(
-        owner=TensorFlowTrainer,
-        name="predict",
-        replacement=_with_single_steps,
-        why="The graph contains a copy of the model for each step of an execution.",
-        test="test_several_steps_per_execution_copy_the_model_for_prediction",
-    ),
-)
+_evaluate = replaces(
+    TensorFlowTrainer,
+    "evaluate",
+    why="Evaluates more steps than requested, up to the end of an execution.",
+    test="test_several_steps_per_execution_evaluate_more_than_requested",
+)(_with_single_steps)
+_predict = replaces(
+    TensorFlowTrainer,
+    "predict",
+    why="The graph contains a copy of the model for each step of an execution.",
+    test="test_several_steps_per_execution_copy_the_model_for_prediction",
+)(_with_single_steps)
+
+OPTION_PATCHES = (_compile, _automatic_xla, _evaluate, _predict)

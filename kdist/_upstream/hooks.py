@@ -1,5 +1,6 @@
-"""`StrategyHooks`: what the patches know a strategy of kdist by."""
+"""`StrategyHooks`: the methods of a strategy of kdist that the patches call."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -7,23 +8,104 @@ from tensorflow.python.distribute import values
 
 
 class StrategyHooks:
-    """Base class of the strategies that the patches are for: `distribute.ExactStrategy`.
+    """Interface of the strategies that the patches are for; under any other, they do nothing.
 
-    Under any other strategy, every patch does what stock Keras does. Besides these attributes, the
-    patches call the methods that `ExactStrategy` has for them.
+    `distribute.ExactStrategy` implements it.
     """
 
     progress: Any = None
-    """The `HangWatch` that is told of the steps of this worker; `None` if nothing is."""
-    workers: int
+    """The `HangWatch` that is told of the steps of this worker, if there is one."""
+    workers: int = 1
     """Number of workers: processes that train one model together."""
-    worker: int
+    worker: int = 0
     """The number of this worker; the chief is worker 0."""
 
     @property
     def is_chief(self) -> bool:
         """Whether this is the worker that writes files and prints; true if there is only one."""
         return self.worker == 0
+
+    # A model
+
+    def prepare(self, model: keras.Model) -> None:
+        """Prepare a model that is about to be trained or evaluated under this strategy.
+
+        Called before Keras builds the optimizer and traces its step. An optimizer or metric made
+        outside the scope gets a copy on every replica.
+
+        Args:
+            model: The model, the same on all workers.
+
+        Raises:
+            UserError: It differs between workers, or was made outside the strategy's scope.
+        """
+        raise NotImplementedError
+
+    def is_prepared(self, model: keras.Model) -> bool:
+        """Return whether a model is as it was when it was prepared last, with the same steps."""
+        raise NotImplementedError
+
+    def model_state(self, model: keras.Model) -> Any:
+        """Return the `ModelState` that the strategy stores for a model."""
+        raise NotImplementedError
+
+    def reset(self, model: keras.Model) -> None:
+        """Reset the state of a model that is about to be compiled again."""
+        raise NotImplementedError
+
+    def automatic_xla(self, is_supported: bool) -> Any:
+        """Return the value of `jit_compile="auto"`, Keras's default: true on one GPU.
+
+        On several GPUs XLA compiles the draws alone: it draws other numbers than TensorFlow.
+
+        Args:
+            is_supported: Whether all layers of the model support XLA.
+        """
+        raise NotImplementedError
+
+    def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
+        """Choose the value of `steps_per_execution="auto"` for batches of this size.
+
+        Args:
+            model: A model made in the strategy's scope.
+            global_batch: Samples per step, over all replicas; `None` if unknown.
+        """
+        raise NotImplementedError
+
+    # A step
+
+    def run_batch(self, fn: Any, batch: Any) -> Any:
+        """Run a function of a global batch, whose rows are divided over the replicas."""
+        raise NotImplementedError
+
+    def constant_made(self, numbers: Any, constant: Any) -> None:
+        """Warn of a number in a step that follows from the number of replicas outside of it.
+
+        Args:
+            numbers: The value and the shape of a constant, as the step has them.
+            constant: The tensor.
+        """
+        raise NotImplementedError
+
+    # Workers
+
+    def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
+        """Raise `UserError` if the workers differ in any value, or are doing different things.
+
+        Args:
+            event: The work of this worker, such as `fit`.
+            values: By name, anything that JSON can hold.
+        """
+
+    def exchange(self, event: str, value: Any) -> list[Any]:
+        """Return the values that the workers have passed, the chief's first.
+
+        Args:
+            event: The work of this worker, such as `fit`.
+            value: Anything that JSON can hold.
+        """
+        del event
+        return [value]
 
 
 def hooks_of(model: keras.Model) -> Any:
@@ -33,7 +115,7 @@ def hooks_of(model: keras.Model) -> Any:
 
 
 def hooks_of_copies(variable: Any) -> Any:
-    """Return the strategy whose replicas each have a copy of a variable, if it has hooks."""
+    """Return the strategy that has copied a variable to its replicas, if it has hooks."""
     value = getattr(variable, "value", None)
     if not isinstance(value, values.DistributedVariable):
         return None

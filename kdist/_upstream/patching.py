@@ -1,4 +1,4 @@
-"""`Patch`: replace a function of Keras or TensorFlow."""
+"""`Patch` and `replaces`: replace a function of Keras or TensorFlow."""
 
 import functools
 from collections.abc import Callable
@@ -13,7 +13,7 @@ TENSORFLOW = "TensorFlow 2.21.0"
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """A function of Keras or TensorFlow that kdist replaces, and why.
+    """The replacement of a function of Keras or TensorFlow, with the reason.
 
     Args:
         owner: The class or module that contains the function.
@@ -52,6 +52,19 @@ class Patch:
                 f"kdist replaces {self.path}, which the installed version does not have ({error}):"
                 f" install {self.seen_in}, or a newer kdist"
             ) from error
+
+
+def replaces(
+    owner: Any, name: str, *, why: str, test: str, seen_in: str = KERAS
+) -> Callable[[Callable[..., Any]], Patch]:
+    """Make a `Patch` of the decorated function, which replaces `owner.name`; see `Patch`."""
+
+    def decorate(replacement: Callable[..., Any]) -> Patch:
+        return Patch(
+            owner=owner, name=name, replacement=replacement, why=why, test=test, seen_in=seen_in
+        )
+
+    return decorate
 
 
 def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:

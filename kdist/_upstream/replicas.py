@@ -6,7 +6,7 @@ from typing import Any
 from keras.src.backend.common.variables import Variable
 
 from .hooks import hooks_of_copies
-from .patching import Patch
+from .patching import replaces
 
 
 def _to_number(original: Callable[..., Any], variable: Any) -> Any:
@@ -16,20 +16,25 @@ def _to_number(original: Callable[..., Any], variable: Any) -> Any:
     return original(variable)
 
 
-PATCHES = (
-    Patch(
-        owner=Variable,
-        name="__float__",
-        replacement=lambda original, variable: float(_to_number(original, variable)),
-        why="Raises a TypeError for a variable with a copy on every replica, for example in"
-        " `float(optimizer.learning_rate)`.",
-        test="test_a_scalar_variable_is_no_number",
-    ),
-    Patch(
-        owner=Variable,
-        name="__int__",
-        replacement=lambda original, variable: int(_to_number(original, variable)),
-        why="The same, for example in `int(optimizer.iterations)`.",
-        test="test_a_scalar_variable_is_no_number",
-    ),
+@replaces(
+    Variable,
+    "__float__",
+    why="Raises a TypeError for a variable with a copy on every replica, for example in"
+    " `float(optimizer.learning_rate)`.",
+    test="test_a_scalar_variable_is_no_number",
 )
+def _to_float(original: Callable[..., Any], variable: Any) -> float:
+    return float(_to_number(original, variable))
+
+
+@replaces(
+    Variable,
+    "__int__",
+    why="The same, for example in `int(optimizer.iterations)`.",
+    test="test_a_scalar_variable_is_no_number",
+)
+def _to_int(original: Callable[..., Any], variable: Any) -> int:
+    return int(_to_number(original, variable))
+
+
+PATCHES = (_to_float, _to_int)

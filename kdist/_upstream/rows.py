@@ -13,7 +13,7 @@ from tensorflow.python.distribute import input_lib, values
 from tensorflow.python.ops import resource_variable_ops
 
 from .hooks import StrategyHooks
-from .patching import TENSORFLOW, Patch
+from .patching import TENSORFLOW, Patch, replaces
 from .worker_devices import uses_collectives
 
 _thread = threading.local()
@@ -130,6 +130,17 @@ def _next(original: Callable[..., Any], iterator: Any, *args: Any, **options: An
         _divided.reset(token)
 
 
+_WHY = "Crashes if a replica gets no rows of a sparse batch."
+_ROW_TEST = "test_an_iterator_asks_for_data_but_not_for_rows"
+
+
+@replaces(
+    tf.SparseTensorSpec,
+    "_from_compatible_tensor_list",
+    why=_WHY,
+    test="test_a_replica_without_sparse_rows_crashes",
+    seen_in=TENSORFLOW,
+)
 def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     """Deserialize no rows as a tensor without rows."""
     if not _divided.get() or not spec.shape.rank:
@@ -149,6 +160,13 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     return original(spec, [tf.cond(tf.size(serialized) > 0, lambda: serialized, no_rows)])
 
 
+@replaces(
+    tf.RaggedTensorSpec,
+    "_from_compatible_tensor_list",
+    why="The same for ragged rows of vectors.",
+    test="test_a_replica_without_ragged_rows_of_vectors_crashes",
+    seen_in=TENSORFLOW,
+)
 def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     """Let ragged rows of tensors have all axes where there are no rows."""
     inner = spec.shape[1 + spec.ragged_rank :]
@@ -163,6 +181,13 @@ def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     return found
 
 
+@replaces(
+    input_lib,
+    "_create_distributed_tensor_spec",
+    why="Takes each device to have one part of a batch.",
+    test="test_a_batch_has_a_part_for_each_device",
+    seen_in=TENSORFLOW,
+)
 def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
     """Return the specs of a batch's parts: of shards that share devices there are more."""
     extended = strategy.extended
@@ -174,18 +199,16 @@ def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
     return tf.nest.map_structure(lambda one: values.PerReplicaSpec(*[one] * count), spec)
 
 
-PATCHES = (
-    Patch(
-        owner=input_lib,
-        name="_create_distributed_tensor_spec",
-        replacement=_part_specs,
-        why="Takes each device to have one part of a batch.",
-        test="test_a_batch_has_a_part_for_each_device",
-        seen_in=TENSORFLOW,
-    ),
+PATCHES = (_part_specs,)
+
+
+@replaces(
+    input_lib.DistributedIteratorBase,
+    "get_next",
+    why="Asks all workers whether there is data, but not how many rows.",
+    test=_ROW_TEST,
+    seen_in=TENSORFLOW,
 )
-
-
 def _get_next(original: Callable[..., Any], iterator: Any, name: Any = None) -> Any:
     """Attach the number of rows of each replica to a step's batch."""
     strategy = iterator._strategy
@@ -199,6 +222,13 @@ def _get_next(original: Callable[..., Any], iterator: Any, name: Any = None) -> 
     return data
 
 
+@replaces(
+    input_lib,
+    "_calculate_replicas_with_values",
+    why="Asks all workers whether there is data, but not how many rows.",
+    test=_ROW_TEST,
+    seen_in=TENSORFLOW,
+)
 def _replicas_with_values(
     original: Callable[..., Any], strategy: Any, input_workers: Any, optional_list: Any
 ) -> Any:
@@ -213,9 +243,6 @@ def _replicas_with_values(
     return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
 
 
-_WHY = "Crashes if a replica gets no rows of a sparse batch."
-_ROW_TEST = "test_an_iterator_asks_for_data_but_not_for_rows"
-
 WORKER_PATCHES = (
     *(
         Patch(
@@ -228,36 +255,8 @@ WORKER_PATCHES = (
         )
         for name in ("get_next", "get_next_as_optional")
     ),
-    Patch(
-        owner=tf.SparseTensorSpec,
-        name="_from_compatible_tensor_list",
-        replacement=_from_tensors,
-        why=_WHY,
-        test="test_a_replica_without_sparse_rows_crashes",
-        seen_in=TENSORFLOW,
-    ),
-    Patch(
-        owner=tf.RaggedTensorSpec,
-        name="_from_compatible_tensor_list",
-        replacement=_from_ragged,
-        why="The same for ragged rows of vectors.",
-        test="test_a_replica_without_ragged_rows_of_vectors_crashes",
-        seen_in=TENSORFLOW,
-    ),
-    Patch(
-        owner=input_lib.DistributedIteratorBase,
-        name="get_next",
-        replacement=_get_next,
-        why="Asks all workers whether there is data, but not how many rows.",
-        test=_ROW_TEST,
-        seen_in=TENSORFLOW,
-    ),
-    Patch(
-        owner=input_lib,
-        name="_calculate_replicas_with_values",
-        replacement=_replicas_with_values,
-        why="Asks all workers whether there is data, but not how many rows.",
-        test=_ROW_TEST,
-        seen_in=TENSORFLOW,
-    ),
+    _from_tensors,
+    _from_ragged,
+    _get_next,
+    _replicas_with_values,
 )

@@ -12,7 +12,7 @@ from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import save_context, save_options
 
-from .patching import TENSORFLOW, Patch
+from .patching import TENSORFLOW, replaces
 
 _thread = threading.local()
 _NEW_VARIABLE = ("initial_value", "trainable", "name", "dtype", "shape")
@@ -124,6 +124,14 @@ def converted(fn: Any) -> Any:
     return autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)
 
 
+@replaces(
+    ops,
+    "_create_graph_constant",
+    why="Does not tell which Python number a constant is made of: one that was computed from"
+    " `num_replicas_in_sync` before a step is wrong in it.",
+    test="test_nobody_is_told_of_the_number_of_a_constant",
+    seen_in=TENSORFLOW,
+)
 def _graph_constant(
     original: Callable[..., Any], value: Any, dtype: Any, shape: Any, *args: Any, **options: Any
 ) -> Any:
@@ -135,14 +143,4 @@ def _graph_constant(
     return constant
 
 
-PATCHES = (
-    Patch(
-        owner=ops,
-        name="_create_graph_constant",
-        replacement=_graph_constant,
-        why="Does not tell which Python number a constant is made of: one that was computed from"
-        " `num_replicas_in_sync` before a step is wrong in it.",
-        test="test_nobody_is_told_of_the_number_of_a_constant",
-        seen_in=TENSORFLOW,
-    ),
-)
+PATCHES = (_graph_constant,)

@@ -8,7 +8,7 @@ from keras.callbacks import CallbackList
 
 from ..errors import UserError
 from .hooks import hooks_of
-from .patching import Patch
+from .patching import replaces
 from .rows import batches_read
 from .worker_steps import reads_same_data
 
@@ -175,6 +175,13 @@ class _WorkerCallbackList(CallbackList):
         return self.batches_before - before
 
 
+@replaces(
+    CallbackList,
+    "__init__",
+    why="With several workers, all of them write to the same files, and one that stops alone,"
+    " or sets a learning rate alone, leaves the others waiting or trains with another.",
+    test="test_every_worker_runs_every_callback",
+)
 def _make_list(
     original: Callable[..., None],
     callbacks: Any,
@@ -228,13 +235,4 @@ def _learning_rate(optimizer: Any) -> float | None:
     return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
 
 
-PATCHES = (
-    Patch(
-        owner=CallbackList,
-        name="__init__",
-        replacement=_make_list,
-        why="With several workers, all of them write to the same files, and one that stops alone,"
-        " or sets a learning rate alone, leaves the others waiting or trains with another.",
-        test="test_every_worker_runs_every_callback",
-    ),
-)
+PATCHES = (_make_list,)

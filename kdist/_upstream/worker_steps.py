@@ -17,7 +17,7 @@ from keras.src.trainers import data_adapters
 from .collective_launchers import static_keys
 from .fit_data import rows_of
 from .hooks import StrategyHooks, hooks_of
-from .patching import Patch
+from .patching import Patch, replaces
 from .seeds import seed_digest, seed_state, set_seed_state
 from .worker_devices import uses_collectives
 
@@ -131,6 +131,14 @@ def _with_workers(strategy: Any) -> bool:
     return isinstance(strategy, StrategyHooks) and strategy.workers > 1
 
 
+@replaces(
+    trainer,
+    "reduce_per_replica",
+    why="With several workers, averages a step's logs over their first axis, which they do not"
+    " have: `fit` and `evaluate` crash"
+    " ([keras#20585](https://github.com/keras-team/keras/issues/20585)).",
+    test="test_logs_are_averaged_over_an_axis_that_they_lack",
+)
 def _reduce_per_replica(
     original: Callable[..., Any], values: Any, strategy: Any, reduction: str
 ) -> Any:
@@ -140,6 +148,13 @@ def _reduce_per_replica(
     return strategy.gather(values, axis=0)
 
 
+@replaces(
+    TensorFlowTrainer,
+    "_make_function",
+    why="With several workers, several steps per execution are a loop, in which TensorFlow's"
+    " collectives have no keys.",
+    test="test_collectives_take_their_keys_when_the_step_is_called",
+)
 def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) -> Any:
     """Run several steps per execution one by one, and fix the keys of their collectives.
 
@@ -173,6 +188,12 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
     return function
 
 
+@replaces(
+    TFEpochIterator,
+    "__init__",
+    why="Workers with different batches wait for each other forever, or crash.",
+    test="test_batches_of_workers_are_not_compared",
+)
 def _make_iterator(
     original: Callable[..., None],
     iterator: Any,
@@ -237,30 +258,9 @@ def _named(name: str) -> Callable[..., Any]:
 
 
 PATCHES = (
-    Patch(
-        owner=trainer,
-        name="reduce_per_replica",
-        replacement=_reduce_per_replica,
-        why="With several workers, averages a step's logs over their first axis, which they do not"
-        " have: `fit` and `evaluate` crash"
-        " ([keras#20585](https://github.com/keras-team/keras/issues/20585)).",
-        test="test_logs_are_averaged_over_an_axis_that_they_lack",
-    ),
-    Patch(
-        owner=TensorFlowTrainer,
-        name="_make_function",
-        replacement=_make_function,
-        why="With several workers, several steps per execution are a loop, in which TensorFlow's"
-        " collectives have no keys.",
-        test="test_collectives_take_their_keys_when_the_step_is_called",
-    ),
-    Patch(
-        owner=TFEpochIterator,
-        name="__init__",
-        replacement=_make_iterator,
-        why="Workers with different batches wait for each other forever, or crash.",
-        test="test_batches_of_workers_are_not_compared",
-    ),
+    _reduce_per_replica,
+    _make_function,
+    _make_iterator,
     *(
         Patch(
             owner=TensorFlowTrainer,

@@ -11,11 +11,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from .._upstream.hooks import StrategyHooks
 from .._upstream.internals import call_model
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments, merge
-from ..spmd.strategy import GlobalViewStrategy, Step
 from .convert import batch_norms
 
 
@@ -137,8 +137,8 @@ def _pass(model: keras.Model, batches: Iterable[Any], strategy: tf.distribute.St
         call_model(model, x, training=False)
 
     def run(x: Any) -> None:
-        if isinstance(strategy, GlobalViewStrategy):
-            strategy.run_step(Step(replica_fn, splits=True), (x,))
+        if isinstance(strategy, StrategyHooks):
+            strategy.run_batch(replica_fn, x)
         else:
             strategy.run(replica_fn, (x,))
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 from .._upstream.fit import build_for_step
 from .._upstream.internals import optimizers_of, strategy_of
 from .._upstream.seeds import kept_seeds
+from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.made_outside import first_line
 from ..errors import UserError, cut_line
 from ..spmd.divided_variables import DividedVariable, division_of
 from ..spmd.explanation import Explanation
-from ..spmd.strategy import GlobalViewStrategy
 from .batches import as_fit_does, rows_of
 
 _MOST_PLACES = 8
@@ -151,17 +151,15 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     )
 
 
-def _strategy_of(model: keras.Model) -> GlobalViewStrategy:
+def _strategy_of(model: keras.Model) -> ExactStrategy:
     if not isinstance(model, keras.Model) or not model.compiled:
         found = type(model).__name__ + " that is not compiled" * isinstance(model, keras.Model)
         raise UserError(
             f"explain takes a compiled keras.Model, received {found}: call model.compile(...)"
         )
     strategy = strategy_of(model)
-    if not isinstance(strategy, GlobalViewStrategy) or strategy.num_replicas_in_sync == 1:
-        count = (
-            "one replica" if isinstance(strategy, GlobalViewStrategy) else "no strategy of kdist"
-        )
+    if not isinstance(strategy, ExactStrategy) or strategy.num_replicas_in_sync == 1:
+        count = "one replica" if isinstance(strategy, ExactStrategy) else "no strategy of kdist"
         raise UserError(
             f"the model was made under {count}, so nothing is divided: make it by"
             " kdist.MirroredStrategy(replicas=2).build(...)"

@@ -1,8 +1,10 @@
-"""`ExactStrategy`: what all strategies of kdist do beyond TensorFlow's."""
+"""`ExactStrategy`: the base class of kdist's strategies."""
 
+import functools
+import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import keras
 import tensorflow as tf
@@ -21,13 +23,17 @@ from .._upstream.internals import (
     strategy_of,
 )
 from .._upstream.iterators import copy_batches
+from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
 from ..performance.steps_per_execution import steps_per_execution
 from ..spmd.batches import DividedDataset
-from ..spmd.collectives import HOST
-from ..spmd.strategy import GlobalViewStrategy, Step
+from ..spmd.collectives import HOST, Collectives
+from ..spmd.explanation import Explanation, warn_once
+from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
+from ..spmd.plan import GraphPlan
+from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
 from .model_state import ModelState
@@ -35,22 +41,31 @@ from .model_state import ModelState
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
 
 
-class ExactStrategy(StrategyHooks, GlobalViewStrategy):
-    """Base class of strategies whose models do not depend on the number of replicas.
+class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
+    """Base class of kdist's strategies: they train the same model on any number of replicas.
+
+    A step sees the global batch: it is traced once, as the program of one device, and divided over
+    the replicas (`spmd.partition`). Inside it `num_replicas_in_sync` is 1, and a sum over replicas
+    is the value itself. So code written for other strategies comes out the same if it reads that
+    number inside the step, and does not tell replicas apart.
 
     A subclass also inherits from a strategy of TensorFlow, and calls `_start` once that is made.
     """
 
-    workers = 1
-    worker = 0
+    explained_rows: int | None = None
+    """The rows of a batch, while a step is explained."""
+    explanation: Explanation
+    """Of the step that was explained last."""
 
     def _start(self) -> None:
-        """Install the patches, and set what the models of this strategy depend on."""
+        """Install the patches, and make the attributes of models and steps."""
         check_backend(keras.backend.backend())
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
             weakref.WeakKeyDictionary()
         )
-        self.start_global_view()
+        self._warned: set[str] = set()
+        self._one_at_a_time = threading.RLock()
+        self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         patches.install()
 
     @property
@@ -98,21 +113,6 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             convert_batch_norm(model, to="synchronized")
         return model
 
-    def as_step(self, fn: Callable[..., Any]) -> Step:
-        """Return how `run` divides a function; a model's step as its model was compiled."""
-        own = stock_step(fn) or custom_step(fn)
-        if own is None:
-            return Step(fn)
-        model, name = own
-        global_seed(self)  # this thread's, which traces the step
-        return Step(
-            fn,
-            splits=True,
-            keeps_rows=name == "predict_step",
-            jit_compile=self.model_state(model).is_jitted,
-            draws_by_xla=model.jit_compile is DRAWS_ALONE,
-        )
-
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
 
@@ -138,40 +138,139 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
                 options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
         return share_functions(super().experimental_distribute_dataset(dataset, options))
 
-    # What the patches in `_upstream` call, from here on.
+    # Steps
 
-    def automatic_xla(self, is_supported: bool) -> bool | Draws:
-        """Return what `jit_compile="auto"`, Keras's default, is: true on one GPU.
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """The number of replicas; 1 inside a step, which sees the global batch."""
+        if traced_strategy() is self:
+            return 1
+        count = len(self.extended.worker_devices) * self.workers
+        return ReplicaCount(count) if count > 1 else 1
 
-        On several GPUs XLA compiles the draws alone: it draws other numbers than TensorFlow.
+    @unconverted
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Run `fn` for the global batch, divided over the replicas.
+
+        In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
+        1. Its results are of the global batch; a result that has the batch's rows stays divided.
 
         Args:
-            is_supported: Whether all layers of the model support XLA.
+            fn: The step.
+            args: Its arguments; parts of batches are `PerReplica` values.
+            kwargs: The same, by name.
+            options: Accepted for compatibility with `tf.distribute.Strategy.run`.
         """
+        del options
+        return self.run_step(self.as_step(fn), args, kwargs)
+
+    def as_step(self, fn: Callable[..., Any]) -> Step:
+        """Return how `run` divides a function; a model's step as its model was compiled."""
+        own = stock_step(fn) or custom_step(fn)
+        if own is None:
+            return Step(fn)
+        model, name = own
+        global_seed(self)  # this thread's, which traces the step
+        return Step(
+            fn,
+            splits=True,
+            keeps_rows=name == "predict_step",
+            jit_compile=self.model_state(model).is_jitted,
+            draws_by_xla=model.jit_compile is DRAWS_ALONE,
+        )
+
+    def run_batch(self, fn: Any, batch: Any) -> Any:
+        return self.run_step(Step(fn, splits=True), (batch,))
+
+    @unconverted
+    def run_step(self, step: Step, args: Any, kwargs: Any = None) -> Any:
+        """Run a step, as `run` does."""
+        kwargs = kwargs or {}
+        if traced_strategy() is self:  # a step within a step
+            return step.fn(*args, **kwargs)
+        if tf.executing_eagerly():
+            if isinstance(step.fn, tf.types.experimental.PolymorphicFunction):
+                with self._one_at_a_time:  # the collectives of two threads would meet
+                    return self._compiled_step(step.fn)(args, kwargs)
+            return run_eagerly(self, step.fn, args, kwargs)
+        if self.extended.parts == 1:
+            args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
+            with one_device(self):
+                return converted(step.fn)(*args, **kwargs)
+        result, explanation = partition(self, step, args, kwargs)
+        if self.explained_rows is None:
+            warn_once(explanation.message(), self._warned)
+        else:
+            self.explanation = explanation
+        return result
+
+    def _only_part(self, value: Any) -> Any:
+        return self.experimental_local_results(value)[0] if is_divided(value) else value
+
+    def _compiled_step(self, fn: Any) -> Any:
+        if fn not in self._compiled:
+            weak = weakref.ref(fn)
+
+            def step(args: Any, kwargs: Any) -> Any:
+                return self.run_step(Step(cast(Any, weak())), args, kwargs)
+
+            self._compiled[fn] = tf.function(step, autograph=False, reduce_retracing=True)
+        return self._compiled[fn]
+
+    def collectives(self) -> Collectives:
+        """Return the exchanges of the replicas."""
+        collectives: Collectives = self.extended.collectives()
+        return collectives
+
+    def before_gathering(self, name: str) -> None:
+        """Called before the value of a divided variable is put together."""
+
+    def compare_plan(self, plan: GraphPlan) -> None:
+        """Compare a step that all workers trace together with theirs, before it is written."""
+
+    @unconverted
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Reduce the result of a step: it is that of the global batch already.
+
+        Rows of a batch that are divided over replicas are put together, and then reduced along
+        `axis` if that is a number.
+        """
+        reduce = functools.partial(_reduced, self, reduce_op, axis)
+        return tf.nest.map_structure(reduce, value)
+
+    @unconverted
+    def gather(self, value: Any, axis: int) -> Any:
+        """Return all rows of a batch or of a step's result; a whole tensor stays as it is."""
+
+        def gathered(part: Any) -> Any:
+            if isinstance(part, tf.distribute.DistributedValues):
+                return self.collectives().gather(self.experimental_local_results(part), axis)[0]
+            return part
+
+        return tf.nest.map_structure(gathered, value)
+
+    # Called by the patches: `StrategyHooks`.
+
+    def constant_made(self, numbers: Any, constant: Any) -> None:
+        if is_recognized(numbers):
+            frames = constant.op.traceback or ()
+            places = [(frame.filename, frame.lineno) for frame in frames]
+            warn_once(warning_in_step(places), self._warned)
+
+    def automatic_xla(self, is_supported: bool) -> bool | Draws:
         if not is_supported or not self.on_gpus:
             return False
         return DRAWS_ALONE if self.extended.parts > 1 else True
 
     def model_state(self, model: keras.Model) -> ModelState:
-        """Return what the strategy stores for a model."""
         return self._states.setdefault(model, ModelState())
 
     def reset(self, model: keras.Model) -> None:
-        """Reset what is stored for a model that is about to be compiled again."""
         self.model_state(model).reset()
 
     def prepare(self, model: keras.Model) -> None:
-        """Prepare a model that is about to be trained or evaluated under this strategy.
-
-        Called before Keras builds the optimizer and traces its step. An optimizer or metric made
-        outside the scope gets a copy on every replica.
-
-        Args:
-            model: The model, the same on all workers.
-
-        Raises:
-            UserError: It differs between workers, or was made outside the strategy's scope.
-        """
         if strategy_of(model) is not self:
             raise UserError(
                 f"the model {model.name!r} was made outside the strategy's scope, so its variables"
@@ -195,35 +294,10 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         state.prepared = _parts(model)
 
     def is_prepared(self, model: keras.Model) -> bool:
-        """Return whether a model is as it was when it was prepared last, with the same steps."""
         return self.model_state(model).prepared == _parts(model)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
-        """Choose the value of `steps_per_execution="auto"` for batches of this size.
-
-        Args:
-            model: A model made in the strategy's scope.
-            global_batch: Samples per step, over all replicas; `None` if unknown.
-        """
         return steps_per_execution(model, global_batch, on_gpus=self.on_gpus)
-
-    def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` if the workers differ in any value, or are doing different things.
-
-        Args:
-            event: What this worker is doing, such as `fit`.
-            values: By name, anything that JSON can hold.
-        """
-
-    def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return what every worker has passed, the chief first.
-
-        Args:
-            event: What this worker is doing, such as `fit`.
-            value: Anything that JSON can hold.
-        """
-        del event
-        return [value]
 
 
 def _parts(model: keras.Model) -> tuple[Any, ...]:
@@ -245,3 +319,17 @@ def _has_host_data(specs: Sequence[Any]) -> bool:
     return any(
         isinstance(spec, composite) or getattr(spec, "dtype", None) == tf.string for spec in specs
     )
+
+
+def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
+    if not is_divided(value):
+        whole = value
+    else:
+        parts: Sequence[Any] = strategy.experimental_local_results(value)
+        if not isinstance(value, GlobalRows) and axis is None:
+            return tf.distribute.Strategy.reduce(strategy, reduce_op, value, axis)
+        whole = strategy.collectives().gather(parts, 0)[0]
+    if axis is None:
+        return whole
+    by_sum = reduce_op in (tf.distribute.ReduceOp.SUM, "SUM", "sum")
+    return (tf.reduce_sum if by_sum else tf.reduce_mean)(whole, axis)

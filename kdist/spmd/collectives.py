@@ -91,7 +91,7 @@ class Collectives:
     def _together(
         self, values: Sequence[Sequence[Any]], exchange: Callable[[Sequence[Any]], list[Any]]
     ) -> list[list[Any]]:
-        """Exchange tensors, packed into vectors where that is sooner."""
+        """Exchange tensors, small ones packed into vectors."""
         results: list[list[Any]] = [[] for _ in values]
         for pack in self._packs([parts[0] for parts in values]):
             if len(pack) == 1:
@@ -112,7 +112,7 @@ class Collectives:
         return results
 
     def _packs(self, parts: Sequence[Any]) -> list[list[int]]:
-        """Return the places of tensors that are exchanged as one vector, as each takes its time."""
+        """Return the places of tensors that are exchanged as one vector."""
         kinds: list[Any] = []
         for at, part in enumerate(parts):
             elements = part.shape.num_elements()

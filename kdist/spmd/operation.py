@@ -168,7 +168,7 @@ class Operation:
         return any(isinstance(placement, Shard) for placement in self.placements)
 
     def try_align(self, placement: Placement, wanted: Shard) -> bool:
-        """Return whether rows are divided as wanted, once batches of equal size are merged.
+        """Return whether rows are divided as wanted; batches that may be equal are merged.
 
         Call this only where the operation is an error unless both axes have the same size, or one
         is a single row.

@@ -17,7 +17,7 @@ from tensorflow.python.ops import handle_data_util
 from .._upstream.collective_launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device
-from . import validation
+from . import rules, validation
 from .batches import split_rows
 from .collectives import HOST, Collectives, device_for
 from .explanation import NOMINAL_ROWS, Explanation, describe_plan, explain, line_of
@@ -30,6 +30,8 @@ from .rows import Rows
 from .sizes import BatchAxis
 from .tensor_facts import Ref, StepFacts
 from .trace import InputTensor, Trace, trace
+
+__all__ = ["GlobalRows", "Step", "partition", "rules", "run_eagerly"]
 
 
 class GlobalRows(values.PerReplica):
@@ -458,7 +460,7 @@ def _counts_with_digest(
         return tf.identity(rows[:, 0])
 
 
-def run_whole(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def run_eagerly(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a step eagerly on the first device, for the whole batch, then copy its variables.
 
     This is exact, and shows every line to a debugger, but no faster than one device.

@@ -89,7 +89,7 @@ class GraphPlan(TensorFacts):
 
     Attributes:
         operations: The planned operations, in order.
-        makers: For each tensor, the operation that makes it, in order.
+        makers: For each tensor, the operation that makes it, in the order of the step.
         exchanges: The tensors that are exchanged.
     """
 
@@ -145,9 +145,10 @@ class GraphPlan(TensorFacts):
                 self._plan(operation, decision, earliest)
 
     def _without_variables(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
-        """Return how to write an operation without the variables that it changes or has parts of.
+        """Return how to write an operation without variables; `None` if it can keep them.
 
-        Bodies have none: they were taken out of the loop, condition or call before.
+        An operation that changes variables in its body, or takes a divided one, cannot. In a body
+        there are none: they were taken out of the loop, condition or call.
         """
         if self.parent is not None or op.type in PLAIN:
             return None
@@ -236,7 +237,7 @@ class GraphPlan(TensorFacts):
         return stage.next if is_changed else stage
 
     def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
-        """Return whether an operation must run once, and which replicas' states it changes then."""
+        """Return whether an operation must run once, and the replicas' states that it changes."""
         once, changed = self.effects(op)
         # Operations without results change a state on every replica. Others change it on the first,
         # and its value is copied: those with a counterpart were functionalized before.

@@ -96,9 +96,7 @@ class Program:
         self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # results on each replica
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # values of all replicas
-        self._sums: dict[
-            ExchangeResult, list[tf.Tensor]
-        ] = {}  # terms of sums that no stage needs yet
+        self._sums: dict[ExchangeResult, list[tf.Tensor]] = {}  # terms, until a stage reads the sum
 
     def stage(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
@@ -308,7 +306,7 @@ class Program:
         self._exchanged |= dict(zip(keys, sums, strict=True))
 
     def _add_up_full_bucket(self) -> None:
-        """Add up the gradients of the stages so far while the next ones run, once they are many."""
+        """Add up the gradients so far while the next stages run, once they fill a bucket."""
         if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
             self._add_up(list(self._sums))
 

@@ -7,11 +7,11 @@ plan. A stage follows it (`Stage.read`), and the program exchanges tensors for i
 | --- | --- | --- |
 | any | `LocalValue`; the same placement | `Keep` |
 | any | `LocalSizes` | `WriteSizes` |
-| shard, partial | replicate | `TakeWhole`: rows are gathered, local values reduced, before |
+| shard, partial | replicate | `TakeWhole`: the program has gathered the rows, or reduced |
 | replicate | a shard, `BroadcastRows` | `SliceRows` of the tensor |
 | shard, partial | another shard, `BroadcastRows` | `SliceRows` of the whole, as for `TakeWhole` |
 | partial sum | the rows of a divided variable | `TakeRowsOfSum`: each replica gets its rows of it |
-| replicate, shard | partial | `CountOnce`: zeros on all replicas but the first |
+| replicate, shard | partial sum | `CountOnce`: zeros on all replicas but the first |
 """
 
 from __future__ import annotations
@@ -85,8 +85,12 @@ def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
             return WriteSizes(form.rows)
         case LocalValue() | Opaque():
             return KEEP
+        case Partial() if form == placement:
+            return KEEP
+        case Partial() if form == PARTIAL and not isinstance(placement, Partial):
+            return COUNT_ONCE
         case Partial():
-            return KEEP if isinstance(placement, Partial) else COUNT_ONCE
+            raise ValueError(f"no way from {placement} to {form}: a rule must not want it")
         case BroadcastRows():
             return _way_to_rows(form.shard, placement, division, may_broadcast=True)
         case Shard():

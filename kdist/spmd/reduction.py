@@ -50,7 +50,7 @@ class Elementwise(Reduction):
 
 @dataclass(frozen=True)
 class Moments(Reduction):
-    """Mean and variance, stacked along the first axis, of values that each replica has rows of."""
+    """Mean and variance, stacked along the first axis, of the replicas' rows."""
 
     rows: Rows
     name = "moments"

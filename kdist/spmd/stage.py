@@ -69,7 +69,7 @@ class Stage:
         name: The beginning of its name.
     """
 
-    # Where kernels run that XLA compiles; `None` is the replica's own device.
+    # The device of kernels that XLA compiles; `None` for the replica's own.
     kernel_device: str | None = None
     draws_by_xla = False  # XLA draws other numbers than TensorFlow
 
@@ -332,7 +332,7 @@ class Stage:
         return [self._block(batch_axis.root(), unit, dtype) for batch_axis, unit in rows.segments]
 
     def global_blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return the same, but the first row's place among the rows of all segments."""
+        """Return `blocks` with the first row's place among the rows of all segments."""
         before: Any = tf.constant(0, dtype)
         found = []
         for (count, first), segment in zip(self.blocks(rows, dtype), rows.segments, strict=True):

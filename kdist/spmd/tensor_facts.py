@@ -44,7 +44,7 @@ class StageNumber(NamedTuple):
     on_every_replica: bool
 
     def first(self, *, on_every_replica: bool) -> StageNumber:
-        """Return the first stage of a kind from this one on."""
+        """Return this stage, or the first one behind it, of a kind."""
         is_behind = self.on_every_replica and not on_every_replica
         return StageNumber(max(self.round + is_behind, 0), on_every_replica)
 

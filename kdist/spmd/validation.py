@@ -69,7 +69,7 @@ class _Compared:
         parts: The replicas' values.
         whole: The parts, put together.
         expected: The result of the operation, computed whole; `None` for a result that is trusted.
-        changed: The same, of inputs with other last digits.
+        changed: `expected` for inputs with other last digits.
         counts: The planned number of rows of each replica.
         growth: The largest allowed difference, in units of that between `expected` and `changed`.
     """

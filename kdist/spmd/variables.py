@@ -24,7 +24,9 @@ from tensorflow.python.ops import variables
 from .._upstream.collective_launchers import set_key_base, set_launchers
 from .._upstream.steps import made_beside, one_device, traced_strategy
 from ..errors import UserError
+from .collectives import Collectives
 from .divided_variables import DividedVariable, Division, division_of
+from .fixed_order import FixedOrder
 
 _OUTSIDE = (
     "a variable of a kdist strategy is trained by a step that does not go through the strategy: in"
@@ -345,3 +347,14 @@ class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
         super().__init__(strategy, **options)
         if isinstance(self._collective_ops, CollectiveAllReduce):
             set_launchers(self._collective_ops)
+
+    def collectives(self) -> Collectives:
+        """Return the exchanges of the replicas, on GPUs by TensorFlow's collectives."""
+        if self.in_fixed_order:
+            return FixedOrder(self.shard_devices)
+        cross_device_ops = self._cross_device_ops
+        if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
+            cross_device_ops = None  # adds up on the first device, too
+        elif cross_device_ops is None:
+            cross_device_ops = self._get_cross_device_ops(None)
+        return Collectives(self.shard_devices, cross_device_ops)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives
-from kdist.spmd.strategy import Step
+from kdist.spmd.partition import Step
 from tensorflow.python.framework import kernels
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")

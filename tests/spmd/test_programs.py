@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.spmd.strategy import Step
+from kdist.spmd.partition import Step
 
 X = np.random.default_rng(0).normal(size=(7, 6))
 WEIGHTS = np.random.default_rng(1).normal(size=(6, 3))

@@ -1,7 +1,16 @@
 """Sharding rules: one function per kind of operation, which decides how it is divided.
 
-To add one, write a function below `@rule("OpType", ...)` in the file of its family, and add a row
-to its test. Importing this package registers all rules.
+To add a rule:
+
+1. Write a function below `@rule("OpType", ...)` in the file of its family; for many types a name in
+   a table is enough (`UNARY`, `_ROWS`, `_BATCHED`). Return a `Decision`, or `None` if not certain.
+2. Where the traced shape of a result has unknown sizes, `op.set_dims` says which sizes they are.
+3. Ask for inputs with equal rows by `op.rows_form`: only where other rows are an error.
+4. Add a row to `tests/spmd/rules_of_*.py`: it computes the operation divided, and whole.
+
+A stateful type needs its effect in `op_types.py`, a type whose result holds sizes a reader in
+`size_reader.py`, a type that takes a variable a counterpart in `functionalize.py`, and a product
+its cost in `costs.py`. Importing this package registers all rules.
 """
 
 from . import (

@@ -54,7 +54,7 @@ def _divide(
     divide: Callable[[Operation, Sequence[Placement]], Decision | None],
     placements: Sequence[Placement],
 ) -> Decision | None:
-    """Divide an operation; if its body needs sums over replicas, they are made before."""
+    """Divide an operation; if its body needs a sum over replicas, it gets the whole of it."""
     assumed = len(op.facts.assumed)
     try:
         return divide(op, placements)
@@ -91,7 +91,7 @@ def _plan(
     *,
     is_compiled: bool = False,
 ) -> GraphPlan:
-    """Plan a body for inputs of these placements; its assumptions hold `assuming` them only."""
+    """Plan a body for inputs of these placements; its assumptions are suspended afterwards."""
     parent = op.facts
     if not isinstance(parent, GraphPlan):
         raise TypeError(f"received {parent!r}, expected the plan of the operation's graph")

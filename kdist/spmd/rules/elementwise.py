@@ -182,7 +182,7 @@ def _of_partials(op: Operation) -> Decision | None:
     if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
         return None
     if not op.in_body and sum(partial) < 2:
-        return None  # would save nothing, and may have to wait for another round
+        return None  # would save nothing, and its readers would have to wait for the sum
     if op.type in ("Add", "AddV2", "Sub", "AddN"):
         return Decision([PARTIAL] * len(partial), [PARTIAL])
     size = op.outputs[0].shape.num_elements()

@@ -188,7 +188,7 @@ def sums_of_samples(op: Operation) -> Decision | None:
     for index in data:
         forms[index] = op.rows_form(index, main)
     sum_some_rows = None
-    if (op.rank(data[0]) or 0) > 2:  # leave their results as they find them without rows
+    if (op.rank(data[0]) or 0) > 2:  # kernels that leave their result as it was, without rows
 
         def sum_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             if needs_rows(stage, op):
