@@ -40,11 +40,11 @@ class SaveTrainingData(ResumableCallback):
     of the epoch, if the model counts them), then every other value in `logs`, by name. Values that
     an epoch does not have are empty.
 
-    A fit that begins at epoch 0 overwrites the file. One that begins later (`initial_epoch`,
-    `keras.callbacks.BackupAndRestore`) adds rows to the file: the rows of epochs that are trained
-    again are replaced, and `seconds` continues from the last row kept. A fit that is resumed by
-    `set_state`, for example by `Checkpoint`, takes the earlier rows from there, whatever happened
-    to the file.
+    A fit that begins at epoch 0 overwrites the file. A fit that begins later (`initial_epoch`,
+    `Checkpoint`, `keras.callbacks.BackupAndRestore`) keeps the rows of the epochs before, and
+    replaces the rows of epochs that are trained again; `seconds` continues. The file is replaced as
+    a whole, so that a killed process leaves no part of a row, and a value that is new in a later
+    epoch adds a column, which `keras.callbacks.CSVLogger` would refuse.
 
     Args:
         path: The file. Its folder has to exist.
@@ -61,13 +61,8 @@ class SaveTrainingData(ResumableCallback):
         ```
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {
-        "total_seconds": 0.0,
-        "rows": (),
-        "global_batch": 0,
-    }
+    initial_state: ClassVar[Mapping[str, Any]] = {"total_seconds": 0.0, "global_batch": 0}
     total_seconds: float
-    rows: list[dict[str, str]]
     global_batch: int
 
     def __init__(
@@ -78,14 +73,11 @@ class SaveTrainingData(ResumableCallback):
         clock: Clock = time.perf_counter,
     ) -> None:
         self.path = os.fspath(path)
+        self.rows: list[dict[str, str]] = []
         self._begun = self._goes_on = self._counts = False
         self._began = 0.0
         self.clock = clock
         super().__init__(verbose=verbose)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the wall-clock seconds, the rows and the batch."""
-        return super().get_state() | {"rows": [dict(row) for row in self.rows]}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
@@ -101,9 +93,6 @@ class SaveTrainingData(ResumableCallback):
             open(self.path, "a", encoding="utf-8"),
         ):
             pass
-        if self._goes_on:
-            self._read()
-            self._write()  # whatever became of the file, also where nothing is left to train
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the table, or continue the existing one."""
@@ -111,11 +100,10 @@ class SaveTrainingData(ResumableCallback):
         if self._begun or not is_chief(self.model):
             return
         self._begun = True
-        if not self._goes_on:
-            rows = self._read() if epoch else []
-            self.rows = [row for row in rows if int(row["epoch"]) <= epoch]
-            self._began -= float(self.rows[-1]["seconds"]) if self.rows else 0.0
-            self._write()
+        self.rows = [row for row in self._read() if int(row["epoch"]) <= epoch] if epoch else []
+        if self.rows and not self._goes_on:
+            self._began -= float(self.rows[-1]["seconds"])
+        self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the images per step, from the epoch's first execution, and the seconds."""
@@ -171,7 +159,3 @@ class SaveTrainingData(ResumableCallback):
             writer = csv.DictWriter(file, [*COLUMNS, *sorted(others)])
             writer.writeheader()
             writer.writerows(self.rows)
-
-    def _assign(self, state: Mapping[str, Any]) -> None:
-        super()._assign(state)
-        self.rows = [dict(row) for row in state["rows"]]

