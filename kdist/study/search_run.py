@@ -392,7 +392,6 @@ def trial_trackers(
                 run_name=f"{name}-{execution}" if search.executions_per_trial > 1 else name,
                 every_batches=config.track_batches,
                 log_model=config.log_model,
-                profile_batches=config.profile_batches,
                 hyperparameters=drawn,
                 objective=(search.objective, search.direction),
                 verbose=0,

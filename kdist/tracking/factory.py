@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import as_integer, positive_integer
+from ..arguments import positive_integer
 from ..errors import UserError
 from ..files import check_writable_folder
 from .wandb_account import asked_mode
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import keras
 
     from ..callbacks import TrainingTelemetry
+    from .tracker import Tracker
 
 # The trackers are imported inside the functions: an invalid name or folder is reported before
 # wandb, TensorFlow and TensorBoard are imported.
@@ -27,7 +28,6 @@ _NEEDS = {
     "track_batches": ("wandb", "tensorboard"),
     "telemetry": ("wandb", "tensorboard"),
     "log_model": ("wandb",),
-    "profile_batches": ("tensorboard",),
 }
 
 
@@ -61,48 +61,12 @@ def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(name for name in TRACKERS if name in asked - {"none"})
 
 
-def first_and_last_step(steps: str | Iterable[int] | None) -> tuple[int, int] | None:
-    """Return the first and last training step to profile, counted from 1.
-
-    Args:
-        steps: `"10,20"`, `(10, 20)`, or one step; `None` for none.
-
-    Raises:
-        UserError: `steps` is anything else, or the steps are out of order.
-
-    Example:
-        >>> first_and_last_step("10,20")
-        (10, 20)
-    """
-    if steps is None:
-        return None
-    given = steps.split(",") if isinstance(steps, str) else steps
-    parts = list(given) if isinstance(given, Iterable) else [given]
-    try:
-        numbers = [int(n) if isinstance(n, str) else as_integer(n) for n in parts]
-    except ValueError:
-        numbers = []
-    known = [number for number in numbers if number is not None]
-    if len(known) != len(parts) or len(known) not in (1, 2):
-        raise UserError(
-            f"profile_batches has to be the first and the last step to profile, such as 10,20;"
-            f" received {steps!r}"
-        )
-    first, last = known[0], known[-1]
-    if not 1 <= first <= last:
-        raise UserError(
-            "profile_batches counts steps from 1, and the first cannot be after the last; received"
-            f" {steps!r}"
-        )
-    return first, last
-
-
 def check_options(trackers: Collection[str], **options: object) -> None:
     """Reject an option whose tracker is not requested.
 
     Args:
         trackers: The requested trackers.
-        options: `every_batches`, `log_model`, `profile_batches`, or the names of their settings;
+        options: `every_batches`, `log_model`, `telemetry`, or the names of their settings;
             `None` and `False` mean that an option is not used.
 
     Raises:
@@ -122,7 +86,6 @@ def tracking(
     run_name: str | None = None,
     every_batches: int | None = None,
     log_model: bool = False,
-    profile_batches: str | Iterable[int] | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
     objective: tuple[str, str] | None = None,
     tensorboard_folder: str | os.PathLike[str] | None = None,
@@ -153,7 +116,6 @@ def tracking(
         every_batches: Also write the metrics every this many steps. Keras then waits for the
             metrics after every execution.
         log_model: Also save the model of the best epoch as a W&B artifact.
-        profile_batches: First and last step, counted from 1, to profile for TensorBoard.
         hyperparameters: Hyperparameters of a trial; by default `config`.
         objective: Name of a value in `logs`, and `"max"` or `"min"`. Its best value so far is
             `objective` in the W&B run's summary.
@@ -176,14 +138,11 @@ def tracking(
         ```
     """
     chosen = tracker_names(names)
-    steps = first_and_last_step(profile_batches)
     if every_batches is not None:
         every_batches = positive_integer(
             "every_batches", every_batches, hint="pass the number of steps between two writes"
         )
-    check_options(
-        chosen, every_batches=every_batches, log_model=log_model, profile_batches=profile_batches
-    )
+    check_options(chosen, every_batches=every_batches, log_model=log_model)
     if telemetry is not None:
         check_options(chosen, telemetry="TrainingTelemetry")
     if objective is not None and (len(objective) != 2 or objective[1] not in ("max", "min")):
@@ -198,40 +157,33 @@ def tracking(
         check_writable_folder(folders[tracker], option="folder")
     name = run_name or path.resolve().name
     shown = {key: value for key, value in config.items() if not key.endswith("_dir")}
-    callbacks: list[keras.callbacks.Callback] = []
+    trackers: list[Tracker] = []
     if "wandb" in chosen:
         asked_mode()
-        from .wandb_tracker import WandbBatches, WandbTelemetry, WandbTracker
+        from .wandb_tracker import WandbTracker
 
-        wandb = WandbTracker(
-            path,
-            config={**shown, **(hyperparameters or {})},
-            group=group,
-            name=name,
-            job_type="train" if hyperparameters is None else "trial",
-            objective=objective,
-            log_model=log_model,
-            verbose=verbose,
+        trackers.append(
+            WandbTracker(
+                path,
+                config={**shown, **(hyperparameters or {})},
+                group=group,
+                name=name,
+                job_type="train" if hyperparameters is None else "trial",
+                objective=objective,
+                log_model=log_model,
+                telemetry=telemetry,
+                verbose=verbose,
+            )
         )
-        callbacks.append(wandb)
-        if every_batches is not None:
-            callbacks.append(WandbBatches(every_batches, wandb.record))
-        if telemetry is not None:
-            callbacks.append(WandbTelemetry(telemetry, wandb.record))
     if "tensorboard" in chosen:
-        from .tensorboard_tracker import (
-            ProfileSteps,
-            TensorBoardBatches,
-            TensorBoardTelemetry,
-            TensorBoardTracker,
-        )
+        from .tensorboard_tracker import TensorBoardTracker
 
         values = shown if hyperparameters is None else hyperparameters
-        callbacks.append(TensorBoardTracker(board, hyperparameters=values, trial=name))
-        if every_batches is not None:
-            callbacks.append(TensorBoardBatches(board, every_batches))
-        if steps is not None:
-            callbacks.append(ProfileSteps(board, first=steps[0], last=steps[1]))
-        if telemetry is not None:
-            callbacks.append(TensorBoardTelemetry(telemetry, board))
-    return callbacks
+        trackers.append(
+            TensorBoardTracker(board, hyperparameters=values, trial=name, telemetry=telemetry)
+        )
+    if every_batches is None:
+        return [*trackers]
+    from .tracker import BatchTracking
+
+    return [*trackers, BatchTracking(every_batches, trackers)]

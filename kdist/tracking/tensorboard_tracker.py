@@ -1,10 +1,9 @@
-"""TensorBoard: Keras's own callback, hyperparameters, best values, steps, and profiles."""
+"""TensorBoard: Keras's own callback, hyperparameters, best values, and steps."""
 
 import itertools
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -14,7 +13,7 @@ from tensorboard.plugins.hparams import api as hparams
 
 from .._upstream.callback_attributes import flush_summaries
 from ..runs.folder import versions
-from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
+from .tracker import BestValues, Tracker, device_of
 
 if TYPE_CHECKING:
     from ..callbacks import TrainingTelemetry
@@ -51,69 +50,36 @@ def _steps(path: Path) -> Iterator[int]:
             yield event.step
 
 
-class EventFileTracker(Tracker):
-    """Base class of trackers with a writer of TensorBoard's, which they make in `begin`."""
-
-    _writer: Any = None
-
-    def flush(self) -> None:
-        """Have on the disk what was written so far."""
-        self._writer.flush()
-
-    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+# The run of each axis within epochs, and the prefix of its values.
+_AXES = {"batch": ("batches", "batch_"), "telemetry": ("telemetry", "")}
 
 
-class SeparateRun(EventFileTracker):
-    """Base class of trackers that write steps into a run of their own.
-
-    TensorBoard reads only one file of a run at a time.
-
-    Attributes:
-        run: The run's name.
-        folder: TensorBoard's folder; a subclass sets it.
-    """
-
-    run: ClassVar[str]
-    folder: Path
-    _written = -1
-
-    def begin(self) -> list[Any]:
-        """Open the file."""
-        folder = self.folder / self.run
-        self._written = last_step(folder) if self.continues else -1
-        self._writer = tf.summary.create_file_writer(str(folder))
-        return []
-
-    def is_new_step(self, step: int) -> bool:
-        """Whether no file has this step."""
-        return step > self._written
-
-
-_TITLE = "TensorBoard"
-
-
-class TensorBoardTracker(EventFileTracker):
+class TensorBoardTracker(Tracker):
     """Writes `epoch_<name>` every epoch, counted from 1, the model's graph and hyperparameters.
 
     Training and validation are the runs `train` and `validation`, as with Keras's callback. The
     folder itself is a run with the best accuracies and losses so far (`best_val_accuracy`, …) and
     `best_epoch`, the device and the versions as text, and the hyperparameters. These are for the
     HParams dashboard, which compares the trials of a search if it is opened on the search's folder.
+    Values within epochs are in the runs `batches`, as `batch_<name>`, and `telemetry`: TensorBoard
+    reads only one file of a run at a time.
 
     Args:
         folder: The folder for the event files.
         hyperparameters: Names and values; numbers, strings and booleans are written.
         trial: Name of this set of hyperparameters.
+        telemetry: As in `Tracker`.
     """
 
     def __init__(
-        self, folder: Path, *, hyperparameters: Mapping[str, Any], trial: str | None = None
+        self,
+        folder: Path,
+        *,
+        hyperparameters: Mapping[str, Any],
+        trial: str | None = None,
+        telemetry: "TrainingTelemetry | None" = None,
     ) -> None:
-        super().__init__(_TITLE)
+        super().__init__("TensorBoard", telemetry=telemetry)
         self.folder = folder
         self.hyperparameters = {
             name: value
@@ -124,10 +90,12 @@ class TensorBoardTracker(EventFileTracker):
         self._board: Any = None
         self._best_values = BestValues()
         self._written = -1
+        self._writer: Any = None
+        self._axes: dict[str, tuple[Any, int]] = {}  # writer, and the last step before this process
 
     def begin(self) -> list[Any]:
         """Make Keras's callback, and TensorBoard's callback for the hyperparameters."""
-        self._best_values = BestValues()
+        self._best_values, self._axes = BestValues(), {}
         parts = (self.folder, self.folder / "train", self.folder / "validation")
         self._written = max(map(last_step, parts)) if self.continues else -1
         has_begun = self._written >= 0
@@ -147,6 +115,24 @@ class TensorBoardTracker(EventFileTracker):
         """Whether no file has this epoch."""
         return epoch > self._written
 
+    def is_new_step(self, axis: str, step: int) -> bool:
+        """Whether no file has this step."""
+        if axis not in self._axes:
+            folder = self.folder / _AXES[axis][0]
+            written = last_step(folder) if self.continues else -1
+            self._axes[axis] = (tf.summary.create_file_writer(str(folder)), written)
+        return step > self._axes[axis][1]
+
+    def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write the values of a step."""
+        writer, prefix = self._axes[axis][0], _AXES[axis][1]
+        with writer.as_default(step):
+            for name, value in values.items():
+                if isinstance(value, np.ndarray):
+                    tf.summary.histogram(f"{prefix}{name}", value, buckets=64)
+                else:
+                    tf.summary.scalar(f"{prefix}{name}", value)
+
     def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
         """Write the best values so far."""
         best = self._best_values.update(epoch, logs)
@@ -156,9 +142,18 @@ class TensorBoardTracker(EventFileTracker):
         self.flush()  # an epoch is there as a whole or not at all, if the process is killed
 
     def flush(self) -> None:
-        """Have on the disk what was written so far."""
-        super().flush()
+        """Write all values to the disk."""
+        for writer, _ in self._axes.values():
+            writer.flush()
+        self._writer.flush()
         flush_summaries(self._board)
+
+    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
+        """Close the files."""
+        for writer in (self._writer, *(writer for writer, _ in self._axes.values())):
+            if writer is not None:
+                writer.close()
+        self._writer, self._axes = None, {}
 
     def state(self) -> dict[str, Any]:
         """Return the best values so far."""
@@ -174,125 +169,3 @@ class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignor
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Write nothing."""
-
-
-class TensorBoardBatches(SeparateRun, EveryBatches):
-    """Writes metrics within epochs, as `batch_<name>` in the run `batches`.
-
-    Args:
-        folder: TensorBoard's folder.
-        every: Steps between two writes.
-    """
-
-    run = "batches"
-
-    def __init__(self, folder: Path, every: int) -> None:
-        super().__init__(_TITLE, every)
-        self.folder = folder
-
-    def write(self, step: int, values: dict[str, Any]) -> None:
-        """Write the values of a step."""
-        with self._writer.as_default(step):
-            for name, value in values.items():
-                tf.summary.scalar(f"batch_{name}", value)
-
-
-class TensorBoardTelemetry(SeparateRun, TelemetryTracker):
-    """Writes histograms and norms into TensorBoard's run `telemetry`.
-
-    Args:
-        telemetry: As in `TelemetryTracker`.
-        folder: TensorBoard's folder.
-    """
-
-    run = "telemetry"
-
-    def __init__(self, telemetry: "TrainingTelemetry", folder: Path) -> None:
-        super().__init__("TensorBoard", telemetry)
-        self.folder = folder
-
-    def write(
-        self, step: int, norms: Mapping[str, float], values: Mapping[str, np.ndarray]
-    ) -> None:
-        """Write a step."""
-        with self._writer.as_default(step):
-            for name, norm in norms.items():
-                tf.summary.scalar(name, norm)
-            for name, array in values.items():
-                tf.summary.histogram(name, array, buckets=64)
-
-
-class ProfileSteps(StepTracker):
-    """Profiles the executions that contain the steps from `first` to `last`.
-
-    Keras's own callback counts executions instead, each of which may contain many steps.
-
-    Args:
-        folder: TensorBoard's folder; the profile is written to its `plugins/profile`.
-        first: The first step, counted from 1 over all epochs of the fit.
-        last: The last one.
-    """
-
-    def __init__(self, folder: Path, *, first: int, last: int) -> None:
-        super().__init__("TensorBoard's profile")
-        self.folder = folder
-        self.first = first
-        self.last = last
-        self._profiling = self._done = False
-        self._trace: Any = None
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Start counting from 0."""
-        self._profiling = self._done = False
-        super().on_train_begin(logs)
-
-    def state(self) -> dict[str, Any]:
-        """Return the steps so far, and whether those to profile were profiled."""
-        return {**super().state(), "done": self._done}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue counting."""
-        super().restore(state)
-        self._done = state["done"]
-
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Start with the execution that contains the first step."""
-        if not self._open or self._done or self._steps.now >= self.last:
-            return
-        with self._guarded("profile"):
-            last = self._steps.after(batch + self.model.steps_per_execution - 1, self.params)
-            if last >= self.first and not self._profiling:
-                tf.profiler.experimental.start(str(self.folder))
-                self._profiling = True
-            if self._profiling:  # TensorBoard finds the steps by this name
-                self._trace = tf.profiler.experimental.Trace("train", step_num=last, _r=1)
-                self._trace.__enter__()
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Stop with the execution that contains the last step."""
-        self._steps.now = self._steps.after(batch, self.params)
-        with self._guarded("profile"):
-            self._end_trace()
-            if self._profiling and self._steps.now >= self.last:
-                self._stop()
-
-    def close(self, exit_code: int) -> None:
-        """Stop a running profile; warn if nothing was profiled."""
-        self._end_trace()
-        if self._profiling:
-            self._stop()
-        elif not self._done and not exit_code:
-            warnings.warn(
-                f"nothing was profiled: training ended after step {self._steps.now}, before step"
-                f" {self.first}",
-                stacklevel=2,
-            )
-
-    def _end_trace(self) -> None:
-        if self._trace is not None:
-            trace, self._trace = self._trace, None
-            trace.__exit__(None, None, None)
-
-    def _stop(self) -> None:
-        self._profiling, self._done = False, True
-        tf.profiler.experimental.stop()

@@ -1,17 +1,17 @@
-"""The base classes of trackers, which may never interrupt training."""
+"""`Tracker`: the base class of trackers, which may never interrupt training."""
 
-import abc
 import contextlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from ..callbacks.resumable import ResumableCallback
 from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError, error_line
 from ..performance.hardware import device_names
@@ -28,15 +28,20 @@ class Tracker(keras.callbacks.Callback):
     files. Only training and epoch events are forwarded: if a callback handles batches, Keras waits
     for the metrics of every execution.
 
-    A subclass makes the callbacks in `begin`, and closes in `close` what they leave open. They get
-    epochs counted from 1, as everywhere in kdist, and `seconds` since training began.
+    A subclass writes the settings and makes the callbacks in `begin`, writes steps in `scalars`,
+    and closes its files in `close`. Epochs are counted from 1, as everywhere in kdist; each has
+    `seconds` since training began.
 
     In a training that is resumed, the killed process may have written more than the checkpoint
     knows of: `is_new_epoch` says what was not written yet.
 
     Args:
         title: The tracker's name in warnings.
+        telemetry: Measures; one of the callbacks of the same fit.
         clock: Returns the time in seconds, from any origin.
+
+    Raises:
+        UserError: When training begins: the telemetry is not among the callbacks of the fit.
 
     Attributes:
         continues: Whether there may be files of an earlier process of this run; `set_state` says so
@@ -49,9 +54,16 @@ class Tracker(keras.callbacks.Callback):
     on_chief_only: ClassVar[bool] = True
     """Of several workers, the chief tracks."""
 
-    def __init__(self, title: str, *, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        title: str,
+        *,
+        telemetry: "TrainingTelemetry | None" = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         super().__init__()
         self.title = title
+        self.telemetry = telemetry
         self.continues = False
         self._of_caller = False
         self._clock = clock
@@ -71,8 +83,29 @@ class Tracker(keras.callbacks.Callback):
     def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
         """Write values that the callbacks do not write; epochs count from 1."""
 
+    def is_new_step(self, axis: str, step: int) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a step is still to be written; it is about to be."""
+        return True
+
+    def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write the values of a step.
+
+        Args:
+            axis: `"batch"` or `"telemetry"`.
+            step: The step, from 1, over all epochs.
+            values: Numbers, and arrays, of which histograms are written.
+        """
+
+    def track_step(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write the values of a step unless the tracker has failed or an earlier process did."""
+        if not self._open:
+            return
+        with self._guarded(f"write {axis} values"):
+            if self.is_new_step(axis, step):
+                self.scalars(axis, step, values)
+
     def flush(self) -> None:
-        """Have on the disk what was written so far."""
+        """Write all values to the disk."""
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs, as values that JSON can hold."""
@@ -97,6 +130,8 @@ class Tracker(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Make the callbacks and start them."""
+        if self.telemetry is not None:
+            self._listen(self.telemetry)
         state, self._state = self._state, {}
         self._of_caller, self.continues = self.continues, self.continues or bool(state)
         self._open = True
@@ -109,6 +144,18 @@ class Tracker(keras.callbacks.Callback):
                 callback.set_params(self.params)
                 callback.set_model(self.model)
                 callback.on_train_begin(logs)
+
+    def _listen(self, telemetry: "TrainingTelemetry") -> None:
+        if telemetry.model is not self.model:
+            raise UserError(
+                "the TrainingTelemetry of tracking(telemetry=…) is not among the callbacks of fit,"
+                " so it measures nothing: pass callbacks=[telemetry, *trackers]"
+            )
+        telemetry.listen(
+            lambda measurement: self.track_step(
+                "telemetry", measurement.step, _norms_and_values(measurement)
+            )
+        )
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Forward the event."""
@@ -176,115 +223,41 @@ def ended(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
                 callback.end(exit_code)
 
 
-class StepCount:
-    """Counts the steps of a fit over all its epochs, from 1, by Keras's callback arguments.
+class BatchTracking(ResumableCallback):
+    """Tracks metrics and the learning rate every `every` steps, over all epochs of the fit.
 
-    Attributes:
-        now: Steps that were trained.
-    """
-
-    def __init__(self) -> None:
-        self.now = 0
-        self._before_epoch = 0
-        self._is_in_epoch = self._is_resumed = False
-
-    def begin_epoch(self) -> None:
-        """Note that Keras counts batches from 0 again, unless the epoch is one that is resumed."""
-        if not self._is_resumed:
-            self._before_epoch = self.now
-        self._is_in_epoch, self._is_resumed = True, False
-
-    def end_epoch(self) -> None:
-        """Note that the next epoch is another one."""
-        self._is_in_epoch = False
-
-    def after(self, batch: int, params: dict[str, Any] | None) -> int:
-        """Return the number of steps trained when Keras calls `on_train_batch_end` for `batch`.
-
-        With several steps per execution, Keras passes the number of the execution's last possible
-        step, which may be beyond the end of the epoch.
-        """
-        known = (params or {}).get("steps")
-        return self._before_epoch + (min(batch + 1, known) if known else batch + 1)
-
-    def state(self) -> dict[str, Any]:
-        """Return the counts as values that JSON can hold."""
-        return {"now": self.now, "before": self._before_epoch, "in_epoch": self._is_in_epoch}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
-        self.now, self._before_epoch = state["now"], state["before"]
-        self._is_resumed = state["in_epoch"]
-
-
-class StepTracker(Tracker):
-    """Base class of trackers that count steps, over all epochs of the fit.
-
-    A subclass sets `self._steps.now` at the end of each execution.
+    If an execution has several steps, the values are those of its last step.
 
     Args:
-        title: The tracker's name in warnings.
-    """
-
-    def __init__(self, title: str) -> None:
-        super().__init__(title)
-        self._steps = StepCount()
-
-    def state(self) -> dict[str, Any]:
-        """Return the steps so far."""
-        return {"steps": self._steps.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue counting."""
-        self._steps.restore(state["steps"])
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Start counting from 0."""
-        self._steps = StepCount()
-        super().on_train_begin(logs)
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Continue counting in a new epoch."""
-        self._steps.begin_epoch()
-        super().on_epoch_begin(epoch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """End the epoch's count."""
-        self._steps.end_epoch()
-        super().on_epoch_end(epoch, logs)
-
-
-class EveryBatches(StepTracker, abc.ABC):
-    """Base class of trackers that write metrics every N steps.
-
-    If an execution has several steps, metrics are written at the end of it, for its last step.
-
-    Args:
-        title: The tracker's name in warnings.
         every: Steps between two writes.
+        trackers: The trackers that write them.
     """
 
-    def __init__(self, title: str, every: int) -> None:
-        super().__init__(title)
+    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
+    steps: int
+
+    on_chief_only: ClassVar[bool] = True
+    """Of several workers, the chief tracks."""
+
+    def __init__(self, every: int, trackers: Sequence[Tracker]) -> None:
+        super().__init__(verbose=0)
         self.every = every
+        self.trackers = trackers
+        self._first = 0  # number of the execution's first step in its epoch
 
-    def is_new_step(self, step: int) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether a step is still to be written; it is about to be."""
-        return True
-
-    @abc.abstractmethod
-    def write(self, step: int, values: dict[str, Any]) -> None:
-        """Write the values of a step, counted from 1 over all epochs of the fit."""
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note where the execution begins."""
+        super().on_train_batch_begin(batch, logs)
+        self._first = batch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the metrics, if they are due."""
-        before = self._steps.now
-        self._steps.now = now = self._steps.after(batch, self.params)
-        if not self._open or now // self.every == before // self.every:
-            return
-        with self._guarded("write a batch"):
-            if self.is_new_step(now):
-                self.write(now, dict(logs or {}) | {"learning_rate": learning_rate(self.model)})
+        super().on_train_batch_end(batch, logs)
+        before, self.steps = self.steps, self.steps + self.steps_done(batch) - self._first
+        if self.steps // self.every > before // self.every:
+            values = {**(logs or {}), "learning_rate": learning_rate(self.model)}
+            for tracker in self.trackers:
+                tracker.track_step("batch", self.steps, values)
 
 
 def learning_rate(model: keras.Model) -> float:
@@ -292,57 +265,17 @@ def learning_rate(model: keras.Model) -> float:
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
 
-class TelemetryTracker(Tracker, abc.ABC):
-    """Base class of trackers that write every measurement of a `TrainingTelemetry`.
-
-    Args:
-        title: The tracker's name in warnings.
-        telemetry: Measures; one of the callbacks of the same fit.
-
-    Raises:
-        UserError: When training begins: it is not.
-    """
-
-    def __init__(self, title: str, telemetry: "TrainingTelemetry") -> None:
-        super().__init__(title)
-        self.telemetry = telemetry
-
-    @abc.abstractmethod
-    def is_new_step(self, step: int) -> bool:
-        """Whether a step is still to be written; it is about to be."""
-
-    @abc.abstractmethod
-    def write(
-        self, step: int, norms: Mapping[str, float], values: Mapping[str, np.ndarray]
-    ) -> None:
-        """Write the norms and the histograms of `values` of a step, by their names."""
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Begin to listen; reject a telemetry that measures nothing here."""
-        if self.telemetry.model is not self.model:
-            raise UserError(
-                "the TrainingTelemetry of tracking(telemetry=…) is not among the callbacks of fit,"
-                " so it measures nothing: pass callbacks=[telemetry, *trackers]"
-            )
-        super().on_train_begin(logs)
-        self.telemetry.listen(self._measured)
-
-    def _measured(self, measurement: "StepMeasurement") -> None:
-        if not self._open:
-            return
-        with self._guarded("write telemetry"):
-            if self.is_new_step(measurement.step):
-                values = dict(_finite_values(measurement))
-                norms = {f"{name}/norm": float(np.linalg.norm(v)) for name, v in values.items()}
-                self.write(measurement.step, norms, values)
-
-
-def _finite_values(measurement: "StepMeasurement") -> Iterator[tuple[str, np.ndarray]]:
+def _norms_and_values(measurement: "StepMeasurement") -> dict[str, Any]:
+    """Return finite weights and gradients by names such as `gradients/conv1/kernel`, and norms."""
+    values: dict[str, Any] = {}
     parts = {"weights": measurement.weights, "gradients": measurement.gradients}
     for part, arrays in parts.items():
         for name, array in arrays.items():
             wide = array.astype("float64")
-            yield f"{part}/{name}", wide[np.isfinite(wide)]
+            finite = wide[np.isfinite(wide)]
+            values[f"{part}/{name}"] = finite
+            values[f"{part}/{name}/norm"] = float(np.linalg.norm(finite))
+    return values
 
 
 # The epoch of the first that is there counts as the best.

@@ -17,7 +17,7 @@ from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 from ..errors import error_line
 from ..files import atomic_write
 from ..runs.folder import versions
-from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
+from .tracker import BestValues, Tracker, device_of
 from .wandb_account import wandb_mode
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     )
 
 
-_NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "step": 0, "telemetry": 0, "rows": 0}
+_NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "batch": 0, "telemetry": 0, "rows": 0}
 
 
 class WandbRecord:
@@ -117,8 +117,8 @@ class WandbRecord:
         folder: The run folder; the file is `wandb/sent.json` in it.
 
     Attributes:
-        values: `id` of the W&B run, the last `epoch`, `step` and step of `telemetry` that were
-            sent, and the number of `rows`.
+        values: `id` of the W&B run, the last `epoch` and the last steps of the axes `batch` and
+            `telemetry` that were sent, and the number of `rows`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -145,7 +145,7 @@ class WandbRecord:
         """Whether an epoch or a step was not sent yet; notes that it is, as one more row.
 
         Args:
-            name: `"epoch"`, `"step"` or `"telemetry"`.
+            name: `"epoch"`, `"batch"` or `"telemetry"`.
             number: Its number, from 1.
         """
         if number <= self.values[name]:
@@ -154,7 +154,8 @@ class WandbRecord:
         return True
 
 
-_TITLE = "W&B"
+# The step metric of each axis within epochs.
+_AXES = {"batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
 _open_runs: list[Any] = []  # that trackers have begun and not finished, as their fit failed
 
@@ -165,6 +166,8 @@ class WandbTracker(Tracker):
     The values of an epoch are `epoch/<name>` over `epoch/epoch`, as with wandb's
     `WandbMetricsLogger`, but counted from 1. The run's summary also has the best accuracies and
     losses (`best_val_accuracy`, …), `best_epoch` and `seconds`, its config `device` and `versions`.
+    Values within epochs are `batch/<name>` over `batch/batch_step`, and `telemetry/<name>` over
+    `telemetry/step`.
 
     A run that is resumed continues in the same W&B run, and sends nothing twice.
 
@@ -179,10 +182,8 @@ class WandbTracker(Tracker):
         log_model: Save the model as an artifact after each epoch that is the best so far, by the
             objective or, without one, by `val_loss`; after every epoch if there is no such value.
             Opening the file requires kdist to be imported.
+        telemetry: As in `Tracker`.
         verbose: 0 does not print where the run is.
-
-    Attributes:
-        record: What was sent.
     """
 
     def __init__(
@@ -195,9 +196,10 @@ class WandbTracker(Tracker):
         job_type: str | None = None,
         objective: tuple[str, str] | None = None,
         log_model: bool = False,
+        telemetry: "TrainingTelemetry | None" = None,
         verbose: int = 1,
     ) -> None:
-        super().__init__(_TITLE)
+        super().__init__("W&B", telemetry=telemetry)
         self.folder = folder
         self.record = WandbRecord(folder)
         self.config = dict(config)
@@ -241,11 +243,27 @@ class WandbTracker(Tracker):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpoint = WandbModelCheckpoint(path)
             self._checkpoint.set_model(self.model)
+        for axis, step in _AXES.items():
+            self._run.define_metric(step)
+            self._run.define_metric(f"{axis}/*", step_metric=step)
         return [WandbMetricsLogger("epoch")]  # sends the metrics that `Tracker` forwards
 
     def is_new_epoch(self, epoch: int) -> bool:
         """Whether the epoch was not sent yet."""
         return self.record.is_new("epoch", epoch)
+
+    def is_new_step(self, axis: str, step: int) -> bool:
+        """Whether the step was not sent yet."""
+        return self.record.is_new(axis, step)
+
+    def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+        """Send the values of a step; histograms without values are left out."""
+        sent = {
+            f"{axis}/{name}": wandb.Histogram(value) if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+            if np.size(value)
+        }
+        self._run.log(sent | {_AXES[axis]: step})
 
     def state(self) -> dict[str, Any]:
         """Return the best so far."""
@@ -285,70 +303,3 @@ class WandbTracker(Tracker):
         run.finish(exit_code=exit_code)
         if self.verbose and not run.disabled:
             print(f"W&B run: {where}", flush=True)
-
-
-class WandbBatches(EveryBatches):
-    """Tracks metrics within epochs: `batch/<name>` over `batch/batch_step`, the steps trained.
-
-    wandb's own logger counts executions, of several steps each, and gives the epochs no axis of
-    their own when it writes batches.
-
-    Args:
-        every: Steps between two writes.
-        record: What was sent; that of `WandbTracker`.
-    """
-
-    def __init__(self, every: int, record: WandbRecord) -> None:
-        super().__init__(_TITLE, every)
-        self.record = record
-
-    def begin(self) -> list[Any]:
-        """Give the batches their own axis, in the run that `WandbTracker` started."""
-        if wandb.run is not None:
-            wandb.define_metric("batch/batch_step")
-            wandb.define_metric("batch/*", step_metric="batch/batch_step")
-        return []
-
-    def is_new_step(self, step: int) -> bool:
-        """Whether the step was not sent yet."""
-        return self.record.is_new("step", step)
-
-    def write(self, step: int, values: dict[str, Any]) -> None:
-        """Write the values of a step."""
-        if wandb.run is not None:
-            named = {f"batch/{name}": value for name, value in values.items()}
-            wandb.run.log(named | {"batch/batch_step": step})
-
-
-class WandbTelemetry(TelemetryTracker):
-    """Tracks `telemetry/<name>` over `telemetry/step` in the run that `WandbTracker` started.
-
-    Args:
-        telemetry: As in `TelemetryTracker`.
-        record: What was sent; that of `WandbTracker`.
-    """
-
-    def __init__(self, telemetry: "TrainingTelemetry", record: WandbRecord) -> None:
-        super().__init__(_TITLE, telemetry)
-        self.record = record
-
-    def begin(self) -> list[Any]:
-        """Give the measurements their own axis."""
-        if wandb.run is not None:
-            wandb.define_metric("telemetry/step")
-            wandb.define_metric("telemetry/*", step_metric="telemetry/step")
-        return []
-
-    def is_new_step(self, step: int) -> bool:
-        """Whether the step was not sent yet."""
-        return self.record.is_new("telemetry", step)
-
-    def write(
-        self, step: int, norms: Mapping[str, float], values: Mapping[str, np.ndarray]
-    ) -> None:
-        """Write a step, unless the run has ended."""
-        if wandb.run is None:
-            return
-        histograms = {name: wandb.Histogram(array) for name, array in values.items() if array.size}
-        named = {f"telemetry/{name}": value for name, value in {**norms, **histograms}.items()}
-        wandb.run.log(named | {"telemetry/step": step})

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.table import check_momentum
-from ..tracking.factory import check_options, first_and_last_step, tracker_names
+from ..tracking.factory import check_options, tracker_names
 from ..user_model.functions import data_name, split_name
 from .networks import NETWORKS, SPECIFIC
 from .settings import (
@@ -124,9 +124,7 @@ class TrainConfig(
 
     def __post_init__(self) -> None:
         # As text, so that a settings file holds what a command line does.
-        steps = first_and_last_step(self.profile_batches)
         object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
-        object.__setattr__(self, "profile_batches", steps and f"{steps[0]},{steps[1]}")
         check_fields(self)
         for name, path in checked_own_model(self.to_dict()).items():
             object.__setattr__(self, name, path)
@@ -158,7 +156,6 @@ class TrainConfig(
             self.trackers,
             track_batches=self.track_batches,
             log_model=self.log_model,
-            profile_batches=self.profile_batches,
         )
 
     def _check_unused(self) -> None:

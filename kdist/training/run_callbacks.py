@@ -231,7 +231,6 @@ def _trackers(
         },
         every_batches=config.track_batches,
         log_model=config.log_model,
-        profile_batches=config.profile_batches,
         tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,

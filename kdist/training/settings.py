@@ -249,7 +249,6 @@ class Output:
         track: Trackers, separated by commas.
         track_batches: Also track the metrics within an epoch, every this many steps.
         log_model: Save the model of the best epoch as a W&B artifact.
-        profile_batches: First and last training step to profile for TensorBoard, such as 10,20.
     """
 
     run_dir: Folder | None = None
@@ -257,7 +256,6 @@ class Output:
     track: Annotated[str, HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
     track_batches: Count | None = None
     log_model: bool = False
-    profile_batches: str | None = None
 
 
 FOLDERS = folder_names(Data, Output)

@@ -214,8 +214,8 @@ def test_options_win_over_the_file_and_the_file_over_the_recipe(trained, tmp_pat
 
 
 def test_trackers_are_named_between_commas_in_any_order(trained, tmp_path):
-    both = trained("--track", "tensorboard,wandb", "--profile-batches", "3")
-    assert both == trained("--track", "wandb,tensorboard", "--profile-batches", "3,3")
+    both = trained("--track", "tensorboard,wandb", "--track-batches", "3")
+    assert both == trained("--track", "wandb,tensorboard", "--track-batches", "3")
     assert both.trackers == ("wandb", "tensorboard")
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(both.to_dict()))

@@ -22,7 +22,6 @@ from kdist.tracking import tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 from tensorflow import make_ndarray
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 FAKE = "5f4dcc3b5aa765d61d8327deb882cf99fa1cafe0"
 EPOCHS, STEPS = 2, 4
@@ -84,7 +83,6 @@ def fitted(tmp_path_factory):
         run_name="trial 7",
         every_batches=3,
         log_model=True,
-        profile_batches="6,7",
         hyperparameters=HYPERPARAMETERS,
         objective=("val_accuracy", "max"),
         telemetry=telemetry,
@@ -285,23 +283,6 @@ def test_tensorboard_has_the_hyperparameters(folder):
     assert start.hparams["nesterov"].bool_value is False
     assert set(start.hparams) == {"base_lr", "optimizer", "nesterov"}
     assert metadata.SESSION_END_INFO_TAG in data
-
-
-def test_tensorboard_has_the_profile_of_the_chosen_steps(folder):
-    (path,) = (folder / "tensorboard").rglob("*.xplane.pb")
-    space = xplane_pb2.XSpace.FromString(path.read_bytes())
-    events = {event.name for plane in space.planes for event in plane.event_metadata.values()}
-    steps = {
-        stat.int64_value
-        for plane in space.planes
-        for line in plane.lines
-        for event in line.events
-        if plane.event_metadata[event.metadata_id].name == "train"
-        for stat in event.stats
-        if plane.stat_metadata[stat.metadata_id].name == "step_num"
-    }
-    assert "train" in events
-    assert steps == {6, 7}
 
 
 def arrays_of(measurement):

@@ -11,7 +11,6 @@ from kdist.tracking import tracking
 from kdist.tracking.factory import (
     TRACKERS,
     check_options,
-    first_and_last_step,
     tracker_names,
 )
 from kdist.tracking.wandb_account import wandb_mode
@@ -28,15 +27,10 @@ def test_nothing_is_written_before_training_begins(tmp_path):
         folder=tmp_path / "run",
         config={},
         every_batches=2,
-        profile_batches=(1, 2),
         log_model=True,
     )
     assert [type(tracker).__name__ for tracker in trackers] == [
-        "WandbTracker",
-        "WandbBatches",
-        "TensorBoardTracker",
-        "TensorBoardBatches",
-        "ProfileSteps",
+        *("WandbTracker", "TensorBoardTracker", "BatchTracking"),
     ]
     assert not (tmp_path / "run").exists()
 
@@ -64,7 +58,6 @@ def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
         ("wandb", {"every_batches": 0}, "every_batches is 0"),
         ("none", {"every_batches": 2}, "does nothing without wandb or tensorboard"),
         ("none", {"telemetry": TrainingTelemetry()}, "does nothing without wandb or tensorboard"),
-        ("wandb", {"profile_batches": (1, 2)}, "does nothing without tensorboard"),
         ("wandb", {"objective": ("val_loss", "least")}, 'objective has to be a name and "max"'),
         (
             "wandb",
@@ -122,24 +115,9 @@ def test_other_names_are_refused(names, words):
         tracker_names(names)
 
 
-@given(st.integers(1, 10**6), st.integers(0, 10**6))
-def test_steps_are_read_from_text_and_numbers(first, more):
-    last = first + more
-    assert first_and_last_step(f"{first},{last}") == (first, last)
-    assert first_and_last_step((first, last)) == (first, last)
-    assert first_and_last_step(f"{first}") == (first, first)
-    assert first_and_last_step(None) is None
-
-
-@pytest.mark.parametrize("steps", ["", "a", "1,2,3", (1.5, 2), [], "20,10", (0, 3), "-1", True])
-def test_other_steps_are_refused(steps):
-    with pytest.raises(UserError, match="profile_batches"):
-        first_and_last_step(steps)
-
-
 def test_an_option_needs_its_tracker():
-    check_options((), every_batches=None, log_model=False, profile_batches=None)
-    check_options(("tensorboard",), every_batches=3, profile_batches="1,2")
+    check_options((), every_batches=None, log_model=False)
+    check_options(("tensorboard",), every_batches=3)
     with pytest.raises(UserError, match="log_model=True does nothing without wandb"):
         check_options(("tensorboard",), log_model=True)
     with pytest.raises(UserError, match="track_batches=3 does nothing without wandb or tensorb"):

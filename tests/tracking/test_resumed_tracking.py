@@ -12,7 +12,6 @@ import wandb
 from kdist.callbacks import Checkpoint, PrintThroughput
 from kdist.tracking import tracking
 from kdist.tracking.tensorboard_tracker import last_step
-from kdist.tracking.tracker import StepCount
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 EPOCHS, STEPS = 4, 5
@@ -63,7 +62,6 @@ def fit(folder, *more):
         run_name="run",
         every_batches=2,
         log_model=True,
-        profile_batches="2,3",
         verbose=0,
     )
     checkpoint = Checkpoint(folder / "checkpoints", every_steps=3, keep=100, verbose=0)
@@ -140,7 +138,6 @@ def test_tensorboard_has_every_value_once(folder):
                 found += [(event.wall_time, event.step) for event in events.Tensors(tag)]
         # By time: files of one second are named in any order.
         assert [step for _, step in sorted(found)] == expected, (run, tag)
-    assert len(list((board / "plugins" / "profile").iterdir())) == 1
 
 
 def test_the_last_step_of_a_file_that_ends_amid_a_record(folder, tmp_path):
@@ -150,22 +147,3 @@ def test_the_last_step_of_a_file_that_ends_amid_a_record(folder, tmp_path):
     assert whole == EPOCHS * STEPS
     (tmp_path / file.name).write_bytes(file.read_bytes()[:-3])
     assert 0 < last_step(tmp_path) < whole
-
-
-def test_steps_are_counted_on_amid_an_epoch():
-    params = {"steps": STEPS}
-    steps = StepCount()
-    steps.begin_epoch()
-    steps.now = steps.after(STEPS - 1, params)
-    steps.end_epoch()
-    steps.begin_epoch()
-    steps.now = steps.after(1, params)
-    resumed = StepCount()
-    resumed.restore(json.loads(json.dumps(steps.state())))
-    resumed.begin_epoch()
-    assert resumed.now == STEPS + 2
-    assert resumed.after(2, params) == STEPS + 3
-    resumed.end_epoch()
-    resumed.now = 2 * STEPS
-    resumed.begin_epoch()
-    assert resumed.after(0, params) == 2 * STEPS + 1

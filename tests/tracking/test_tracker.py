@@ -5,7 +5,7 @@ import math
 
 import keras
 import pytest
-from kdist.tracking.tracker import BestValues, EveryBatches, Tracker, ended
+from kdist.tracking.tracker import BatchTracking, BestValues, Tracker, ended
 
 
 class Recorder(keras.callbacks.Callback):
@@ -115,14 +115,14 @@ def test_a_fit_that_is_left_early_is_closed(error, code):
     assert tracker.closed == [code]
 
 
-class Written(EveryBatches):
-    def __init__(self, every):
-        super().__init__("The writer", every)
+class Written(Tracker):
+    def __init__(self):
+        super().__init__("The writer")
         self.steps = []
 
-    def write(self, step, values):
+    def scalars(self, axis, step, values):
         self.steps.append(step)
-        assert values == {"loss": step, "learning_rate": 0.25}
+        assert (axis, values) == ("batch", {"loss": step, "learning_rate": 0.25})
 
 
 class Model:
@@ -133,19 +133,27 @@ class Model:
 @pytest.mark.parametrize("execution", [1, 3, 8])
 @pytest.mark.parametrize("known", [True, False])
 def test_batches_are_written_when_so_many_steps_are_trained(every, execution, known):
-    tracker = copy.deepcopy(Written(every))
-    tracker.set_model(Model())
-    tracker.set_params({"steps": 7 if known else None})
+    tracker = Written()
+    batches = copy.deepcopy(BatchTracking(every, [tracker]))
+    (tracker,) = batches.trackers
+    batches.set_model(Model())
+    batches.set_params({"steps": 7 if known else None})
     tracker.on_train_begin()
+    batches.on_train_begin()
     trained, expected = 0, []
     for epoch in range(3):
-        tracker.on_epoch_begin(epoch)
+        batches.on_epoch_begin(epoch)
+        if epoch == 2:  # resumed amid the epoch, after an execution
+            state = batches.get_state()
+            batches.set_state(state)
+            batches.on_train_begin()
         for begin in range(0, 7, execution):
             # Keras names the last step that the execution could have had.
             last = begin + execution - 1 if known else min(begin + execution, 7) - 1
             before, trained = trained, 7 * epoch + min(last + 1, 7)
             expected += [trained] * (trained // every > before // every)
-            tracker.on_train_batch_end(last, {"loss": trained})
+            batches.on_train_batch_begin(begin)
+            batches.on_train_batch_end(last, {"loss": trained})
     assert tracker.steps == expected
 
 
