@@ -49,8 +49,8 @@ class ResultsTable:
     """A table of results, for a terminal and for a page.
 
     Attributes:
-        title: What it shows.
-        columns: Its heading.
+        title: The subject of the table.
+        columns: The heading.
         rows: The cells' text, each row as long as the heading.
         note: A sentence or two below it.
     """

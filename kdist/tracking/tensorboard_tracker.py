@@ -111,12 +111,10 @@ class TensorBoardTracker(Tracker):
             callbacks.append(make(self._writer, self.hyperparameters, self.trial))
         return callbacks
 
-    def is_new_epoch(self, epoch: int) -> bool:
-        """Whether no file has this epoch."""
-        return epoch > self._written
-
-    def is_new_step(self, axis: str, step: int) -> bool:
-        """Whether no file has this step."""
+    def is_new(self, axis: str, step: int) -> bool:
+        """Whether no file has this epoch or step."""
+        if axis == "epoch":
+            return step > self._written
         if axis not in self._axes:
             folder = self.folder / _AXES[axis][0]
             written = last_step(folder) if self.continues else -1

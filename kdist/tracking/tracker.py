@@ -33,7 +33,7 @@ class Tracker(keras.callbacks.Callback):
     `seconds` since training began.
 
     In a training that is resumed, the killed process may have written more than the checkpoint
-    knows of: `is_new_epoch` says what was not written yet.
+    knows of, which is not written again: see `is_new`.
 
     Args:
         title: The tracker's name in warnings.
@@ -76,23 +76,24 @@ class Tracker(keras.callbacks.Callback):
         """Return the callbacks to forward events to."""
         return []
 
-    def is_new_epoch(self, epoch: int) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether an epoch, counted from 1, is still to be written; it is about to be."""
-        return True
-
     def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
         """Write values that the callbacks do not write; epochs count from 1."""
 
-    def is_new_step(self, axis: str, step: int) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether a step is still to be written; it is about to be."""
+    def is_new(self, axis: str, step: int) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether no earlier process of the run has written a step, which is about to be written.
+
+        Args:
+            axis: `"epoch"`, `"batch"` or `"telemetry"`.
+            step: The epoch, or the step over all epochs; from 1.
+        """
         return True
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step.
 
         Args:
-            axis: `"batch"` or `"telemetry"`.
-            step: The step, from 1, over all epochs.
+            axis: As in `is_new`.
+            step: As in `is_new`.
             values: Numbers, and arrays, of which histograms are written.
         """
 
@@ -101,7 +102,7 @@ class Tracker(keras.callbacks.Callback):
         if not self._open:
             return
         with self._guarded(f"write {axis} values"):
-            if self.is_new_step(axis, step):
+            if self.is_new(axis, step):
                 self.scalars(axis, step, values)
 
     def flush(self) -> None:
@@ -167,7 +168,7 @@ class Tracker(keras.callbacks.Callback):
         """Forward the event with a copy of `logs`, which trackers must not change."""
         values = {"seconds": self._clock() - self._began} | dict(logs or {})
         with self._guarded("write an epoch"):
-            is_new = self._open and self.is_new_epoch(epoch + 1)
+            is_new = self._open and self.is_new("epoch", epoch + 1)
             for callback in self._callbacks if is_new else ():
                 callback.on_epoch_end(epoch + 1, dict(values))
             if self._open:

@@ -13,7 +13,7 @@ def asked_mode(environment: Mapping[str, str] = os.environ) -> str:
     """Return the mode that `WANDB_MODE` requests; `""` if it is not set.
 
     Raises:
-        UserError: It is not one of wandb's modes.
+        UserError: The value is not one of wandb's modes.
     """
     asked = environment.get("WANDB_MODE", "")
     mode = _OLDER.get(asked, asked)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import wandb
-from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
+from wandb.integration.keras import WandbModelCheckpoint
 
 from ..errors import error_line
 from ..files import atomic_write
 from ..runs.folder import versions
-from .tracker import BestValues, Tracker, device_of
+from .tracker import BestValues, Tracker, device_of, learning_rate
 from .wandb_account import wandb_mode
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ _NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "batch": 0, "telemetry": 0, 
 
 
 class WandbRecord:
-    """A small file beside W&B's own: no server has to be asked, and offline there is none.
+    """A small file beside W&B's own, as no server has to be asked, and offline there is none.
 
     It is written before W&B gets anything: what is sent twice stands twice in its charts, whereas
     what a killed process did not send is one missing point.
@@ -154,8 +154,8 @@ class WandbRecord:
         return True
 
 
-# The step metric of each axis within epochs.
-_AXES = {"batch": "batch/batch_step", "telemetry": "telemetry/step"}
+# The step metric of each axis.
+_AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
 _open_runs: list[Any] = []  # that trackers have begun and not finished, as their fit failed
 
@@ -163,11 +163,10 @@ _open_runs: list[Any] = []  # that trackers have begun and not finished, as thei
 class WandbTracker(Tracker):
     """Tracks a run with W&B: settings, metrics of each epoch, the best model and the objective.
 
-    The values of an epoch are `epoch/<name>` over `epoch/epoch`, as with wandb's
-    `WandbMetricsLogger`, but counted from 1. The run's summary also has the best accuracies and
-    losses (`best_val_accuracy`, …), `best_epoch` and `seconds`, its config `device` and `versions`.
-    Values within epochs are `batch/<name>` over `batch/batch_step`, and `telemetry/<name>` over
-    `telemetry/step`.
+    The values of an epoch are `epoch/<name>` over `epoch/epoch`, counted from 1; values within
+    epochs are `batch/<name>` over `batch/batch_step`, and `telemetry/<name>` over `telemetry/step`.
+    The run's summary also has the best accuracies and losses (`best_val_accuracy`, …), `best_epoch`
+    and `seconds`, its config `device` and `versions`.
 
     A run that is resumed continues in the same W&B run, and sends nothing twice.
 
@@ -246,13 +245,9 @@ class WandbTracker(Tracker):
         for axis, step in _AXES.items():
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
-        return [WandbMetricsLogger("epoch")]  # sends the metrics that `Tracker` forwards
+        return []
 
-    def is_new_epoch(self, epoch: int) -> bool:
-        """Whether the epoch was not sent yet."""
-        return self.record.is_new("epoch", epoch)
-
-    def is_new_step(self, axis: str, step: int) -> bool:
+    def is_new(self, axis: str, step: int) -> bool:
         """Whether the step was not sent yet."""
         return self.record.is_new(axis, step)
 
@@ -275,7 +270,9 @@ class WandbTracker(Tracker):
         self._best_values.restore(state["best_values"])
 
     def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
-        """Save the best so far: values, the objective and, if requested, the model."""
+        """Send the epoch, and save the best so far: values, the objective, a requested model."""
+        if is_new:
+            self.scalars("epoch", epoch, {**logs, "learning_rate": learning_rate(self.model)})
         self._run.summary.update(
             self._best_values.update(epoch, logs) | {"seconds": logs["seconds"]}
         )
