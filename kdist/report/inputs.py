@@ -113,7 +113,8 @@ def data_set(settings: Mapping[str, object], source: object = None) -> str:
     if settings.get("model"):  # the same function of two files may give two data sets
         file = str(settings["model"]).rpartition(":")[0]
         return f"{settings.get('data') or 'data'}() of {file}"
-    return SAMPLE if source == SAMPLE else str(settings.get("dataset", "fashion_mnist"))
+    dataset = str(settings.get("dataset", "fashion_mnist"))
+    return SAMPLE if source == SAMPLE or dataset == "sample" else dataset
 
 
 def compare_settings(runs: Sequence[RunRecord]) -> list[dict[str, str]]:

@@ -164,6 +164,7 @@ def test_settings_that_differ_are_compared_but_not_where_files_lie(tmp_path):
 
 def test_the_data_set_of_a_run():
     assert data_set({"dataset": "cifar10"}) == "cifar10"
+    assert data_set({"dataset": "sample"}) == "the embedded sample"
     assert data_set({"dataset": "fashion_mnist"}, "the embedded sample") == "the embedded sample"
     own = {"dataset": "fashion_mnist", "model": "a/mine.py:build", "data": "signs"}
     assert data_set(own) == "signs() of a/mine.py"
