@@ -39,7 +39,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
     succeed = {
         "train": (Case(["train", *small]), begins),
         "check": (Case(["check", "mine.py:build"], {"mine.py": b"pass\n"}), begins),
-        "evaluate": (Case(["evaluate", "my.keras"], {"my.keras": b"PK"}), begins),
+        "evaluate": (Case(["evaluate", "run", "--watch=1"], whole("run")), begins),
         "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
         "sweep": (Case(["sweep", "throughput", *small]), begins),
         "tune": (Case(["tune", *small]), begins),
@@ -85,9 +85,7 @@ def check(draw: st.DrawFn) -> Case:
 def evaluate(draw: st.DrawFn) -> Case:
     """`kdist evaluate`."""
     options = {
-        "--dataset": ODD_TEXTS | st.just("sample"),
         "--data-dir": ODD_PATHS,
-        "--data": ODD_TEXTS | st.just("mine.py:data"),
         "--replicas": ODD_NUMBERS,
         "--val-batch-size": ODD_NUMBERS,
         "--averaged": None,
@@ -165,7 +163,7 @@ def small(draw: st.DrawFn) -> Case:
         st.sampled_from(
             [
                 ("devices", {"--replicas": ODD_NUMBERS}),
-                ("doctor", {"--replicas": ODD_NUMBERS, "--run-dir": ODD_PATHS, "--json": None}),
+                ("doctor", {"--replicas": ODD_NUMBERS, "--json": None}),
                 ("dashboard", dashboard),
             ]
         )

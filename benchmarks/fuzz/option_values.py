@@ -48,8 +48,6 @@ FIND: dict[str, Mapping[str, Any]] = {
     "batch": {
         "--start": ODD_NUMBERS,
         "--most": ODD_NUMBERS,
-        "--margin": ODD_NUMBERS,
-        "--memory-gib": ODD_NUMBERS,
         "--replicas": ODD_NUMBERS,
     },
     "rate": {
@@ -57,8 +55,6 @@ FIND: dict[str, Mapping[str, Any]] = {
         "--most": ODD_NUMBERS,
         "--steps": ODD_NUMBERS,
         "--batch-size": ODD_NUMBERS,
-        "--monitor": ODD_TEXTS,
-        "--optimizer": ODD_TEXTS,
         "--output": ODD_PATHS,
     },
 }

@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ..arguments import path_text
 from ..check.check_options import CheckOptions
 from ..errors import UserError
-from ..evaluation.evaluate_options import EvaluateOptions
+from ..evaluation.run_models import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes
@@ -44,16 +43,16 @@ def check(
 
 @takes(options=options_of(EvaluateOptions))
 def evaluate(
-    model: Annotated[str, Parameter(help="Folder of a run, or a .keras file.", show_default=False)],
+    folder: Annotated[str, Parameter(help="Folder of a run.", show_default=False)],
     /,
     *,
     options: Any = None,
 ) -> None:
-    """Print the accuracy and the loss of a saved model, on exactly all test data."""
+    """Print loss and metrics of the saved models of a run, on exactly all validation data."""
     asked = EvaluateOptions(**given(options))
-    from ..evaluation.evaluate_run import evaluate as run
+    from ..evaluation.evaluate_run import evaluate as evaluate_run
 
-    run(model, asked)
+    evaluate_run(folder, asked)
 
 
 def report(
@@ -117,7 +116,6 @@ def doctor(
             converter=parse_integer,
         ),
     ] = None,
-    run_dir: Annotated[str, Parameter(help="Folder of your runs; its disk is examined.")] = "runs",
     json: Annotated[
         bool,
         Parameter(help="Print JSON for a bug report.", negative=()),
@@ -125,13 +123,12 @@ def doctor(
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
-    path_text("--run-dir", run_dir)
     from ..doctor.examine import examine_machine
     from ..doctor.finding import as_json, print_findings
 
-    findings = examine_machine(replicas=replicas, run_dir=run_dir)
+    findings = examine_machine(replicas=replicas)
     if json:
         print(as_json(findings))
     else:
         print_findings(findings)
-    return int(any(one.state == "broken" for one in findings))
+    return int(any(finding.state == "broken" for finding in findings))

@@ -1,204 +1,125 @@
-"""`examine_machine`: all checks, in a process that may crash or hang without ending the others.
+"""`examine_machine`: versions, GPUs, and a sum over all devices."""
 
-`python -m kdist.doctor.examine` is that process. If it ends within a check, that is what was found,
-and another one goes on with the next check.
-"""
-
-import dataclasses
-import signal
+import contextlib
+import importlib.metadata
+import platform
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ..errors import UserError
+import pynvml
+
 from ..launch import child
+from ..versions import untested
 from .finding import Finding
-from .gpu_driver import check_driver, check_gpus
-from .machine import (
-    check_cores,
-    check_disk,
-    check_memory,
-    check_shared_memory,
-    check_versions,
-    check_wandb,
-)
-from .tensorflow_checks import (
-    build_info,
-    check_all_reduce,
-    check_cuda_packages,
-    check_imports,
-    check_tensorflow_gpus,
-    check_tf_config,
-)
 
-_COMMAND = (sys.executable, "-m", "kdist.doctor.examine")
-_PAUSE_SECONDS = 0.05
+_PROGRAM = (sys.executable, "-m", "kdist.doctor.tensorflow_checks")
+_MOST_SECONDS = 300.0  # a first import reads a gigabyte of files
 _LAST_LINES = 3
+_GIB = 2**30
+_MUCH_USED = 0.1  # of a GPU's memory
 
 
-@dataclasses.dataclass(frozen=True)
-class Check:
-    """Something to examine.
-
-    Attributes:
-        name: What it is.
-        find: Examines it.
-        seconds: After so many it is ended.
-        needs: Names of checks; if one of them finds something broken, there is no line of this.
-        remedy: What to do if it crashes or hangs.
-    """
-
-    name: str
-    find: Callable[[], Finding | Sequence[Finding]]
-    seconds: float = 60
-    needs: tuple[str, ...] = ()
-    remedy: str = "report this, with the output of kdist doctor --json"
-
-
-def all_checks(replicas: int | None, run_dir: str) -> list[Check]:
-    """Return the checks, in the order of the screen."""
-    tensorflow = ("TensorFlow",)
-    return [
-        Check("packages", check_versions),
-        Check("cores", check_cores),
-        Check("memory", check_memory),
-        Check("/dev/shm", check_shared_memory),  # noqa: S108 - a name
-        Check("run folder", lambda: check_disk("run folder", run_dir, option="--run-dir")),
-        Check(
-            "temp folder",
-            lambda: check_disk("temp folder", tempfile.gettempdir(), option="TMPDIR"),
-        ),
-        Check("W&B", check_wandb, remedy="set WANDB_MODE=offline; pip install --upgrade wandb"),
-        Check(
-            "TensorFlow",
-            check_imports,
-            seconds=180,  # a first start reads a gigabyte of files
-            remedy="after SIGILL use a CPU with AVX; if it hangs, a local disk for the environment;"
-            " else pip install --force-reinstall tensorflow",
-        ),
-        Check(
-            "GPU driver",
-            lambda: check_driver(str(build_info().get("cuda_version") or "")),
-            remedy="restart the machine; then run nvidia-smi, and see `sudo dmesg | grep -i nvrm`",
-        ),
-        Check(
-            "GPUs",
-            lambda: check_gpus(build_info().get("cuda_compute_capabilities", ())),
-            needs=("GPU driver",),
-        ),
-        Check(
-            "GPUs in TensorFlow",
-            check_tensorflow_gpus,
-            needs=tensorflow,
-            remedy="see the line of the GPU driver, and restart the machine",
-        ),
-        Check("CUDA packages", check_cuda_packages, needs=tensorflow),
-        Check("TF_CONFIG", check_tf_config, needs=tensorflow),
-        Check(
-            "all-reduce",
-            lambda: check_all_reduce(replicas),
-            seconds=120,
-            needs=("TensorFlow", "TF_CONFIG"),
-            remedy="see the lines of the CUDA packages; NCCL_DEBUG=INFO",
-        ),
-    ]
-
-
-def examine_machine(*, replicas: int | None = None, run_dir: str = "runs") -> list[Finding]:
-    """Examine the machine; no check that fails, crashes or hangs ends the others.
+def examine_machine(*, replicas: int | None = None) -> list[Finding]:
+    """Examine the machine, and change nothing.
 
     Args:
-        replicas: Of the all-reduce; `None` for every GPU, else two logical CPUs.
-        run_dir: The folder in which runs are saved.
+        replicas: Devices of the all-reduce; `None` for every GPU, else two logical CPUs.
     """
-    orders = {"replicas": replicas, "run_dir": run_dir}
-    return run_checks(all_checks(replicas, run_dir), [*_COMMAND], orders)
+    return [*check_versions(), *check_gpus(), *check_tensorflow({"replicas": replicas})]
 
 
-def run_checks(
-    checks: Sequence[Check], command: Sequence[str], orders: Mapping[str, object]
-) -> list[Finding]:
-    """Run checks in a process, and in another one whenever it ends within one.
+def check_versions() -> list[Finding]:
+    """Check that Python and the packages that kdist needs are there, in versions that it takes."""
+    from packaging.specifiers import SpecifierSet
 
-    Args:
-        checks: What is examined.
-        command: A program that calls `answer_checks` with them.
-        orders: Passed to it, with the names of checks that are done.
-    """
-    found: dict[str, list[Finding]] = {}
-    while left := [check for check in checks if check.name not in found]:
-        done = {name: any(map(_is_broken, findings)) for name, findings in found.items()}
-        with (
-            tempfile.TemporaryFile() as said,
-            child.Child(
-                command,
-                orders={**orders, "done": done},
-                # TensorFlow's messages say which library it could not load.
-                environment={"TF_CPP_MIN_LOG_LEVEL": "0"},
-                output=said,
-                errors=said,
-            ) as process,
-        ):
-            for check in left:
-                if why := _why_no_answer(process, check):
-                    text = ": ".join(filter(None, [why, _last_lines(said)]))
-                    found[check.name] = [Finding(check.name, "broken", text, check.remedy)]
-                    break
-                found[check.name] = [Finding(**one) for one in process.answers[check.name]]
-    return [one for findings in found.values() for one in findings]
+    python = platform.python_version()
+    allowed = importlib.metadata.metadata("kdist")["Requires-Python"]
+    if not SpecifierSet(allowed).contains(python, prereleases=True):
+        remedy = "make an environment with that Python"
+        return [Finding("Python", "broken", f"{python}, but kdist needs {allowed}", remedy)]
+    good = Finding("Python", "good", python)
+    if wrong := unmet_requirements("kdist"):
+        return [
+            good,
+            Finding("packages", "broken", "; ".join(wrong), "pip install --upgrade kdist"),
+        ]
+    titles = {"kdist": "kdist", "TensorFlow": "tensorflow", "Keras": "keras"}
+    versions = {title: importlib.metadata.version(name) for title, name in titles.items()}
+    text = ", ".join(f"{title} {version}" for title, version in versions.items())
+    del versions["kdist"]
+    return [good, Finding("packages", "good", "; ".join(filter(None, [text, untested(versions)])))]
 
 
-def _why_no_answer(process: child.Child, check: Check) -> str:
-    """Wait for the answer; returns why there is none, empty if there is one."""
-    end = time.monotonic() + check.seconds
-    while time.monotonic() < end:
-        code = process.code  # before its answers, of which none comes after its end
-        if check.name in process.answers:
-            return ""
-        if code is not None and code < 0:
-            return f"the process was ended by {signal.Signals(-code).name}"
-        if code is not None:
-            return f"the process ended with exit code {code}"
-        time.sleep(_PAUSE_SECONDS)
-    return f"not done after {check.seconds:g} seconds"
+def unmet_requirements(package: str) -> list[str]:
+    """Say which packages that an installed one needs are missing, or of another version."""
+    from packaging.requirements import Requirement
 
-
-def _last_lines(said: IO[bytes]) -> str:
-    said.seek(0)
-    lines = said.read().decode(errors="replace").splitlines()
-    return " ".join([line for line in lines if line.strip()][-_LAST_LINES:])
-
-
-def _is_broken(one: Finding) -> bool:
-    return one.state == "broken"
-
-
-def answer_checks(checks: Sequence[Check]) -> None:
-    """In the process: run those checks that are not done, and answer what each found."""
-    broken = dict(child.orders()["done"])
-    for check in checks:
-        if check.name in broken:
+    unmet = []
+    for required in map(Requirement, importlib.metadata.requires(package) or ()):
+        if required.marker is not None and not required.marker.evaluate({"extra": ""}):
             continue
-        findings = _find(check, broken)
-        broken[check.name] = any(map(_is_broken, findings))
-        child.answer(**{check.name: [dataclasses.asdict(one) for one in findings]})
+        try:
+            version = importlib.metadata.version(required.name)
+        except importlib.metadata.PackageNotFoundError:
+            unmet.append(f"{required.name} is not installed")
+            continue
+        if not required.specifier.contains(version, prereleases=True):
+            unmet.append(f"{required.name} {version}, but {package} needs {required.specifier}")
+    return unmet
 
 
-def _find(check: Check, broken: dict[str, bool]) -> list[Finding]:
-    if any(broken.get(needed) for needed in check.needs):
-        return []
+def check_gpus() -> list[Finding]:
+    """Ask NVIDIA's driver, by NVML, for its version and for the memory of each GPU."""
+    name = "GPU driver"
     try:
-        found = check.find()
-        return [found] if isinstance(found, Finding) else list(found)
-    except UserError as error:  # says itself what to do
-        return [Finding(check.name, "broken", str(error))]
-    except Exception as error:
-        text = f"the check failed: {type(error).__name__}: {error}"
-        return [Finding(check.name, "broken", text, check.remedy)]
+        pynvml.nvmlInit()
+        version, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+            remedy = "if there is a GPU: install the driver, or docker run --gpus all"
+            return [Finding(name, "absent", "no NVIDIA driver: the CPU is used", remedy)]
+        remedy = "restart the machine or the container, then run nvidia-smi"
+        return [Finding(name, "broken", f"NVML: {error}", remedy)]
+    return [Finding(name, "good", version), *map(_check_gpu, range(count))]
 
 
-if __name__ == "__main__":
-    given = child.orders()
-    answer_checks(all_checks(given["replicas"], given["run_dir"]))
+def _check_gpu(index: int) -> Finding:
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+    name, text = f"GPU {index}", pynvml.nvmlDeviceGetName(gpu)
+    with contextlib.suppress(pynvml.NVMLError):  # some do not tell
+        memory = pynvml.nvmlDeviceGetMemoryInfo(gpu)
+        free = (memory.total - memory.used) / _GIB
+        text += f", {free:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
+        if memory.used > _MUCH_USED * memory.total:
+            return Finding(name, "slow", text, "end other programs on it: see nvidia-smi")
+    return Finding(name, "good", text)
+
+
+def check_tensorflow(
+    orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM, seconds: float = _MOST_SECONDS
+) -> list[Finding]:
+    """Check TensorFlow in a process of its own, which may crash or hang.
+
+    Args:
+        orders: The arguments of `tensorflow_checks.check_all`.
+        program: The program and its arguments.
+        seconds: The process is ended after so many.
+    """
+    name, remedy = (
+        "TensorFlow",
+        "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX",
+    )
+    # TensorFlow's messages say which library it could not load.
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+    try:
+        ended = child.run(program, seconds=seconds, orders=orders, environment=environment)
+    except TimeoutError:
+        text = f"its import or the all-reduce is not done after {seconds:g} seconds"
+        return [Finding(name, "broken", text, "NCCL_DEBUG=INFO; restart the machine")]
+    findings = [Finding(**answer) for answer in ended.answers.values()]
+    if ended.code == 0:
+        return findings
+    lines = [line for line in ended.errors.splitlines() if line.strip()]
+    text = ": ".join([f"its process ended with {ended.verdict.how}", *lines[-_LAST_LINES:]])
+    return [*findings, Finding(name, "broken", text, remedy)]

@@ -1,4 +1,4 @@
-"""`Finding`: what was found, and how to fix it; findings as a screen, and as JSON."""
+"""`Finding`: a line of the screen; findings as a screen, and as JSON."""
 
 import dataclasses
 import json
@@ -28,9 +28,9 @@ class Finding:
     """A line of the screen.
 
     Attributes:
-        name: What was examined.
-        state: How it is.
-        text: What was found.
+        name: Its subject.
+        state: How the subject is.
+        text: The facts that were found.
         remedy: How to fix it; empty if there is nothing to fix.
     """
 
@@ -49,21 +49,23 @@ def print_findings(findings: Sequence[Finding], console: Console | None = None) 
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for one in findings:
-        words = Text(one.text)
-        if one.remedy:
-            words.append(f"\n→ {one.remedy}", style="bold" if one.state == "broken" else "")
-        table.add_row(Text(one.state, style=_STYLES[one.state]), Text(one.name), words)
+    for finding in findings:
+        words = Text(finding.text)
+        if finding.remedy:
+            style = "bold" if finding.state == "broken" else ""
+            words.append(f"\n→ {finding.remedy}", style=style)
+        state = Text(finding.state, style=_STYLES[finding.state])
+        table.add_row(state, Text(finding.name), words)
     screen.print(table)
-    counts = Counter(one.state for one in findings)
+    counts = Counter(finding.state for finding in findings)
     screen.print(f"\n{', '.join(f'{counts[state]} {state}' for state in _STYLES)}", highlight=False)
 
 
 def as_json(findings: Sequence[Finding]) -> str:
     """Return the findings as JSON, with `~` for the user's home folder."""
     home = os.path.expanduser("~")
-    lines = [dataclasses.asdict(one) for one in findings]
+    lines = [dataclasses.asdict(finding) for finding in findings]
     if len(home) > 1:  # not the folder `/`
-        lines = [{key: text.replace(home, "~") for key, text in one.items()} for one in lines]
+        lines = [{key: text.replace(home, "~") for key, text in line.items()} for line in lines]
     report = {"system": platform.platform(), "findings": lines}
     return json.dumps(report, indent=2, ensure_ascii=False)

@@ -1,25 +1,20 @@
-"""Checks of TensorFlow: its import, its GPUs and libraries, and a sum over them.
+"""Checks of TensorFlow: the program `python -m kdist.doctor.tensorflow_checks`.
 
-They run in a process of their own, as TensorFlow may crash, hang, or not be there.
+In a process of its own, as TensorFlow may crash, hang, or not be there.
 """
 
-import contextlib
-import math
+import dataclasses
 import os
-import re
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..errors import UserError
+from ..launch import child
 from ..launch.shares import visible_gpus
 from .finding import Finding
-from .gpu_driver import count_gpus, is_there_a_gpu
-from .machine import NOT_INSTALLED, requirements
 
-_INSTALL = "in a checkout of kdist, pip install '.[cuda]'"
-_HIDES = "CUDA_VISIBLE_DEVICES"
 _ROUNDS = 7
 _BYTES = 64 * 10**6
 # A PCIe 3.0 x16 slot has 12 GB/s, through the CPU's memory about half; less than a quarter has
@@ -27,150 +22,99 @@ _BYTES = 64 * 10**6
 _SLOW_BYTES_PER_SECOND = 3e9
 
 
-def check_imports() -> Finding:
-    """Can TensorFlow and Keras be imported, and does Keras use TensorFlow?"""
-    name = "TensorFlow"
-    remedy = "pip install --force-reinstall tensorflow keras, in the environment that has kdist"
-    use = "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
-    try:
-        import tensorflow  # noqa: F401
+def check_all(replicas: int | None) -> None:
+    """Answer the findings, each as soon as it is known.
 
-        remedy = f"{use}, or pip install --force-reinstall keras"
+    Args:
+        replicas: Devices of the all-reduce; `None` for every GPU, else two logical CPUs.
+    """
+    checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
+        ("TensorFlow", check_import),
+        (
+            "GPUs in TensorFlow",
+            lambda: judge_gpus(tensorflow_gpus(), len(visible_gpus(os.environ))),
+        ),
+        ("all-reduce", lambda: check_all_reduce(replicas or len(tensorflow_gpus()) or 2)),
+    )
+    for name, check in checks:
+        try:
+            finding = check()
+        except UserError as error:  # names its remedy
+            finding = Finding(name, "broken", str(error))
+        except Exception as error:  # whatever TensorFlow or a driver raises
+            text = f"{type(error).__name__}: {error}"
+            finding = Finding(name, "broken", text, "report this, with kdist doctor --json")
+        child.answer(**{name: dataclasses.asdict(finding)})
+        if name == "TensorFlow" and finding.state == "broken":
+            return
+
+
+def check_import() -> Finding:
+    """Check that TensorFlow and Keras can be imported, and that Keras uses TensorFlow."""
+    name, use = "TensorFlow", "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
+    try:
         import keras
+        import tensorflow  # noqa: F401
     except Exception as error:
+        remedy = f"pip install --force-reinstall tensorflow keras; or {use}"
         return Finding(name, "broken", f"{type(error).__name__}: {error}", remedy)
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        return Finding(name, "broken", f"Keras uses {backend}", use)
+    if keras.backend.backend() != "tensorflow":
+        return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", use)
     return Finding(name, "good", "can be imported, and Keras uses it")
 
 
-def build_info() -> Mapping[str, Any]:
-    """Return facts of TensorFlow's build, such as `"cuda_version"`; none if it is not imported."""
-    tf = sys.modules.get("tensorflow")
-    return {} if tf is None else dict(tf.sysconfig.get_build_info())
-
-
 def tensorflow_gpus() -> list[str]:
-    """Return the products of the GPUs that TensorFlow finds, whose memory it does not take."""
+    """Return the products of the GPUs that TensorFlow finds, whose memory is not taken whole."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:  # other programs may use them
         tf.config.experimental.set_memory_growth(gpu, True)
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-    return [str(one.get("device_name", "GPU")) for one in details]
+    return [str(detail.get("device_name", "GPU")) for detail in details]
 
 
-def check_tensorflow_gpus() -> list[Finding]:
-    """Does TensorFlow find the machine's GPUs, and if not, why?"""
-    seen = tensorflow_gpus()
-    if not seen and not is_there_a_gpu():
-        return []
-    is_cuda_build = build_info().get("is_cuda_build") is not False
-    return [judge_gpus(seen, count_gpus(), is_cuda_build=is_cuda_build, said=_said())]
-
-
-def judge_gpus(seen: Sequence[str], listed: int, *, is_cuda_build: bool, said: str) -> Finding:
-    """Judge which GPUs TensorFlow finds.
+def judge_gpus(found: list[str], visible: int) -> Finding:
+    """Compare the GPUs that TensorFlow finds with those of the machine.
 
     Args:
-        seen: Their products.
-        listed: How many the driver lists; 0 if unknown.
-        is_cuda_build: Whether TensorFlow was built with CUDA.
-        said: Its messages.
+        found: Their products.
+        visible: GPUs that the driver lists and `CUDA_VISIBLE_DEVICES` shows.
     """
-    name, count, wanted = "GPUs in TensorFlow", len(seen), listed
-    if _HIDES in os.environ:
-        shown = visible_gpus(os.environ)
-        known = [not one.isdecimal() or int(one) < (listed or math.inf) for one in shown]
-        wanted = [*known, False].index(False)  # an unknown one hides itself and all after it
-        if wanted <= count < max(listed, 1):
-            text = f"{count}, as {_HIDES}={os.environ[_HIDES]!r}"
-            return Finding(name, "good" if count else "absent", text, f"unset {_HIDES} for all")
-    if seen and count >= wanted:
-        return Finding(name, "good", f"{count}: {', '.join(dict.fromkeys(seen))}")
-    if not is_cuda_build:
-        remedy = f"pip uninstall tensorflow tensorflow-cpu, then {_INSTALL}"
-        return Finding(name, "broken", "none: this TensorFlow was built without CUDA", remedy)
-    text = f"{count or 'none'}{f' of {wanted}' if wanted else ''}"
-    # What TensorFlow says of CUDA, without time and place.
-    lines = re.findall(r"^(?:.*?\] )?(.*(?:CUDA|cuInit|Cannot dlopen).*)$", said, re.M | re.I)
-    text = ": ".join([text, *lines[-1:]])
-    remedy = "see the lines of the GPU driver and the CUDA packages"
-    return Finding(name, "broken", text, remedy)
+    name = "GPUs in TensorFlow"
+    if len(found) < visible:
+        text = f"{len(found) or 'none'} of {visible}"
+        remedy = (
+            "in a checkout of kdist, pip install '.[cuda]'; TF_CPP_MIN_LOG_LEVEL=0 python -c"
+            ' "import tensorflow as tf; tf.config.list_physical_devices()" says what is missing'
+        )
+        return Finding(name, "broken", text, remedy)
+    if not found:
+        return Finding(name, "absent", "none")
+    return Finding(name, "good", f"{len(found)}: {', '.join(dict.fromkeys(found))}")
 
 
-def _said() -> str:
-    """What this process has printed, as its errors go to a file."""
-    with contextlib.suppress(OSError):
-        return os.pread(2, 2**20, 0).decode(errors="replace")
-    return ""
-
-
-def check_cuda_packages() -> list[Finding]:
-    """Are CUDA, cuDNN and NCCL there, in the versions that TensorFlow needs?"""
-    cuda = build_info().get("cuda_version")
-    if not cuda or not is_there_a_gpu():
-        return []
-    return [judge_cuda(cuda, requirements("tensorflow", "and-cuda"), bool(tensorflow_gpus()))]
-
-
-def judge_cuda(cuda: str, packages: Mapping[str, str], found: bool) -> Finding:
-    """Judge the packages of `tensorflow[and-cuda]`.
+def check_all_reduce(replicas: int) -> Finding:
+    """Check that the sum of a buffer over all devices is right, and time it.
 
     Args:
-        cuda: The version of CUDA that TensorFlow was built with.
-        packages: What is wrong with each, as `requirements` returns it.
-        found: Whether TensorFlow finds GPUs, perhaps by libraries of the system.
-    """
-    name = "CUDA packages"
-    missing = [one for one, wrong in packages.items() if wrong.endswith(NOT_INSTALLED)]
-    others = [wrong for one, wrong in packages.items() if wrong and one not in missing]
-    if others or (missing and not found):
-        text = "; ".join([*others, *(packages[one] for one in missing)])
-        return Finding(name, "broken", f"CUDA {cuda}: {text}", _INSTALL)
-    where = "the system's libraries" if missing else f"all {len(packages)} that TensorFlow needs"
-    return Finding(name, "good", f"CUDA {cuda}: {where}")
-
-
-def check_tf_config() -> list[Finding]:
-    """Does `TF_CONFIG` name a cluster with this process in it, if it is set?
-
-    Raises:
-        UserError: It does not.
-    """
-    from ..distribute.cluster import check_tf_config
-
-    if not os.environ.get("TF_CONFIG", "").strip():
-        return []
-    check_tf_config(os.environ["TF_CONFIG"])
-    return [Finding("TF_CONFIG", "good", "set, and this process is in its cluster")]
-
-
-def check_all_reduce(replicas: int | None = None) -> list[Finding]:
-    """Is the sum of a buffer over all devices right, and how long does it take?
-
-    Args:
-        replicas: How many devices; by default every GPU, else two logical CPUs.
+        replicas: Number of devices.
 
     Raises:
         UserError: There are not so many devices.
     """
+    if replicas == 1:
+        return Finding("all-reduce", "absent", "one device has nothing to add up")
     from ..distribute.devices import first_devices, stock_strategy
 
-    count = replicas or len(tensorflow_gpus()) or 2
-    if count == 1:
-        return []
-    devices = first_devices(count)
+    devices = first_devices(replicas)
     # TensorFlow's own, as kdist's steps see one device, and reduce what they need by themselves.
     totals, seconds = _add_up(stock_strategy(devices))
-    on_gpus = devices[0].startswith("GPU")
-    return [judge_all_reduce(count, totals, seconds, on_gpus=on_gpus)]
+    return judge_all_reduce(replicas, totals, seconds, on_gpus=devices[0].startswith("GPU"))
 
 
 def _add_up(strategy: Any) -> tuple[list[float], float]:
-    """The least and the largest value of each device's sum, and the seconds of a step."""
+    """Return the first and the last value of each device's sum, and the seconds of a step."""
     import tensorflow as tf
 
     # As arguments: TensorFlow would add up constants while it traces.
@@ -178,26 +122,18 @@ def _add_up(strategy: Any) -> tuple[list[float], float]:
         lambda context: tf.fill((_BYTES // 4,), context.replica_id_in_sync_group + 1.0)
     )
 
-    def total(buffer: Any) -> Any:
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, buffer)
-
     def ends_of_total(buffer: Any) -> Any:
-        whole = total(buffer)
-        return tf.stack([whole[0], whole[-1]])  # little to copy to the host
+        context = tf.distribute.get_replica_context()
+        total = context.all_reduce(tf.distribute.ReduceOp.SUM, buffer)
+        return tf.stack([total[0], total[-1]])  # little to copy to the host
 
-    def step(work: Callable[[Any], Any]) -> Callable[[], list[Any]]:
-        traced = tf.function(lambda values: strategy.run(work, (values,)))
-        return lambda: [*strategy.experimental_local_results(traced(buffers))]
-
-    sums = [float(end) for one in step(total)() for end in (tf.reduce_min(one), tf.reduce_max(one))]
-    timed, seconds = step(ends_of_total), []
+    step = tf.function(lambda: strategy.run(ends_of_total, (buffers,)))
+    seconds = []
     for _ in range(_ROUNDS + 1):  # the first traces
         begin = time.perf_counter()
-        for one in timed():
-            one.numpy()
+        ends = [value.numpy() for value in strategy.experimental_local_results(step())]
         seconds.append(time.perf_counter() - begin)
-    return sums, statistics.median(seconds[1:])
+    return [float(value) for pair in ends for value in pair], statistics.median(seconds[1:])
 
 
 def judge_all_reduce(
@@ -222,3 +158,7 @@ def judge_all_reduce(
         )
         return Finding(name, "slow", text, remedy)
     return Finding(name, "good", text)
+
+
+if __name__ == "__main__":
+    check_all(**child.orders())

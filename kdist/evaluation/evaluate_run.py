@@ -1,33 +1,17 @@
-"""`evaluate`: the accuracy of a run's newest model, of each new one, or of a file."""
+"""`evaluate`: a table of how good the newest model of a run is, or each new one."""
 
-import functools
-import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ..checkpoint.store import DamagedCheckpointError
 from ..errors import UserError
-from ..training.config import TrainConfig
-from .evaluate_options import EvaluateOptions
-from .saved_model import (
-    Evaluation,
-    RunModels,
-    SavedModel,
-    find_models,
-    settings_of,
-)
+from .run_models import EvaluateOptions, Evaluation, RunModels, SavedModel
 
 if TYPE_CHECKING:
-    from .evaluators import Evaluator, OwnEvaluator
-
-    _Evaluator: TypeAlias = Evaluator | OwnEvaluator
-
-# TensorFlow is imported inside the functions: what the caller has to fix is reported before.
+    from .evaluator import Evaluator
 
 _MOST_SECONDS = 1e9  # that `time.sleep` takes on all systems
-# A process that resumes the run may be about to take its folder.
-_ABANDONED_SECONDS = 60
 
 
 def evaluate(
@@ -37,19 +21,18 @@ def evaluate(
     announce: Callable[[str], None] = print,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Evaluation]:
-    """Evaluate saved models on exactly all test images, on any number of replicas.
+    """Evaluate the saved models of a run on exactly all validation data, on any number of replicas.
 
-    For a run, it evaluates the final model, or else the newest complete checkpoint. With
-    `options.watch`, it evaluates each checkpoint as it appears, and returns when the run has ended,
-    or when its process on this machine was killed.
+    The final model is evaluated, or else the newest complete checkpoint. With `options.watch`, each
+    checkpoint is evaluated as it appears, until the run has ended, or until its process on this
+    machine was killed.
 
     A run of your own model is evaluated on its validation data, with the loss and the metrics that
     the model is compiled with; its functions are loaded from where the run found them.
 
     Args:
-        path: The folder of a run of `kdist train`, or a `.keras` file. The data set and settings
-            are those of the run, also for a file in its folder.
-        options: How they are evaluated, and on which data.
+        path: The folder of a run of `kdist train`.
+        options: How they are evaluated.
         announce: Called with each line of the table.
         sleep: Waits for the given number of seconds.
 
@@ -62,74 +45,51 @@ def evaluate(
     Example:
         ```python
         [result] = kdist.evaluation.evaluate("runs/fast", EvaluateOptions(averaged=True))
-        result.accuracy
+        result.metrics["accuracy"]
         ```
     """
     options = options or EvaluateOptions()
-    found = find_models(path, options)
-    settings = found.settings if isinstance(found, RunModels) else settings_of(found.path)
-    config = options.config(settings)
-    if options.data is not None and config.model is None:
+    run = RunModels(path)
+    config = options.config(run.settings)
+    if options.averaged and config.model is None and config.ema_momentum is None:
         raise UserError(
-            f"received --data {options.data}, but {path} is not a run of your own model: remove it."
-            " To evaluate a model file on your data, call model.evaluate of"
-            " model = kdist.load_model(path, strategy=...)"
+            f"{run.folder} keeps no averages of its weights: remove --averaged, or train with"
+            " --ema-momentum"
         )
-    if isinstance(found, RunModels):
-        if options.averaged and config.model is None and config.ema_momentum is None:
-            raise UserError(
-                f"{found.folder} keeps no averages of its weights: remove --averaged, or train with"
-                " --ema-momentum"
-            )
-        if options.watch is None and not found.checkpoints() and found.final() is None:
-            raise UserError(
-                f"{found.folder} has neither a checkpoint nor a model: train with"
-                " --checkpoint-every, or pass --watch to wait for one"
-            )
-    evaluator = _make_evaluator(config, options, announce)
+    if options.watch is None and not run.newest():
+        raise UserError(
+            f"{run.folder} has neither a checkpoint nor a model: train with --checkpoint-every, or"
+            " pass --watch to wait for one"
+        )
+    # Mistakes are reported before TensorFlow is imported.
+    from .evaluator import Evaluator
+
+    evaluator = Evaluator(config, averaged=options.averaged, announce=announce)
     table = _Table(evaluator, announce)
-    if isinstance(found, SavedModel):
-        table.add(found)
-    elif options.watch is None:
-        _evaluate_newest(found, table)
+    if options.watch is None:
+        if not any(table.add(model) for model in run.newest()):
+            raise UserError(f"none of the checkpoints of {run.folder} is whole")
     else:
         seconds = min(options.watch, _MOST_SECONDS)
-        looks = max(2, math.ceil(_ABANDONED_SECONDS / seconds))
-        if not _watch(found, table, functools.partial(sleep, seconds), abandoned_after=looks):
-            announce(
-                f"{found.folder} has no result, and its process has ended: continue it with"
-                f" kdist train --resume {found.folder}"
-            )
+        _watch(run, table, lambda: sleep(seconds))
     return table.lines
-
-
-def _make_evaluator(
-    config: TrainConfig, options: EvaluateOptions, announce: Callable[[str], None]
-) -> "_Evaluator":
-    if config.model is not None:
-        from .evaluators import OwnEvaluator
-
-        return OwnEvaluator(config, averaged=options.averaged)
-    from .evaluators import Evaluator
-
-    return Evaluator(config, averaged=options.averaged, announce=announce)
 
 
 class _Table:
     """Evaluates models, and announces a line for each."""
 
-    def __init__(self, evaluator: "_Evaluator", announce: Callable[[str], None]) -> None:
+    def __init__(self, evaluator: "Evaluator", announce: Callable[[str], None]) -> None:
         self.lines: list[Evaluation] = []
         self._evaluator = evaluator
         self._announce = announce
 
-    def add(self, saved: SavedModel) -> bool:
+    def add(self, model: SavedModel) -> bool:
         """Evaluate a model, and return whether it could be read."""
         try:
-            line = self._evaluator.evaluate(saved)
+            line = self._evaluator.evaluate(model)
         except DamagedCheckpointError as error:
-            if saved.path.exists():  # else a training that runs has removed it meanwhile
-                self._announce(f"Skipped the damaged checkpoint {saved.path.name}: {error}")
+            if model.path.exists():  # else a training that runs has removed it meanwhile
+                self._announce(f"Skipped the damaged checkpoint {model.path.name}: {error}")
             return False
         if not self.lines:
             self._announce(line.heading())
@@ -138,47 +98,21 @@ class _Table:
         return True
 
 
-def _evaluate_newest(run: RunModels, table: _Table) -> None:
-    """Evaluate the model of a run that is complete, else its newest checkpoint."""
-    final = run.final()
-    if final is not None and run.is_complete() and table.add(final):
-        return
-    if any(table.add(one) for one in run.checkpoints()):
-        return
-    if final is None:
-        raise UserError(f"none of the checkpoints of {run.folder} is whole")
-    table.add(final)
-
-
-def _watch(
-    run: RunModels, table: _Table, wait: Callable[[], None], *, abandoned_after: int
-) -> bool:
-    """Evaluate each checkpoint as it appears, in the end the model.
-
-    Args:
-        run: The run.
-        table: What evaluates them.
-        wait: Waits until the next look.
-        abandoned_after: Looks in a row at a run without a process that end it.
-
-    Returns:
-        Whether the run has ended, rather than been killed.
-    """
-    seen, has_waited, abandoned = set(), False, 0
+def _watch(run: RunModels, table: _Table, wait: Callable[[], None]) -> None:
+    """Evaluate each checkpoint as it appears, and in the end the model."""
+    seen: set[str] = set()
+    had_ended = False
     while True:
-        has_ended = run.has_ended()  # asked first: what is saved before the end is seen then
-        for one in reversed(run.checkpoints()):
-            if one.path.name not in seen:
-                seen.add(one.path.name)
-                table.add(one)
+        has_ended = run.has_ended()  # asked first: files that are saved before the end are seen
+        for model in reversed(run.checkpoints()):
+            if model.path.name not in seen:
+                seen.add(model.path.name)
+                table.add(model)
         final = run.final()
-        if has_ended and (final is not None or has_waited or not run.saves_model()):
+        # The model is saved behind the result: a last look is taken for it.
+        if has_ended and (final is not None or had_ended):
             break
-        has_waited = has_ended  # the model is saved behind the result
-        abandoned = abandoned + 1 if run.is_abandoned() else 0
-        if abandoned == abandoned_after:
-            return False
+        had_ended = has_ended
         wait()
     if final is not None:
         table.add(final)
-    return True

@@ -47,8 +47,8 @@ def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp
         summary = json.loads((tmp_path / "r" / "summary.json").read_text())
         assert summary["parameters"] == parameters
     (found,) = evaluate(result.run_dir, announce=lines.append)
-    assert found.accuracy == pytest.approx(result.val_accuracy, abs=1e-6)
-    assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-4)
+    assert found.metrics["accuracy"] == pytest.approx(result.val_accuracy, abs=1e-6)
+    assert found.metrics["loss"] == pytest.approx(result.history["val_loss"][-1], rel=1e-4)
 
 
 def data(channels):
