@@ -7,13 +7,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import positive_number
 from ..batch_norm.convert import batch_norms
 from ..batch_norm.diagnosis import (
     LayerGap,
     check_model_accepts,
     checked_batch,
-    diagnosis,
+    diagnose,
     mean_distance,
     observed_moments,
     replica_distance,
@@ -39,9 +38,10 @@ class BatchNormMonitor(ResumableCallback):
       this worker's replicas and those of replica 0, which are the ones saved. 0 on one replica.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
-    If a gap or the difference between the losses is above its threshold, it prints a line with the
-    worst layer and the likely cause: moving statistics that lag, were never updated or differ
-    between replicas, replicas whose data differ, or a batch per replica that is too small.
+    If a gap is above 0.5 (0.1 between replicas), or the loss in inference mode a quarter above that
+    in training mode, it prints a line with the worst layer and the likely cause: moving statistics
+    that lag, were never updated or differ between replicas, replicas whose data differ, or a batch
+    per replica that is too small.
 
     No variable of the model changes: not moving statistics, seeds or Keras metrics. (A raw
     `tf.Variable` that a layer assigns to may change.) In training mode dropout is active, so
@@ -54,16 +54,6 @@ class BatchNormMonitor(ResumableCallback):
             arrays. Take it from the training data, with as many samples as the global batch used in
             training: the statistics of fewer samples are noisier, and the number of samples decides
             which causes are considered.
-        gap_threshold: Print a line if `batch_norm_gap` is above this. The default, 0.5, is half a
-            standard deviation, or a variance off by a factor of 1.65. The statistics of 16 values
-            are off by 0.2 to 0.3 by chance.
-        replica_gap_threshold: Print a line if `batch_norm_replica_gap` is above this. The default,
-            0.1, is more than chance explains with 16 values per replica and momentum 0.9 or more.
-        lag_threshold: Moving statistics count as lagging while the weight of their initial values,
-            `momentum ** steps`, is above this. The default, 0.1, is reached after 230 steps with
-            Keras's momentum 0.99.
-        loss_threshold: Print a line if the loss in inference mode exceeds the loss in training mode
-            by more than this fraction of the latter. Dropout makes the excess smaller.
         verbose: 0 prints nothing and only fills `logs`.
 
     Attributes:
@@ -93,20 +83,10 @@ class BatchNormMonitor(ResumableCallback):
         self,
         *,
         batch: Any,
-        gap_threshold: float = 0.5,
-        replica_gap_threshold: float = 0.1,
-        lag_threshold: float = 0.1,
-        loss_threshold: float = 0.25,
         verbose: int = 1,
     ) -> None:
         super().__init__(verbose=verbose)
         self.batch = checked_batch(batch)
-        self.gap_threshold = _checked_threshold("gap_threshold", gap_threshold)
-        self.replica_gap_threshold = _checked_threshold(
-            "replica_gap_threshold", replica_gap_threshold
-        )
-        self.lag_threshold = _checked_threshold("lag_threshold", lag_threshold)
-        self.loss_threshold = _checked_threshold("loss_threshold", loss_threshold)
         self.gaps: list[LayerGap] = []
         self.diagnosis: str | None = None
         self._steps_of_epoch = 0
@@ -117,7 +97,9 @@ class BatchNormMonitor(ResumableCallback):
         super().on_train_begin(logs)
         self.gaps, self.diagnosis, self._steps_of_epoch = [], None, 0
         norms = _required_batch_norms(self.model)
-        self._first = {n.path: _moving_statistics(self.model, n) for n in norms if n.built}
+        self._first = {
+            norm.path: _moving_statistics(self.model, norm) for norm in norms if norm.built
+        }
         if self.model.built:
             check_model_accepts(self.model, self.batch)
 
@@ -147,14 +129,7 @@ class BatchNormMonitor(ResumableCallback):
             )
             logs["loss_in_training_mode"] = in_training
             logs["loss_in_inference_mode"] = in_inference
-        self.diagnosis = diagnosis(
-            self.gaps,
-            gap=self.gap_threshold,
-            replica_gap=self.replica_gap_threshold,
-            kept=self.lag_threshold,
-            loss_gap=self.loss_threshold,
-            losses=(in_training, in_inference),
-        )
+        self.diagnosis = diagnose(self.gaps, (in_training, in_inference))
         if self.diagnosis:
             self.print_line(self.diagnosis)
 
@@ -164,19 +139,21 @@ class BatchNormMonitor(ResumableCallback):
         batches = [merge(tf.stack(calls)) for calls in shares.values()]
         first = self._first.get(norm.path)
         with np.errstate(all="ignore"):  # NaN is reported, not warned of
-            of_means = [
-                mean_distance(b.mean, means[0], variances[0], norm.epsilon) for b in batches
+            means_off = [
+                mean_distance(batch.mean, means[0], variances[0], norm.epsilon) for batch in batches
             ]
-            of_variances = [
-                variance_distance(b.variance, variances[0], norm.epsilon) for b in batches
+            variances_off = [
+                variance_distance(batch.variance, variances[0], norm.epsilon) for batch in batches
             ]
             return LayerGap(
                 name=norm.name,
-                mean=float(np.mean(of_means)),
-                variance=float(np.mean(of_variances)),
+                mean=float(np.mean(means_off)),
+                variance=float(np.mean(variances_off)),
                 replicas=replica_distance(means, variances, norm.epsilon),
                 apart=replica_distance(
-                    [b.mean for b in batches], [b.variance for b in batches], norm.epsilon
+                    [batch.mean for batch in batches],
+                    [batch.variance for batch in batches],
+                    norm.epsilon,
                 ),
                 values=min(float(np.min(batch.count)) for batch in batches),
                 kept=float(norm.momentum) ** self.steps,
@@ -199,10 +176,8 @@ def _moving_statistics(model: keras.Model, norm: Any) -> Any:
     """Moving means and variances of this worker's replicas, shape `(2, replicas, channels)`."""
     local = model.distribute_strategy.experimental_local_results
     return np.array(
-        [[v.numpy() for v in local(m.value)] for m in (norm.moving_mean, norm.moving_variance)]
+        [
+            [copy.numpy() for copy in local(moving.value)]
+            for moving in (norm.moving_mean, norm.moving_variance)
+        ]
     )
-
-
-def _checked_threshold(name: str, value: float) -> float:
-    hint = 'pass a number above 0, or float("inf") to never print a line'
-    return positive_number(name, value, hint=hint, finite=False)

@@ -1,4 +1,4 @@
-"""Measures batch norms on a batch, and says why their moving statistics do not fit it."""
+"""Measurements of batch norms on a batch, and the likely cause if moving statistics do not fit."""
 
 import contextlib
 from collections import defaultdict
@@ -46,11 +46,10 @@ def checked_batch(batch: Any) -> Any:
 
 def check_model_accepts(model: keras.Model, batch: Any) -> None:
     """Raise `UserError` if a batch of such shapes cannot go through the model."""
+    x, _, _ = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
     try:
-        for training in (False, True):
-            with stateless_pass(model):
-                x, _, _ = keras.utils.unpack_x_y_sample_weight(_tensors(batch))
-                call_model(model, x, training=training)
+        with stateless_pass(model):
+            call_model(model, x, training=True)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch[0])]
         raise UserError(
@@ -62,7 +61,7 @@ def check_model_accepts(model: keras.Model, batch: Any) -> None:
 def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
     """Return the model's loss on a batch; no variable of the model changes."""
     with stateless_pass(model):
-        return float(mean_loss(model, _tensors(batch), training=training))
+        return float(mean_loss(model, _as_tensors(batch), training=training))
 
 
 @contextlib.contextmanager
@@ -101,12 +100,26 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
             norm.__dict__.pop("call", None)
 
 
-def _tensors(batch: Any) -> Any:
-    def tensor(leaf: Any) -> Any:
-        return None if leaf is None else tf.convert_to_tensor(leaf)
+def _as_tensors(batch: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch
+    )
 
-    return keras.tree.map_structure(tensor, batch)
 
+GAP = 0.5
+"""The largest `LayerGap.gap` that is small: half a standard deviation, or a variance off by a
+factor of 1.65. The statistics of 16 values are off by 0.2 to 0.3 by chance."""
+
+REPLICA_GAP = 0.1
+"""The largest `LayerGap.replicas` that is small: more than chance explains with 16 values per
+replica and momentum 0.9 or more."""
+
+LAG = 0.1
+"""The largest `LayerGap.kept` that is no lag: reached after 230 steps with momentum 0.99."""
+
+LOSS_GAP = 0.25
+"""The largest excess of the loss in inference mode, as a fraction of the loss in training mode,
+that is small. Dropout makes the excess smaller."""
 
 SMALL_BATCH = 16
 """Values per channel below which a batch's statistics are too noisy: at 16, its mean is off by a
@@ -193,15 +206,7 @@ def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
     )
 
 
-def diagnosis(
-    layers: Sequence[LayerGap],
-    *,
-    gap: float,
-    replica_gap: float,
-    kept: float,
-    loss_gap: float,
-    losses: tuple[float, float],
-) -> str | None:
+def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | None:
     """Describe the worst layer and the likely cause in one line; None if all gaps are small.
 
     Causes are checked from certain to probable: NaN or infinite values, replicas that differ,
@@ -210,11 +215,6 @@ def diagnosis(
 
     Args:
         layers: Any number of layers; the result for none is None.
-        gap: The largest `LayerGap.gap` that counts as small.
-        replica_gap: The largest `LayerGap.replicas` that counts as small.
-        kept: The largest `LayerGap.kept` that does not count as lag.
-        loss_gap: The largest excess of the second loss over the first, as a fraction of the first,
-            that counts as small.
         losses: The loss in training mode and in inference mode, on the same batch.
     """
     if not layers:
@@ -223,26 +223,27 @@ def diagnosis(
     worst = max(layers, key=lambda layer: np.nan_to_num(layer.gap, nan=np.inf))
     drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replicas, nan=-1.0))
     if not np.isfinite(worst.gap):
-        return f"{_off(worst)}: its values or moving statistics are NaN or infinite."
-    if drifted.replicas > replica_gap:
+        return f"{_describe_gap(worst)}: its values or moving statistics are NaN or infinite."
+    if drifted.replicas > REPLICA_GAP:
         return (
-            f"{_off(drifted)}, and its moving statistics differ by {drifted.replicas:.2f} between"
-            " replicas. Likely cause: the replicas drifted, as the layer is not synchronized; fix"
-            ' it with kdist.convert_batch_norm(model, to="synchronized").'
+            f"{_describe_gap(drifted)}, and its moving statistics differ by"
+            f" {drifted.replicas:.2f} between replicas. Likely cause: the replicas drifted, as"
+            " the layer is not synchronized; fix it with"
+            ' kdist.convert_batch_norm(model, to="synchronized").'
         )
     in_training, in_inference = losses
-    losses_differ = in_inference - in_training > max(loss_gap * abs(in_training), SMALL_LOSS)
-    if worst.gap <= gap and not losses_differ:
+    losses_differ = in_inference - in_training > max(LOSS_GAP * abs(in_training), SMALL_LOSS)
+    if worst.gap <= GAP and not losses_differ:
         return None
     loss_text = (
         f"; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in inference mode"
         if losses_differ
         else ""
     )
-    return f"{_off(worst)}{loss_text}. Likely cause: {_cause(worst, replica_gap, kept)}."
+    return f"{_describe_gap(worst)}{loss_text}. Likely cause: {_likely_cause(worst)}."
 
 
-def _off(layer: LayerGap) -> str:
+def _describe_gap(layer: LayerGap) -> str:
     return (
         f"Batch norm gap: {layer.name}'s moving statistics differ from this batch's by"
         f" {layer.mean:.2f} standard deviations in the mean and {layer.variance:.2f} in the log"
@@ -250,7 +251,7 @@ def _off(layer: LayerGap) -> str:
     )
 
 
-def _cause(layer: LayerGap, replica_gap: float, kept: float) -> str:
+def _likely_cause(layer: LayerGap) -> str:
     if layer.unchanged and layer.frozen:
         return "they were never updated, as the layer is frozen; set its trainable to True"
     if layer.unchanged:
@@ -258,14 +259,14 @@ def _cause(layer: LayerGap, replica_gap: float, kept: float) -> str:
             "they were never updated; pass the training argument to the layer, and check that its"
             " momentum is below 1"
         )
-    if layer.kept > kept:
+    if layer.kept > LAG:
         return (
             "they lag behind; momentum is too high for so few steps, so"
             f" {100 * layer.kept:.0f} % of their value is from before training; lower momentum,"
             " train longer or call kdist.recalibrate_batch_norm"
         )
     # Statistics of few values are this far apart by chance: four times their standard error.
-    if layer.apart > max(replica_gap, 4 / np.sqrt(layer.values)):
+    if layer.apart > max(REPLICA_GAP, 4 / np.sqrt(layer.values)):
         return (
             f"the replicas' rows differ by {layer.apart:.2f} and the layer is not synchronized, so"
             " no moving statistics can fit all replicas;"

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.batch_norm.diagnosis import (
     LayerGap,
-    diagnosis,
+    diagnose,
     mean_distance,
     replica_distance,
     variance_distance,
@@ -22,7 +22,7 @@ NAMES = [
     "loss_in_training_mode",
     "loss_in_inference_mode",
 ]
-THRESHOLDS = {"gap": 0.5, "replica_gap": 0.1, "kept": 0.1, "loss_gap": 0.25, "losses": (1.0, 1.0)}
+EQUAL = (1.0, 1.0)
 
 
 def data(samples=64, mean=0.0, deviation=1.0, seed=0):
@@ -108,20 +108,20 @@ def off(**known):
 def test_each_cause_from_numbers(layer, cause):
     for layers in ([layer, near()], [near(), layer]):
         with pytest.raises(AssertionError, match=rf"off's moving statistics.*{cause}"):
-            raise AssertionError(diagnosis(layers, **THRESHOLDS))
+            raise AssertionError(diagnose(layers, EQUAL))
 
 
 def test_no_line_up_to_the_thresholds():
-    assert diagnosis([near(mean=0.5, replicas=0.1, kept=1.0, values=1)], **THRESHOLDS) is None
+    assert diagnose([near(mean=0.5, replicas=0.1, kept=1.0, values=1)], EQUAL) is None
 
 
 def test_a_loss_that_is_larger_at_inference_is_told_of_small_gaps_too():
     layers = [near(name="off", mean=0.2, values=6000, apart=0.3), near()]
-    assert diagnosis(layers, **THRESHOLDS | {"losses": (0.4, 0.49)}) is None
-    assert diagnosis(layers, **THRESHOLDS | {"losses": (0.6, 0.4)}) is None  # as with dropout
+    assert diagnose(layers, (0.4, 0.49)) is None
+    assert diagnose(layers, (0.6, 0.4)) is None  # as with dropout
     for equal in ((-10.0, -10.0), (1e-7, 2e-7)):
-        assert diagnosis(layers, **THRESHOLDS | {"losses": equal}) is None
-    line = diagnosis(layers, **THRESHOLDS | {"losses": (0.4, 0.6)})
+        assert diagnose(layers, equal) is None
+    line = diagnose(layers, (0.4, 0.6))
     assert "off's moving statistics" in line
     assert "the loss is 0.400 in training mode, 0.600 in inference mode" in line
     assert "replicas' rows differ by 0.30" in line
@@ -246,14 +246,6 @@ def test_no_line_when_statistics_fit(capsys):
     _, logs = monitored(one_norm(stock_norm(momentum=0.1)), data(mean=3.0), epochs=3)
     assert logs["batch_norm_gap"][-1] < 0.5
     assert capsys.readouterr().out == ""
-
-
-def test_thresholds(capsys):
-    model = one_norm(stock_norm())
-    monitored(model, data(mean=3.0), gap_threshold=float("inf"), loss_threshold=9)
-    assert capsys.readouterr().out == ""
-    monitored(model, data(mean=3.0), lag_threshold=0.99)
-    assert "the weights change faster" in the_line(capsys)
 
 
 class KeepsSums(keras.layers.Layer):
@@ -402,15 +394,6 @@ def test_what_is_no_batch_is_refused(batch):
 def test_a_batch_of_unequal_or_no_samples_is_refused(batch):
     with pytest.raises(UserError, match="same number of samples, at least 1: pass one batch"):
         BatchNormMonitor(batch=batch)
-
-
-@pytest.mark.parametrize(
-    "name", ["gap_threshold", "replica_gap_threshold", "lag_threshold", "loss_threshold"]
-)
-@pytest.mark.parametrize("value", [0, -1, "0.5", None, float("nan"), True])
-def test_a_threshold_that_is_none_is_refused(name, value):
-    with pytest.raises(UserError, match=f"{name} is"):
-        BatchNormMonitor(batch=(X, Y), **{name: value})
 
 
 def test_a_batch_that_the_model_does_not_take_is_refused_before_an_epoch():
