@@ -74,10 +74,6 @@ class StrategyHooks:
 
     # A step
 
-    def run_batch(self, fn: Any, batch: Any) -> Any:
-        """Run a function of a global batch, whose rows are divided over the replicas."""
-        raise NotImplementedError
-
     def constant_made(self, numbers: Any, constant: Any) -> None:
         """Warn of a number in a step that follows from the number of replicas outside of it.
 

@@ -181,9 +181,6 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             draws_by_xla=model.jit_compile is DRAWS_ALONE,
         )
 
-    def run_batch(self, fn: Any, batch: Any) -> Any:
-        return self.run_step(Step(fn, splits=True), (batch,))
-
     @unconverted
     def run_step(self, step: Step, args: Any, kwargs: Any = None) -> Any:
         """Run a step, as `run` does."""
