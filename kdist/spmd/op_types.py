@@ -77,5 +77,3 @@ CUBIC = ("Cholesky", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "SelfAdjointEi
 # Operations whose results differ although a step is right: TensorFlow's optimizer may add axes of
 # size 1 to a gradient's, and a list may leave sizes of its elements open.
 AMBIGUOUS = ("BroadcastGradientArgs", "TensorListElementShape")
-# Kernels of kdist whose results are about the replicas themselves.
-KERNELS_OF_REPLICAS = ("part_norms",)

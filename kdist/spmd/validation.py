@@ -21,8 +21,8 @@ import tensorflow as tf
 from .effects import effects_of
 from .explanation import line_of
 from .functionalize import Variable, compute_whole, copy_whole, read_variable, variables_in
-from .functions import called_graphs, kernel_of
-from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA, KERNELS_OF_REPLICAS
+from .functions import called_graphs
+from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA
 from .placements import PARTIAL, Opaque, Partial, Replicate, Shard
 from .plan import PlannedOperation, is_fake
 from .program import Program
@@ -269,11 +269,6 @@ class Validation:
         if unknown or (self.program.draws_by_xla and op.type in DRAWN_BY_XLA):
             return False
         if op.type in AMBIGUOUS:
-            return False
-        if (
-            op.type in ("PartitionedCall", "StatefulPartitionedCall")
-            and kernel_of(op) in KERNELS_OF_REPLICAS
-        ):
             return False
         return not self.plan.runs_once(op) or bool(variables)
 

@@ -293,7 +293,7 @@ def state():
 
 
 def kernels():
-    """Return rows of kdist's own functions; `part_norms` has a test of its own."""
+    """Return rows of kdist's own functions."""
     rows = Table(static=False)
 
     def normalized(x, dy, mask, gamma, beta, axis):

@@ -1,7 +1,5 @@
 """Every sharding rule, against the whole computation."""
 
-import kdist
-import numpy as np
 import pytest
 import rules_of_control
 import rules_of_elements
@@ -10,11 +8,8 @@ import rules_of_samples
 import rules_of_shapes
 import rules_of_sums
 import rules_of_texts
-import tensorflow as tf
 from kdist.spmd.operation import RULES
-from kdist.spmd.rules.kernels import part_norms
 from rule_harness import NONE, failures_of, types_of
-from tensorflow.python.distribute import values
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -57,7 +52,6 @@ WITHOUT_ROW = {  # the kernels, variables that are divided and cuDNN have tests 
     "CudnnRNNBackpropV3",
     "CudnnRNNV3",
     "Placeholder",
-    "kernel:part_norms",
 }
 
 
@@ -72,29 +66,3 @@ def test_every_rule_has_a_row():
     assert set(RULES) - types_of(rows) == WITHOUT_ROW
     divided = types_of(row for row in rows if row.divided != NONE)
     assert set(RULES) - divided - WITHOUT_ROW == set(UNDIVIDED) - WITHOUT_ROW
-
-
-@pytest.mark.parametrize("counts", [(3, 2, 4), (1, 0, 0), (0, 3, 1)])
-def test_norms_of_parts_are_those_of_the_replicas_that_have_samples(counts):
-    rng = np.random.default_rng(5)
-    parts = [rng.normal(size=(count, 4)) for count in counts]
-    strategy = kdist.MirroredStrategy(replicas=3)
-    weights = [tf.constant(rng.normal(size=(4, 3))) for _ in range(2)]
-
-    def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            losses = [tf.reduce_sum((x @ one) ** 2, 1) for one in weights]
-            loss = tf.reduce_mean(tf.add_n(losses))
-        return part_norms(x, *tape.gradient(loss, weights))
-
-    @tf.function(autograph=False)
-    def run(*args):
-        return strategy.run(step, args=(values.PerReplica(args),))
-
-    expected = np.zeros(3)
-    for x in parts:
-        if len(x):
-            gradients = [2 * x.T @ (x @ one.numpy()) / len(x) for one in weights]
-            expected += [np.sum(np.square(gradients)), 1 / len(x), 1]
-    np.testing.assert_allclose(run(*map(tf.constant, parts)), expected, rtol=1e-12)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from ..operation import LOCAL, Decision, Form, Operation, Tensors, rule
+from ..operation import Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import COUNTED_MOMENTS
 from ..stage import Stage
@@ -47,41 +46,3 @@ kernel_rule("Kernels.local_moments", rows=[0, 1], out=Partial(COUNTED_MOMENTS))
 kernel_rule("Kernels.normalize", rows=[0])
 kernel_rule("Kernels.gradient_sums", rows=[0, 1], out=PARTIAL)
 kernel_rule("Kernels.input_gradient", rows=[0, 1, 7])
-
-
-@tf.function(autograph=False, experimental_implements="part_norms")
-def part_norms(rows: Any, *gradients: Any) -> Any:
-    """Return how long the gradients are of the parts of a batch that the replicas have.
-
-    Args:
-        rows: The batch, shape `(samples, ...)`.
-        gradients: The gradients of a mean over its samples.
-
-    Returns:
-        Sums over replicas that have samples: the squared norm of the mean of the gradients of the
-        replica's samples, 1 / their number, and 1; float64, shape `(3,)`.
-    """
-    squares = tf.add_n([squared_norm(gradient) for gradient in gradients])
-    return tf.stack([squares, 1 / tf.shape(rows)[0], tf.ones((), "float64")])
-
-
-@rule("kernel:part_norms")
-def _part_norms(op: Operation) -> Decision | None:
-    shard = op.shard(0)
-    partial = [placement == PARTIAL for placement in op.placements[1:]]
-    if shard is None or shard.axis != 0 or not all(partial):
-        return None
-
-    def write_norms(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        count = stage.local_count(shard.rows, "float64")
-        share = count / stage.size(shard.rows.total, "float64")
-        squares = tf.add_n([squared_norm(gradient) for gradient in inputs[1:]])
-        norms = tf.stack([squares / tf.square(share), 1 / count, tf.ones((), "float64")])
-        return [tf.where(count > 0, norms, tf.zeros_like(norms))]
-
-    return Decision([LOCAL] * len(op.inputs), [PARTIAL], write_norms, needs=[shard.rows])
-
-
-def squared_norm(tensor: Any) -> Any:
-    """Return the sum of a tensor's squares, in float64."""
-    return tf.cast(tf.reduce_sum(tf.square(tensor)), "float64")
