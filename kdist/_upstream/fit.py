@@ -24,7 +24,7 @@ from .fit_data import (
     innermost_fit,
     running_fit,
 )
-from .hooks import StrategyHooks, hooks_of
+from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
 from .internals import has_call, overridden_steps
 from .iterators import release_in_background
 from .patching import replaces
@@ -246,6 +246,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
         call = inspect.signature(original).bind(model, *args, **options)
     except TypeError:  # Keras says what is wrong
         return original(model, *args, **options)
+    warn_of_other_model(model)
     asked = call.arguments
     with fit_of(model, asked.get("initial_epoch", 0)) as fit:
         data = fit_data_of(asked.get("x"))
@@ -339,6 +340,7 @@ def _prepare(
     """Let the strategy prepare a model before Keras builds its optimizer and functions."""
     hooks = hooks_of(model)
     if hooks is None:
+        check_optimizer(model)
         return original(model, iterator, data_batch)
     if iterator is None and hooks.is_prepared(model):
         return None

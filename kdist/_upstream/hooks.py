@@ -1,10 +1,22 @@
 """`StrategyHooks`: the methods of a strategy of kdist that the patches call."""
 
+import logging
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 from tensorflow.python.distribute import values
+
+from ..errors import UserError
+
+OUTSIDE_OF_SCOPE = (
+    "was made outside the strategy's scope, so its variables are on one device only: make it in"
+    " strategy.build(lambda: ...), or inside `with strategy.scope():`"
+)
+_logger = logging.getLogger("kdist")
+_strategies: weakref.WeakSet[Any] = weakref.WeakSet()  # that exist
+_models: weakref.WeakSet[Any] = weakref.WeakSet()  # that were warned of
 
 
 class StrategyHooks:
@@ -19,6 +31,12 @@ class StrategyHooks:
     """Number of workers: processes that train one model together."""
     worker: int = 0
     """The number of this worker; the chief is worker 0."""
+    is_used: bool = False
+    """Whether a model or a step of the user has run under this strategy."""
+
+    def register(self) -> None:
+        """Let `warn_of_other_model` know of this strategy."""
+        _strategies.add(self)
 
     @property
     def is_chief(self) -> bool:
@@ -123,3 +141,27 @@ def is_chief(model: Any) -> bool:
     """Whether this is the worker that writes files and prints, if a model has several workers."""
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
     return hooks is None or hooks.is_chief
+
+
+def warn_of_other_model(model: keras.Model) -> None:
+    """Warn, once, of a model that trains on one device beside a strategy that nothing uses."""
+    if hooks_of(model) is not None or model in _models:
+        return
+    unused = [strategy for strategy in _strategies if not strategy.is_used]
+    if unused and (count := max(strategy.num_replicas_in_sync for strategy in unused)) > 1:
+        _models.add(model)
+        _logger.warning(
+            f"kdist: the model {model.name!r} trains on one device, although a strategy of {count}"
+            f" replicas was made: it {OUTSIDE_OF_SCOPE}"
+        )
+
+
+def check_optimizer(model: keras.Model) -> None:
+    """Check that the optimizer of a model without a strategy of kdist has none, either.
+
+    Raises:
+        UserError: The model was made outside the strategy's scope, and compiled inside.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if isinstance(getattr(optimizer, "_distribution_strategy", None), StrategyHooks):
+        raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")

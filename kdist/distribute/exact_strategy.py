@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from .._upstream import patches
 from .._upstream.device_iterators import share_functions
-from .._upstream.hooks import StrategyHooks
+from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
 from .._upstream.internals import (
     custom_step,
     distribute,
@@ -67,6 +67,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         self._one_at_a_time = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         patches.install()
+        self.register()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -185,6 +186,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def run_step(self, step: Step, args: Any, kwargs: Any = None) -> Any:
         """Run a step, as `run` does."""
         kwargs = kwargs or {}
+        self.is_used = True
         if traced_strategy() is self:  # a step within a step
             return step.fn(*args, **kwargs)
         if tf.executing_eagerly():
@@ -269,11 +271,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     def prepare(self, model: keras.Model) -> None:
         if strategy_of(model) is not self:
-            raise UserError(
-                f"the model {model.name!r} was made outside the strategy's scope, so its variables"
-                " are on one device only: make it in strategy.build(lambda: ...), or inside"
-                " `with strategy.scope():`"
-            )
+            raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")
         state = self.model_state(model)
         if model.jit_compile and self.extended.parts > 1:
             # Keras would compile around `run`, where XLA fails on several devices.

@@ -203,7 +203,7 @@ class Costs:
         return None if dims is None else [self._number(size) for size in dims]
 
     def _is_planned(self, tensor: tf.Tensor) -> bool:
-        """Whether it is no tensor within an operation that is computed as it is."""
+        """Whether it is a tensor of the plan, not of a body that is computed as it is."""
         return self._plan.has(tensor)
 
     def _number(self, size: AnySize | None) -> float:

@@ -1,8 +1,8 @@
 """Knowledge of types of operations: each set with the reason for it.
 
 How operations are divided is in `rules/`. TensorFlow calls an operation stateful for many reasons;
-the sets of effects say what a type does to a divided step. A stateful type in none of them acts
-outside of the program, and runs once, as draws from a generator of the process do.
+the sets of effects say what a type does to a divided step. A stateful type in none of them, if it
+takes no variable, acts outside of the program, and runs once, as draws of the process do.
 """
 
 

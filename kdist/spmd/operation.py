@@ -80,8 +80,8 @@ class Decision:
         write: Called with the stage, the operation and its inputs; returns the results. `None`
             copies the operation.
         is_alias: Whether the result has the values of the first input in another shape. A partial
-            result is not reduced itself: its input is, once for all shapes of it, and every reader
-            gets the operation's copy of the whole input.
+            result that is wanted whole is not reduced itself: its input is, once for all shapes of
+            it, and the stage repeats the operation on the whole input.
         needs: Sizes and rows whose numbers `write` needs.
         needs_all_rows: Whether the operation needs the rows of all replicas by its nature, so that
             gathering them is no lack of a rule.

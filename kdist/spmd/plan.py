@@ -20,7 +20,7 @@ from .functionalize import functionalize, functionalized_inputs
 from .functions import hold_back, is_compiled, kernel_of
 from .op_types import CALLS, PLAIN, QUIET, READS
 from .operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Rewrite, find_rule
-from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Shard
+from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Replicate, Shard
 from .redistribute import (
     KEEP,
     Keep,
@@ -67,7 +67,7 @@ class PlannedExchange:
 
     Attributes:
         tensor: The tensor.
-        stage: The beginning of the round in which it is exchanged.
+        stage: The beginning of the first round in which it can be exchanged: sums may come later.
         shard: If each replica gets only its rows of a sum, how these are divided; `None` if every
             replica gets the whole tensor.
     """
@@ -147,8 +147,8 @@ class GraphPlan(TensorFacts):
     def _without_variables(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
         """Return how to write an operation without variables; `None` if it can keep them.
 
-        An operation that changes variables in its body, or takes a divided one, cannot. In a body
-        there are none: they were taken out of the loop, condition or call.
+        An operation that changes variables in its body, or takes a divided one, cannot. Within a
+        body no operation has such variables: they were taken out of the loop, condition or call.
         """
         if self.parent is not None or op.type in PLAIN:
             return None
@@ -239,8 +239,8 @@ class GraphPlan(TensorFacts):
     def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and the replicas' states that it changes."""
         once, changed = self.effects(op)
-        # Operations without results change a state on every replica. Others change it on the first,
-        # and its value is copied: those with a counterpart were functionalized before.
+        # An operation without results, but a call, changes a variable on every replica alike. Any
+        # other changes it on the first replica, and its value is copied to the rest.
         once = once or bool(changed and (op.type in CALLS or op.outputs))
         if once and self.parent is not None:
             raise NeedsCollectiveError(f"to run once {op.name}")
@@ -317,9 +317,11 @@ class GraphPlan(TensorFacts):
             available = max(available, self.count_rows(way.shard.rows))
         if isinstance(way, TakeRowsOfSum):
             return way, max(available, self._exchange(tensor, way.shard))
+        if isinstance(placement, Replicate):
+            return way, available
         if isinstance(placement, Shard | Partial):
-            available = max(available, self._exchange_whole(tensor, placement))
-        return way, available
+            return way, max(available, self._exchange_whole(tensor, placement))
+        raise TypeError(f"no exchange is known of the placement {placement} of {tensor.name}")
 
     def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole of it."""

@@ -495,7 +495,7 @@ class ProgramStage(Stage):
         return self.add_input(ExchangeResult(tensor.ref()), tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
-        """Return the replicas' numbers of rows, a vector, or for one segment a multiple of it."""
+        """Return the replicas' numbers of rows, a vector; of a single segment, up to its unit."""
         if len(rows.segments) == 1:
             return self.counts(rows.segments[0][0].root())
         return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])

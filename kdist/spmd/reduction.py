@@ -31,7 +31,8 @@ class Reduction:
 
         Args:
             stacked: The local values, shape `(replicas, *shape)`.
-            rows_of_replicas: Returns how many of some rows each replica has, shape `(replicas,)`.
+            rows_of_replicas: Returns the replicas' numbers of some rows, up to a factor, shape
+                `(replicas,)`.
         """
         raise NotImplementedError
 
