@@ -3,7 +3,7 @@
 # when a worker is lost, and continued where it was.
 #
 #   sbatch examples/slurm_multi_node.sh train.py                       # two nodes of four GPUs
-#   sbatch --nodes=8 --gpus-per-node=1 examples/slurm_multi_node.sh train.py --epochs 90
+#   sbatch --nodes=8 --ntasks-per-node=1 examples/slurm_multi_node.sh train.py --epochs 90
 #
 # train.py makes a kdist.MultiWorkerMirroredStrategy, and has
 # Checkpoint("checkpoints", preemption=["SIGTERM", "SIGUSR1"]) in `fit`. The first node alone uses the folder; after
@@ -11,9 +11,9 @@
 #
 #SBATCH --job-name=kdist
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=4
-#SBATCH --cpus-per-task=32
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-task=1
+#SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00
 # Two minutes before the time is over, SIGUSR1 to the workers: longer than a step and a save.
 #SBATCH --signal=USR1@120
@@ -28,10 +28,12 @@ most_restarts=${MOST_RESTARTS:-20}
 
 (( $# )) || { echo "usage: sbatch $0 train.py [its arguments]" >&2; exit 2; }
 
-# One launcher per node, which starts a worker for each of its GPUs; the first failure ends all. They do so by
-# themselves: were they killed by Slurm, srun's status would be that, and not the one that says what happened.
+# A task per GPU is a worker. When one fails, the others end by themselves: were they killed by Slurm, srun's
+# status would be that, and not the one that says what happened.
+export KDIST_START_TIMEOUT_SECONDS=300
+export KDIST_HANG_SECONDS=600
 status=0
-srun --kill-on-bad-exit=0 kdist launch --slurm --start-timeout 300 --hang-seconds 600 "$@" || status=$?
+srun --kill-on-bad-exit=0 python "$@" || status=$?
 
 # 138 = 128 + SIGUSR1: it was saved because the time is over. 75: another worker was lost, 124: no step has
 # ended for long, 137: a worker was killed. Any other status is an error, which would

@@ -6,11 +6,9 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from kdist.cli.launch import keep_program
 from kdist.distribute.cluster import check_tf_config
 from kdist.distribute.worker_watch import EXIT_CODE
 from kdist.errors import LOST_CODE
@@ -38,6 +36,7 @@ def job(tmp_path):
             "srun": 'while [ "${1#-}" != "$1" ]; do shift; done; "$@"',
             "kdist": ends,
             "mine": ends,
+            "python": ends,
             "scontrol": "exit 0",
         }.items():
             (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >> "$CALLS"\n{then}\n')
@@ -154,17 +153,16 @@ def test_the_job_of_kubernetes():
     assert all(on["containerName"] == container["name"] for _, on in rules if on)
 
 
-def test_each_node_gets_one_launcher_with_the_script_of_the_user(job):
+def test_each_gpu_gets_a_worker_with_the_script_of_the_user(job):
     status, calls, _ = job("train.py", "--epochs", "9", script=SEVERAL_NODES)
     assert status == 0
-    (srun, launched) = calls
-    # srun's status is the highest of the launchers', or 137 where it has killed one.
-    assert srun == f"srun --kill-on-bad-exit=0 {launched}"
-    arguments = keep_program(launched.split()[1:])
-    assert arguments[arguments.index("--") + 1 :] == ["train.py", "--epochs", "9"]
-    assert "--slurm" in arguments
+    # srun's status is the highest of the workers', or 137 where it has killed one.
+    command = "python train.py --epochs 9"
+    assert calls == [f"srun --kill-on-bad-exit=0 {command}", command]
     options = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", SEVERAL_NODES.read_text(), re.M))
-    assert (options["ntasks-per-node"], int(options["nodes"]) > 1) == ("1", True)
+    assert (options["gpus-per-task"], int(options["nodes"]) > 1) == ("1", True)
+    variables = dict(re.findall(r"^export (KDIST_\w+)=(\d+)$", SEVERAL_NODES.read_text(), re.M))
+    assert worker_settings(variables) != WorkerSettings()
     assert job(script=SEVERAL_NODES)[0] == 2
 
 
@@ -185,62 +183,40 @@ def test_an_error_on_several_nodes_is_not_requeued(job, code):
     assert (status, len(calls)) == (code, 2)
 
 
-def test_the_launchers_of_two_nodes_start_the_workers_of_one_cluster(tmp_path):
-    """With Slurm's variables, and a program in place of its `scontrol`."""
-    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'node2\\nnode10\\n'\n")
-    (tmp_path / "scontrol").chmod(0o755)
-    program = tmp_path / "program.py"
-    program.write_text("import os; print(os.environ['TF_CONFIG'], flush=True)")
-    environment = os.environ | {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "SLURM_JOB_ID": "4711",
-        "SLURM_STEP_ID": "0",
-        "SLURM_JOB_NODELIST": "node[2,10]",
-    }
-    configs = []
-    for node in range(2):
-        done = subprocess.run(
-            [sys.executable, "-m", "kdist", "launch", "--slurm", "--workers", "2", program],
-            env=environment | {"SLURM_NODEID": str(node), "SLURM_LOCALID": "0"},
-            cwd=tmp_path,
+def test_the_job_set_of_kubernetes(tmp_path):
+    """With the variable that Kubernetes gives each pod, and a program in place of Python."""
+    yaml = pytest.importorskip("yaml")
+    claim, made = yaml.safe_load_all((EXAMPLES / "kubernetes_jobset.yaml").read_text())
+    assert (made["apiVersion"], made["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert made["spec"]["failurePolicy"]["maxRestarts"] > 0  # all workers are started again
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    (kind,) = made["spec"]["replicatedJobs"]
+    job = kind["template"]["spec"]
+    assert (job["completionMode"], job["backoffLimit"]) == ("Indexed", 0)
+    assert job["parallelism"] == job["completions"] == 4
+    pod = job["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    (container,), (volume,) = pod["containers"], pod["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert worker_settings(variables) != WorkerSettings()
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$TF_CONFIG" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    name = made["metadata"]["name"]
+    addresses = [f"{name}-{kind['name']}-0-{index}.{name}:2222" for index in range(4)]
+    for index in range(4):
+        printed = subprocess.run(
+            container["command"],
+            env={
+                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "JOB_COMPLETION_INDEX": str(index),
+                **variables,
+            },
             capture_output=True,
             text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        configs += [json.loads(line.split("] ", 1)[1]) for line in sorted(done.stdout.splitlines())]
-    assert [config["task"]["index"] for config in configs] == [0, 1, 2, 3]
-    assert len({json.dumps(config["cluster"]) for config in configs}) == 1
-    hosts = [address.split(":")[0] for address in configs[0]["cluster"]["worker"]]
-    assert hosts == ["node2", "node2", "node10", "node10"]
-    for config in configs:
-        check_tf_config(json.dumps(config))
-
-
-def test_the_tfjob_of_kubernetes():
-    """With `TF_CONFIG` as the training operator makes it of the manifest."""
-    yaml = pytest.importorskip("yaml")
-    claim, made = yaml.safe_load_all((EXAMPLES / "kubernetes_tfjob.yaml").read_text())
-    assert (made["apiVersion"], made["kind"]) == ("kubeflow.org/v1", "TFJob")
-    name, kinds = made["metadata"]["name"], made["spec"]["tfReplicaSpecs"]
-    assert set(kinds) == {"Chief", "Worker"}
-    cluster = {
-        kind.lower(): [f"{name}-{kind.lower()}-{i}:2222" for i in range(spec["replicas"])]
-        for kind, spec in kinds.items()
-    }
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    for kind, spec in kinds.items():
-        assert spec["restartPolicy"] == "OnFailure"
-        pod = spec["template"]["spec"]
-        (container,) = pod["containers"]
-        assert container["name"] == "tensorflow"
-        assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
-        (volume,) = pod["volumes"]
-        assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-        variables = {one["name"]: one["value"] for one in container["env"]}
-        assert worker_settings(variables) != WorkerSettings()
-        for index in range(spec["replicas"]):
-            task = {"type": kind.lower(), "index": index}
-            config = json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
-            check_tf_config(config)
-            assert worker_place({"TF_CONFIG": config}) == WorkerPlace(4, kind == "Chief")
+            check=True,
+        ).stdout
+        config = printed.removesuffix(" train.py\n")
+        assert json.loads(config)["cluster"] == {"worker": addresses}
+        check_tf_config(config)
+        assert worker_place({"TF_CONFIG": config}) == WorkerPlace(4, index == 0)

@@ -10,10 +10,6 @@ from .odd_values import ODD_NUMBERS, ODD_PATHS, ODD_TEXTS
 LISTS = ODD_TEXTS | ODD_NUMBERS | st.sampled_from(["8", "8,16", "1,2", "1000,2000", "2,1,64"])
 LAUNCH = {
     "--workers": ODD_NUMBERS | ODD_TEXTS | st.just("auto"),
-    "--machines": LISTS,
-    "--machine-rank": ODD_NUMBERS,
-    "--slurm": None,
-    "--port": ODD_NUMBERS,
     "--max-restarts": ODD_NUMBERS,
     "--grace": ODD_NUMBERS,
     "--heartbeat-seconds": ODD_NUMBERS,

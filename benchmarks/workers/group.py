@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from kdist.launch import exec_child
-from kdist.launch.machines import free_ports
+from kdist.launch.places import free_ports
 from kdist.launch.shares import divide, visible_cores
 
 _MODULE = "benchmarks.workers.turns"

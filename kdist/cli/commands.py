@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from ..check.check_options import CheckOptions
 from ..errors import UserError
-from ..evaluation.run_models import EvaluateOptions
+from ..evaluation.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes

@@ -28,7 +28,7 @@ _TEST = ("-m", "kdist.training.worker_check")
 def launch(
     *program: Annotated[str, Parameter(help="A script and its arguments, or -m and a module.")],
     workers: Annotated[
-        str, Parameter(help="Workers on each machine; auto: one for each GPU, one without GPUs.")
+        str, Parameter(help="Workers; auto: one for each GPU, one without GPUs.")
     ] = AUTO,
     test: Annotated[
         bool,
@@ -40,7 +40,7 @@ def launch(
     ] = False,
     options: Any = None,
 ) -> int:
-    """Run a program on several workers, on this machine and others."""
+    """Run a program on several workers of this machine."""
     if test and program:
         raise UserError(
             f"received --test and the program {program[0]}: remove one of them; options of the"

@@ -9,13 +9,15 @@ import tensorflow as tf
 
 from .._upstream.worker_devices import SlurmTasks
 from ..errors import UserError
-from ..launch.machines import slurm_port
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'
     ' "task": {"type": "worker", "index": 0}}'
 )
 _TASKS = ("chief", "worker")
+# Ports that Linux gives to no client; as many for each job as a node has workers.
+_SLURM_PORTS = range(12000, 32000, 20)
+_STEPS_OF_A_JOB = 61  # no divisor of the number of blocks
 
 
 def find_cluster() -> Any:
@@ -31,6 +33,23 @@ def find_cluster() -> Any:
         tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
         return SlurmTasks(tasks=tasks, port=slurm_port(os.environ))
     return tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
+
+
+def slurm_port(environment: Mapping[str, str]) -> int:
+    """Return the first port of a Slurm job step on each of its nodes, 20 of which are its own.
+
+    Of the jobs that share a node, those whose numbers are less than 1000 apart have other ports;
+    so have up to 61 steps of a job that run at once.
+
+    Args:
+        environment: With Slurm's variables.
+
+    Example:
+        >>> slurm_port({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})
+        13260
+    """
+    job, step = (int(environment.get(name) or 0) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+    return _SLURM_PORTS[(job * _STEPS_OF_A_JOB + step % _STEPS_OF_A_JOB) % len(_SLURM_PORTS)]
 
 
 def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

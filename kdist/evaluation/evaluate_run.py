@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..checkpoint.store import DamagedCheckpointError
 from ..errors import UserError
-from .run_models import EvaluateOptions, Evaluation, RunModels, SavedModel
+from .evaluate_options import EvaluateOptions
+from .run_models import Evaluation, RunModels, SavedModel
 
 if TYPE_CHECKING:
     from .evaluator import Evaluator

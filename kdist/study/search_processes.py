@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..launch.child import Child, Share, Verdict
-from ..launch.machines import LOOPBACK, bound_port
+from ..launch.places import LOOPBACK, free_ports
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..runs.text import count
 from .console import Pace
@@ -109,7 +109,7 @@ class SearchProcesses:
         gpus = visible_gpus(os.environ)[: workers * self.replicas]
         shares = divide(workers=workers, gpus=gpus, cores=visible_cores())
         self.shares = {f"worker{index}": share for index, share in enumerate(shares)}
-        self.port = bound_port(LOOPBACK, 0)
+        (self.port,) = free_ports(1)
         self.running: dict[str, Child] = {}
         self._ended: queue.Queue[str] = queue.Queue()
         self._lost = ""  # how a worker ended that was not replaced

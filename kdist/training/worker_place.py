@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..launch.machines import NOTES, RESTART_COUNT
+from ..launch.places import NOTES, RESTART_COUNT
 from ..runs.folder import RunFolder, clear_run, saved_model
 from ..runs.record import read_run
 

@@ -5,10 +5,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.distribute.cluster import check_tf_config, find_cluster
+from kdist.distribute.cluster import check_tf_config, find_cluster, slurm_port
 from kdist.distribute.multi_worker_strategy import deal_out
 from kdist.errors import UserError
-from kdist.launch.machines import slurm_port
 
 CLUSTER = {"worker": ["a:1", "b:2"]}
 

@@ -1,24 +1,15 @@
 """What `kdist launch` refuses, and how it divides a machine."""
 
 import json
-import socket
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
 from kdist.errors import UserError
-from kdist.launch import machines
+from kdist.launch import places
 from kdist.launch.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
-from kdist.launch.machines import (
-    Machines,
-    check_port_is_free,
-    find_machines,
-    free_ports,
-    slurm_machines,
-    worker_addresses,
-    worker_environment,
-)
+from kdist.launch.places import free_ports, worker_environment
 from kdist.launch.shares import divide, visible_gpus
 
 
@@ -27,20 +18,7 @@ from kdist.launch.shares import divide, visible_gpus
     [
         ({"workers": 0}, "workers has to be from 1 to 1024, received 0"),
         ({"workers": 10**20}, "workers has to be from 1 to 1024"),
-        ({"machines": ("a", "b")}, "without --machine-rank: pass the index of this machine"),
-        ({"machines": ("a", "b"), "machine_rank": 2}, "names 2: pass 0 to 1"),
-        ({"machines": ("a", "b"), "machine_rank": -1}, "machine_rank has to be at least 0"),
-        ({"machines": ("a", "a"), "machine_rank": 0}, "machines received a twice"),
-        ({"machines": ("a", ""), "machine_rank": 0}, "name each machine"),
-        ({"machines": ("a:1234", "b:1234"), "machine_rank": 0}, "a:1234 in --machines: .* --port"),
-        ({"machines": ("[fe80::1]", "b"), "machine_rank": 0}, "addresses alone"),
-        ({"machine_rank": 0}, "without --machines"),
-        ({"slurm": True, "machines": ("a",), "machine_rank": 0}, "remove --machines"),
-        ({"port": 80}, "port has to be from 1024 to 65535, received 80"),
-        ({"port": 65536}, "from 1024 to 65535"),
         ({"max_restarts": -1}, "max_restarts has to be at least 0"),
-        ({"max_restarts": 1, "slurm": True}, "let the scheduler start all of them again"),
-        ({"max_restarts": 1, "machines": ("a", "b"), "machine_rank": 0}, "scheduler"),
         ({"grace": -1.0}, "grace has to be from 0 to 999999, received -1"),
         ({"grace": float("nan")}, "grace has to be from 0"),
         ({"log_dir": ""}, "log_dir has to be a path, received an empty one"),
@@ -107,45 +85,18 @@ def test_gpus_are_those_that_nvidia_smi_lists(script, gpus, tmp_path, monkeypatc
 
 
 def test_a_worker_knows_its_place():
-    machines = Machines(names=("node1", "fe80::2"), rank=1, port=5000)
-    addresses = worker_addresses(machines, [2, 2])
-    assert addresses == ["node1:5000", "node1:5001", "[fe80::2]:5000", "[fe80::2]:5001"]
-    variables = worker_environment(addresses, rank=3, local_rank=1, restarts=2)
+    addresses = ["127.0.0.1:5000", "127.0.0.1:5001"]
+    variables = worker_environment(addresses, rank=1, restarts=2)
     assert json.loads(variables.pop("TF_CONFIG")) == {
         "cluster": {"worker": addresses},
-        "task": {"type": "worker", "index": 3},
+        "task": {"type": "worker", "index": 1},
     }
     assert variables == {
-        "KDIST_RANK": "3",
+        "KDIST_RANK": "1",
         "KDIST_LOCAL_RANK": "1",
-        "KDIST_WORLD_SIZE": "4",
+        "KDIST_WORLD_SIZE": "2",
         "KDIST_RESTART_COUNT": "2",
     }
-
-
-def test_ports_beyond_the_last_are_refused():
-    with pytest.raises(UserError, match="go beyond 65535"):
-        worker_addresses(Machines(names=("a", "b"), port=65535), [2, 2])
-
-
-def test_a_port_in_use_is_refused():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(UserError, match=f"cannot use port {port}"):
-            check_port_is_free(port)
-    check_port_is_free(port)
-
-
-def test_a_port_is_had_again_at_once_when_its_process_was_killed():
-    with socket.socket() as first:
-        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
-        first.bind(("127.0.0.1", 0))
-        first.listen()
-        port = first.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)) as other:
-            first.accept()[0].close()  # who closes first keeps the connection for a minute
-            other.recv(1)
-    check_port_is_free(port)
 
 
 @pytest.mark.parametrize(
@@ -155,64 +106,10 @@ def test_a_port_is_had_again_at_once_when_its_process_was_killed():
 def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, least, most):
     range_file = tmp_path / "range"
     range_file.write_text(text)
-    monkeypatch.setattr(machines, "_PORTS_OF_CONNECTIONS", range_file)
+    monkeypatch.setattr(places, "_PORTS_OF_CONNECTIONS", range_file)
     ports = free_ports(20)
     assert len({*ports}) == 20
     assert all(least <= port <= most for port in ports)
-
-
-_JOB = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_NODEID": "1", "SLURM_JOB_ID": "4711"}
-
-
-@pytest.fixture
-def host_names(monkeypatch):
-    """What `scontrol` makes of lists of nodes."""
-    names = {"node[1-2]": ["node1", "node2"], "node[3-4]": ["node3", "node4"], "node3": ["node3"]}
-    monkeypatch.setattr(machines, "_host_names", names.__getitem__)
-
-
-@pytest.mark.usefixtures("host_names")
-def test_slurm_names_the_machines():
-    found = slurm_machines(_JOB)
-    assert (found.names, found.rank) == (("node1", "node2"), 1)
-    other = slurm_machines({**_JOB, "SLURM_JOB_ID": "4712"})
-    assert other.port != found.port
-    asked = slurm_machines(_JOB, port=5000)
-    assert asked.port == 5000
-
-
-@pytest.mark.usefixtures("host_names")
-def test_slurm_names_the_machines_of_the_step():
-    """A step may run on some of the job's nodes, among which it counts."""
-    step = {**_JOB, "SLURM_STEP_NODELIST": "node[3-4]"}
-    assert slurm_machines(step).names == ("node3", "node4")
-    step = {**_JOB, "SLURM_STEP_NODELIST": "node3", "SLURM_NODEID": "0"}
-    assert slurm_machines(step) == Machines(names=("127.0.0.1",))  # one node needs no agreed port
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({}, "SLURM_JOB_NODELIST and SLURM_NODEID is not set"),
-        ({**_JOB, "SLURM_LOCALID": "1"}, "ntasks-per-node=1"),
-    ],
-)
-def test_slurm_without_its_variables_is_refused(environment, message):
-    with pytest.raises(UserError, match=message):
-        slurm_machines(environment)
-
-
-def test_there_may_be_hundreds_of_machines():
-    names = ",".join(f"node{index}" for index in range(300))
-    assert len(LaunchOptions(machines=names, machine_rank=299).machines) == 300
-
-
-def test_one_machine_by_name_is_this_one():
-    options = LaunchOptions(machines=("node1",), machine_rank=0)
-    assert find_machines(options, {}) == Machines(names=("127.0.0.1",))
-    assert LaunchOptions(machines=("fe80::2%eth0", "::1"), machine_rank=0).machine_rank == 0
-    options = LaunchOptions(machines=("node1", "node2"), machine_rank=1)
-    assert find_machines(options, {}) == Machines(names=("node1", "node2"), rank=1, port=29400)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +117,7 @@ def test_one_machine_by_name_is_this_one():
     [
         ("launch a.py --workers 3", "launch -- a.py --workers 3"),
         ("launch --workers 2 a.py --port 3", "launch --workers 2 -- a.py --port 3"),
-        ("launch --workers=2 --slurm a.py", "launch --workers=2 --slurm -- a.py"),
+        ("launch --workers=2 --elastic a.py", "launch --workers=2 --elastic -- a.py"),
         ("launch --debug --workers 2 a.py", "launch --debug --workers 2 -- a.py"),
         ("launch -m kdist train --workers 2", "launch -- -m kdist train --workers 2"),
         ("launch --workers 2 a.py --debug", "launch --workers 2 -- a.py --debug"),
