@@ -58,70 +58,8 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# Of several processes, or of what other tests have samples of; `make test-all` and CI run them.
-SLOW = (
-    "keras_io/",
-    "keras_listing/",
-    "workers/",
-    "check/test_check_command.py::test_built_in_models_are_equal_on_logical_cpus[names1",
-    "check/test_check_command.py::test_workers_that_are_launched",
-    "check/test_check_model.py::test_a_good_model_is_equal[casts",
-    "check/test_check_model.py::test_a_good_model_is_equal[float32",
-    "check/test_check_model.py::test_a_good_model_is_equal[mixed",
-    "check/test_check_model.py::test_bits_are_those",
-    "checkpoint/test_resume.py::test_killed_again_and_again[2]",
-    "checkpoint/test_resume.py::test_one_two_four",
-    "checkpoint/test_resume_benchmark.py",
-    "cli/test_app.py::test_train_from_the_command_line",
-    "cli/test_fuzz.py",
-    "distribute/test_divided_files.py::test_state_goes_on_elsewhere[through_arrays",
-    "distribute/test_divided_files.py::test_state_goes_on_elsewhere[through_build",
-    "distribute/test_empty_replicas.py::test_convolutions_of_no_samples[of a series",
-    "distribute/test_empty_replicas.py::test_convolutions_of_no_samples[separable",
-    "distribute/test_empty_replicas.py::test_convolutions_of_no_samples[strides",
-    "distribute/test_empty_replicas.py::test_convolutions_of_no_samples[without bias",
-    "distribute/test_files_both_ways.py::test_files_go_both_ways[batch norm",
-    "distribute/test_files_both_ways.py::test_an_exported_model_is_plain[lstm",
-    "distribute/test_files_both_ways.py::test_files_go_both_ways[gru",
-    "distribute/test_files_both_ways.py::test_files_go_both_ways[lstm",
-    "distribute/test_files_both_ways.py::test_files_go_both_ways[nested",
-    "docs/test_code_blocks.py",
-    "docs/test_reference_pages.py::test_import_kdist_alone",
-    "finders/test_batch_size.py::test_data_that_fail",
-    "finders/test_batch_size.py::test_real_tries",
-    "finders/test_batch_size.py::test_what_a_file_prints",
-    "parity/test_bits.py::test_cases_of_parity",
-    "parity/test_custom_parts.py::test_a_connectionist_loss",
-    "parity/test_custom_parts.py::test_a_loss_of",
-    "parity/test_custom_parts.py::test_float8",
-    "parity/test_custom_parts.py::test_the_history",
-    "parity/test_draws.py::test_replicas_draw_what_one_device_draws[augmentations",
-    "parity/test_draws.py::test_replicas_draw_what_one_device_draws[RandAugment",
-    "parity/test_draws.py::test_replicas_draw_what_one_device_draws[colors",
-    "parity/test_random.py::test_anything_put_together",
-    "parity/test_randomness.py::test_saved_files_open_where",
-    "report/test_writing.py::test_a_report_is_replaced",
-    "spmd/test_programs.py::test_xla_draws_for_each_row",
-    "study/test_search_checkpoints.py",
-    "study/test_search_processes.py::test_a_real_worker",
-    "study/test_search_processes.py::test_real_processes",
-    "study/test_sweep_process.py::test_a_real_run",
-    "training/test_killed_process.py",
-    "training/test_networks.py",
-    "training/test_resumed_runs.py",
-    "training/test_train_on_workers.py",
-    "test_examples.py",
-    "test_package.py",
-    "test_speed_benchmark.py::test_stock_keras_and_kdist_take_turns",
-    "tracking/test_wandb_run.py::test_no_key",
-)
-
-
 def pytest_collection_modifyitems(items):
     """The longest first: begun last, they would leave the other core idle."""
-    for item in items:
-        if item.nodeid.removeprefix("tests/").startswith(SLOW):
-            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

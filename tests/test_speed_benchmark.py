@@ -26,6 +26,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_stock_keras_and_kdist_take_turns():
     done = run("--batch", "4", "--rounds", "2", "--candidates", "stock Keras", "kdist")
     assert done.returncode == 0, done.stderr

@@ -80,6 +80,7 @@ def test_a_model_that_does_not_train_is_bad_input():
         check("my_model.py:fails", "--replicas", "2", "--run")
 
 
+@pytest.mark.slow
 def test_workers_that_are_launched_train_one_model(folder):
     program = ["-m", "kdist", "check", "my_model.py:build", "--run", "--steps", "2"]
     launch = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *program]
@@ -89,7 +90,9 @@ def test_workers_that_are_launched_train_one_model(folder):
     assert done.stdout.endswith("[0]   2 replicas of 2 workers: equal\n")
 
 
-@pytest.mark.parametrize("names", [list(cases.CASES)[:1], ["XLA"]])
+@pytest.mark.parametrize(
+    "names", [list(cases.CASES)[:1], pytest.param(["XLA"], marks=pytest.mark.slow)]
+)
 def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
     monkeypatch.setattr(cases, "CASES", {name: cases.CASES[name] for name in names})
     assert check("--devices", "--replicas", "2") == 0

@@ -75,7 +75,12 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("name", GOOD)
+SLOW = ("float32", "casts", "mixed")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in GOOD]
+)
 def test_a_good_model_is_equal(name):
     build, precision = GOOD[name]
     with kept_seeds():
@@ -144,6 +149,7 @@ def test_the_operation_that_is_divided_wrong_is_named(monkeypatch):
     assert "kdist has divided Cumsum of tests/check/test_check_model.py" in note
 
 
+@pytest.mark.slow
 def test_bits_are_those_of_one_replica_and_another_order_of_a_sum_is_found(monkeypatch):
     def build():
         return sequential(layers.Dense(64, activation="tanh"), layers.Dropout(0.3, seed=1))

@@ -46,7 +46,7 @@ KILLS = [
 ]
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_again_and_again(replicas, tmp_path):
     training = Training(compiled(replicas, everything), make_callbacks=callbacks)
     expected = training.uninterrupted()
@@ -249,6 +249,7 @@ def training(replicas):
     return Training(compiled(replicas, adam, metrics=["accuracy", Largest]))
 
 
+@pytest.mark.slow
 def test_one_two_four_three_and_one_replicas(tmp_path):
     """Amid epochs and between them, with dropout, averages and accumulation."""
     expected = training(1).uninterrupted()

@@ -157,6 +157,7 @@ def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["CPU:0", "CPU:1"]
 
 
+@pytest.mark.slow
 def test_train_from_the_command_line(tmp_path):
     arguments = "--dataset sample --subset 64 --depth 10 --width 1 --epochs 1 --replicas 2"
     folder = tmp_path / "run"

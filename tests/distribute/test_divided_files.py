@@ -86,7 +86,15 @@ def assert_equal(one, other, tolerance=1e-12):
 
 
 @pytest.mark.parametrize(("source", "target"), [(PLACES[i], PLACES[i - 1]) for i in range(4)])
-@pytest.mark.parametrize("way", [through_file, through_checkpoint, through_arrays, through_build])
+@pytest.mark.parametrize(
+    "way",
+    [
+        through_file,
+        through_checkpoint,
+        pytest.param(through_arrays, marks=pytest.mark.slow),
+        pytest.param(through_build, marks=pytest.mark.slow),
+    ],
+)
 def test_state_goes_on_elsewhere(way, source, target, tmp_path):
     model = fit(new(source))
     other = way(model, target, tmp_path)

@@ -42,7 +42,13 @@ def trained(replicas, shape, layer, samples=9):
     return [*model.get_weights(), loss, score, model.predict(x[:1], verbose=0)]
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+SLOW = ("of a series", "separable", "strides", "without bias")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CONVOLUTIONS],
+)
 def test_convolutions_of_no_samples(name):
     one, two = (trained(replicas, *CONVOLUTIONS[name]) for replicas in (1, 2))
     for expected, got in zip(one, two, strict=True):

@@ -128,7 +128,11 @@ def strategy():
     return kdist.MirroredStrategy(replicas=2)
 
 
-STATES = [(name, "trained") for name in MODELS] + [("dense", "not compiled"), ("dense", "compiled")]
+SLOW = ("batch norm", "lstm", "gru", "nested")
+STATES = [
+    pytest.param(name, "trained", marks=pytest.mark.slow) if name in SLOW else (name, "trained")
+    for name in MODELS
+] + [("dense", "not compiled"), ("dense", "compiled")]
 
 
 @pytest.mark.parametrize(("name", "state"), STATES)
@@ -159,7 +163,9 @@ def check_equal(found, expected, way):
         np.testing.assert_array_equal(np.array(one), np.array(other), err_msg=way)
 
 
-@pytest.mark.parametrize("name", ["batch norm", "lstm", "embedding"])
+@pytest.mark.parametrize(
+    "name", ["batch norm", pytest.param("lstm", marks=pytest.mark.slow), "embedding"]
+)
 def test_an_exported_model_is_plain(strategy, tmp_path, name):
     made = strategy.build(lambda: new(name, "trained"))
     x = data(name)[0].astype("int32" if name == "embedding" else "float32")

@@ -16,6 +16,8 @@ import pytest
 import tensorflow as tf
 from markdown_pages import PAGES, blocks, page_id
 
+pytestmark = pytest.mark.slow
+
 
 def of_language(*languages):
     pages = [

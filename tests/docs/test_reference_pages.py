@@ -41,6 +41,7 @@ def test_every_public_name_is_documented_once():
     assert sorted(documented_objects()) == sorted(public_names())
 
 
+@pytest.mark.slow
 def test_import_kdist_alone_gives_every_documented_name():
     names = sorted(documented_objects())
     code = f"import kdist; [eval(name) for name in {names}]"

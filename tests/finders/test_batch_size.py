@@ -151,11 +151,13 @@ def test_whether_the_data_fill_a_batch():
         full_batches(functions(Batches), 4)
 
 
+@pytest.mark.slow
 def test_data_that_fail(model):
     with pytest.raises(UserError, match=r"wide.py, line \d+: KeyError: 'no such file'"):
         find_batch_size(model, "fails")
 
 
+@pytest.mark.slow
 def test_real_tries(model):
     """Each sample takes 1 MiB or more: 600 do not fit into 256 MiB."""
     orders = TRY | {"model": model}
@@ -198,6 +200,7 @@ def data(batch_size):
 """
 
 
+@pytest.mark.slow
 def test_what_a_file_prints_is_no_result(tmp_path):
     path = tmp_path / "talkative.py"
     path.write_text(TALKATIVE)

@@ -8,7 +8,7 @@ from kdist import check_model
 from keras import ops
 from test_keras_io import EXAMPLES
 
-pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer")]
 
 
 def check(module, make, data=None):

@@ -14,6 +14,7 @@ from kdist.finders.rate_curve import rates_of
 from test_keras_io import EXAMPLES
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("float64", "without_graph_optimizer"),
     pytest.mark.filterwarnings("ignore:.* has its own train_step"),
 ]

@@ -15,7 +15,7 @@ import variational_autoencoder
 import vision_transformer
 import wgan_gp
 
-pytestmark = pytest.mark.usefixtures("float64", "without_graph_optimizer")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("float64", "without_graph_optimizer")]
 
 MODULES = (
     adversarial,

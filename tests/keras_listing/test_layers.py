@@ -6,7 +6,10 @@ import pytest
 import tensorflow as tf
 from compared import RATE, ROUNDED, calls_of, failures, grouped, loss_of, tolerance_of, value_of
 
-pytestmark = pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module"),
+]
 
 CALLS = calls_of("layer_calls.txt", layer_samples.layers(), layer_samples.guessed)
 

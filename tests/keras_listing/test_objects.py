@@ -21,7 +21,10 @@ from keras import activations, constraints, losses, metrics, optimizers, regular
 from op_samples import INPUTS as ARRAYS
 from op_samples import ROWS
 
-pytestmark = pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module"),
+]
 
 
 def _softmax(x):

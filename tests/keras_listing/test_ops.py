@@ -6,7 +6,10 @@ import op_samples
 import pytest
 from compared import ROUNDED, Expressions, calls_of, failures, grouped, tolerance_of
 
-pytestmark = pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module"),
+]
 
 CALLS = calls_of("op_calls.txt", op_samples.functions(), op_samples.guessed)
 NAMES = {name: one for name, one in vars(keras.ops).items() if name[0] != "_"} | {

@@ -161,6 +161,7 @@ def test_a_generator_of_tensorflow_draws_once_for_all_shards(replicas):
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("name", ["steps_per_execution_3_uneven", "masked_gru_uneven"])
+@pytest.mark.slow
 def test_cases_of_parity(name, replicas):
     case = CASES[name]
     strategy = kdist.MirroredStrategy(replicas=replicas, shards=4)

@@ -38,6 +38,7 @@ def check(make, data, replicas, **options):
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.slow
 def test_a_connectionist_loss_with_a_replica_that_has_no_sample():
     def make():
         inputs = keras.Input((4, 2))
@@ -48,6 +49,7 @@ def test_a_connectionist_loss_with_a_replica_that_has_no_sample():
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.slow
 def test_a_loss_of_a_value_a_sample_from_the_whole_batch_takes_gathered_rows():
     def in_batch_softmax(y, predictions):
         everyone = predictions
@@ -59,6 +61,7 @@ def test_a_loss_of_a_value_a_sample_from_the_whole_batch_takes_gathered_rows():
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.slow
 def test_a_loss_of_structures_that_gives_one_number():
     class OfBoth(keras.losses.Loss):
         def call(self, y_true, y_pred):
@@ -76,6 +79,7 @@ def test_a_loss_of_structures_that_gives_one_number():
     check(make, samples.heads(27), 2)
 
 
+@pytest.mark.slow
 def test_the_history_holds_numbers_where_a_metric_gives_its_variable():
     class Total(keras.metrics.Metric):
         def __init__(self):
@@ -93,6 +97,7 @@ def test_the_history_holds_numbers_where_a_metric_gives_its_variable():
     assert history["total"] == [27, 27]
 
 
+@pytest.mark.slow
 def test_float8_trains_as_on_one_replica():
     """Scales and largest amounts are no gradients, though Keras hands them to the optimizer."""
 

@@ -228,9 +228,9 @@ ROUNDED = {"augmentations": 1e-6, "RandAugment": 1e-6}
         ("noise", "float32", 3),
         ("operations", "float64", 3),
         ("shared", "float64", 8),
-        ("augmentations", "float32", 3),
-        ("colors", "float32", 2),
-        ("RandAugment", "float32", 2),
+        pytest.param("augmentations", "float32", 3, marks=pytest.mark.slow),
+        pytest.param("colors", "float32", 2, marks=pytest.mark.slow),
+        pytest.param("RandAugment", "float32", 2, marks=pytest.mark.slow),
     ],
 )
 def test_replicas_draw_what_one_device_draws(group, policy, replicas):

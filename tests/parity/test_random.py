@@ -86,6 +86,7 @@ def cases(draw):
 
 
 # No shrinking: an example takes seconds, and names its parts.
+@pytest.mark.slow
 @settings(
     max_examples=6,
     deadline=None,

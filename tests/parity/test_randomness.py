@@ -97,6 +97,7 @@ model.fit(x, y, verbose=0)
 """
 
 
+@pytest.mark.slow
 def test_saved_files_open_where_there_is_no_kdist(tmp_path):
     model = trained(1)
     x, y = samples.classes(27)

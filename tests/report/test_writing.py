@@ -96,6 +96,7 @@ def test_folders_that_cannot_be_shown_are_returned_and_listed(written):
     assert reason in Page(page.read_text()).words
 
 
+@pytest.mark.slow
 def test_a_report_is_replaced(tmp_path):
     output = tmp_path / "my report (2), 报告.html"
     write_report([str(write_run(tmp_path / "a"))], output=str(output))

@@ -356,6 +356,7 @@ def draws(x):
     return results
 
 
+@pytest.mark.slow
 def test_xla_draws_for_each_row_what_it_draws_on_one_device():
     strategy = kdist.MirroredStrategy(replicas=2)
     for x, first in ((X, 4), (X[:6], 1)):

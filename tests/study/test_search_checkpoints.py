@@ -22,6 +22,8 @@ from kdist.study.search_oracles import make_oracle
 from kdist.study.search_tuner import ReplicaTuner
 from kdist.training.config import TrainConfig
 
+pytestmark = pytest.mark.slow
+
 X = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
 Y = (X.sum(axis=1) > 0).astype("int32")
 DATA = (X, Y), (X, Y)

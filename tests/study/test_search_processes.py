@@ -234,6 +234,7 @@ def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_real_processes(tmp_path, monkeypatch, capfd):
     """KerasTuner's own chief and a worker, each a process; more would take seconds each.
 
@@ -279,6 +280,7 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
     assert not _children(os.getpid())
 
 
+@pytest.mark.slow
 def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
     from kdist.checkpoint.store import checkpoint_files
     from kdist.study.search_run import tune

@@ -160,6 +160,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, ca
     assert judge(143, error).line == "interrupted by SIGTERM (exit code 143)"
 
 
+@pytest.mark.slow
 def test_a_real_run(tmp_path):
     """Of the real worker, on the tiniest settings."""
     point = Point(

@@ -23,6 +23,7 @@ run.finish()
 """
 
 
+@pytest.mark.slow
 def test_no_key_and_no_command_line_is_in_any_file(tmp_path):
     script = tmp_path / "secretive.py"
     script.write_text(BEGIN)

@@ -10,8 +10,11 @@ import sys
 
 import keras
 import numpy as np
+import pytest
 from kdist.checkpoint import checkpoint_files
 from small_network import STAND_IN
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = "--dataset sample --subset 100 --batch-size 8 --replicas 2"
 SETTINGS += " --epochs 2 --momentum 0.9 --ema-momentum 0.9 --checkpoint-every 1e-9 --keep 2"

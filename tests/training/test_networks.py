@@ -13,7 +13,7 @@ from kdist.training.config import TrainConfig, make_plan
 from kdist.training.images import make_pipelines, preprocessing
 from kdist.training.train_run import train
 
-pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer_in_module")]
 
 
 @pytest.mark.parametrize(

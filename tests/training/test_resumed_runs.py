@@ -24,7 +24,7 @@ from kdist.training.train_run import train
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer_in_module")]
 
 STEPS = 3
 SETTINGS = {

@@ -27,6 +27,8 @@ from kdist.training.worker_place import (
 )
 from small_network import STAND_IN, small_model
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 600  # no test takes as long
 SETTINGS = {
     "dataset": "sample",

@@ -7,6 +7,8 @@ import group
 import pytest
 from behaviours_on_workers import CASES as BEHAVIOURS
 
+pytestmark = pytest.mark.slow
+
 # What two workers of two replicas do below, one replica each need not.
 TWO_BY_ONE = (
     "fewer_samples_than_replicas",
