@@ -7,8 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..batch_norm.convert import batch_norms
-from ..batch_norm.diagnosis import (
+from ..errors import UserError
+from ..layers.batch_norm_kernels import merge
+from ..layers.convert import batch_norms
+from ..layers.diagnosis import (
     LayerGap,
     check_model_accepts,
     checked_batch,
@@ -19,8 +21,6 @@ from ..batch_norm.diagnosis import (
     stateless_loss,
     variance_distance,
 )
-from ..errors import UserError
-from ..layers.batch_norm_kernels import merge
 from .resumable import ResumableCallback
 
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from .._upstream.hooks import is_chief
 from ..arguments import positive_integer
-from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError
+from ..strategies.exact_strategy import ExactStrategy
 from .resumable import ResumableCallback
 
 

@@ -2,8 +2,8 @@
 
 import lazy_loader
 
-from .distribute.tensorflow_logging import quiet_tensorflow
 from .performance.hardware import enable_onednn
+from .strategies.tensorflow_logging import quiet_tensorflow
 
 __version__ = "0.1.0"
 

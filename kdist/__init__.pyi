@@ -1,25 +1,24 @@
 from . import callbacks as callbacks
 from . import data as data
-from . import evaluation as evaluation
-from . import finders as finders
 from . import layers as layers
 from . import models as models
 from . import optimizers as optimizers
 from . import schedules as schedules
 from . import study as study
+from . import tools as tools
 from . import tracking as tracking
 from . import training as training
-from .batch_norm.convert import convert_batch_norm as convert_batch_norm
-from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
-from .check.explain import explain as explain
-from .check.training import check_model as check_model
-from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
-from .distribute.multi_worker_strategy import (
+from .layers.convert import convert_batch_norm as convert_batch_norm
+from .layers.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
+from .optimizers.scaling import scale_learning_rate as scale_learning_rate
+from .strategies.load_model import load_model as load_model
+from .strategies.mirrored_strategy import MirroredStrategy as MirroredStrategy
+from .tools.check.explain import explain as explain
+from .tools.check.training import check_model as check_model
+from .tools.find.batch_size import find_batch_size as find_batch_size
+from .tools.find.learning_rate import find_learning_rate as find_learning_rate
+from .workers.multi_worker_strategy import (
     MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
 )
-from .distribute.saved_models import load_model as load_model
-from .finders.batch_size import find_batch_size as find_batch_size
-from .finders.learning_rate import find_learning_rate as find_learning_rate
-from .optimizers.scaling import scale_learning_rate as scale_learning_rate
 
 __version__: str

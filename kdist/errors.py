@@ -91,7 +91,7 @@ _LIBRARIES = tuple(
 )
 _INSTALLED = {"site-packages", "dist-packages"}
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
-_CHECK = "/kdist/check/training.py"
+_CHECK = "/kdist/tools/check/training.py"
 # AutoGraph's copy of a user's function has a file of its own.
 _GENERATED = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
 

@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kdist.distribute.cluster import check_tf_config
-from kdist.distribute.worker_watch import EXIT_CODE
 from kdist.errors import LOST_CODE
 from kdist.launch.launch_options import WorkerSettings, worker_settings
 from kdist.signals import PreemptionSignals
+from kdist.strategies.cluster import check_tf_config
 from kdist.training.config import TrainConfig
 from kdist.training.worker_place import WorkerPlace, worker_place
+from kdist.workers.hang_detection import EXIT_CODE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLURM = EXAMPLES / "slurm.sh"

@@ -10,8 +10,8 @@ import kdist  # first, as for its users
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist.distribute.multi_worker_strategy import BUCKET_BYTES
 from kdist.models import WideResNet
+from kdist.workers.multi_worker_strategy import BUCKET_BYTES
 
 from ..training_steps import random_images
 from .bare_collectives import bare, recording, without_collectives

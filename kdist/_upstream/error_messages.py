@@ -12,7 +12,7 @@ from .patching import TENSORFLOW, replaces
 
 _OWN = "|".join(
     re.escape(str(Path(__file__).parents[1] / folder).removeprefix("/"))
-    for folder in ("_upstream", "distribute", "spmd")
+    for folder in ("_upstream", "strategies", "workers", "spmd")
 )
 # Lines that say nothing of the user's program; XLA prints paths without their first slash.
 _OWN_FRAME = re.compile(rf'^ *File "/?(?:{_OWN})/.*\n\n?', re.MULTILINE)

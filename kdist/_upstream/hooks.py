@@ -22,7 +22,7 @@ _models: weakref.WeakSet[Any] = weakref.WeakSet()  # that were warned of
 class StrategyHooks:
     """Interface of the strategies that the patches are for; under any other, they do nothing.
 
-    `distribute.ExactStrategy` implements it.
+    `strategies.ExactStrategy` implements it.
     """
 
     progress: Any = None

@@ -1,6 +1,6 @@
 """Which of several workers have failed, by TensorFlow's heartbeats; and to let all of them fail.
 
-A worker that is not heard of for `heartbeat_seconds` has failed; `distribute/worker_watch.py` asks.
+A worker that is not heard of for `heartbeat_seconds` has failed; `workers/hang_detection.py` asks.
 """
 
 import atexit

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..batch_norm.convert import convert_batch_norm
-from ..distribute.made_outside import kdist_classes
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
+from ..layers.convert import convert_batch_norm
+from ..strategies.rebuild_model import kdist_classes
 from .store import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, state_variables, unlike_saved
 

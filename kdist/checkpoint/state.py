@@ -24,8 +24,8 @@ from .._upstream.data_sources import array_sizes
 from .._upstream.fit_data import running_fit
 from .._upstream.internals import flatten_layers, make_global_seed_state, optimizers_of
 from .._upstream.optimizers import is_average_warmed_up, steps_taken
-from ..distribute.agreement import ANY, first_difference
 from ..errors import RefusedCheckpointsError, UserError
+from ..workers.agreement import ANY, first_difference
 from .checkpoint_options import CheckpointOptions
 from .export import described_model
 from .store import CheckpointFile

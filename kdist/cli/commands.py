@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ..check.check_options import CheckOptions
 from ..errors import UserError
-from ..evaluation.evaluate_options import EvaluateOptions
+from ..tools.check.check_options import CheckOptions
+from ..tools.evaluate.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes
@@ -33,7 +33,7 @@ def check(
     asked = CheckOptions(**given(options))
     if (model is None) != devices:
         raise UserError("kdist check needs either a model, FILE.py:FUNCTION, or --devices")
-    from ..check.command import check_devices, check_file
+    from ..tools.check.command import check_devices, check_file
 
     if model is None:
         replicas = asked.replicas if "replicas" in given(options) else None
@@ -50,7 +50,7 @@ def evaluate(
 ) -> None:
     """Print loss and metrics of the saved models of a run, on exactly all validation data."""
     asked = EvaluateOptions(**given(options))
-    from ..evaluation.evaluate_run import evaluate as evaluate_run
+    from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
 
     evaluate_run(folder, asked)
 
@@ -99,8 +99,8 @@ def devices(
 ) -> None:
     """List the devices that a strategy would use."""
     TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
-    from ..distribute.mirrored_strategy import MirroredStrategy
     from ..performance.hardware import device_names
+    from ..strategies.mirrored_strategy import MirroredStrategy
 
     strategy = MirroredStrategy(replicas=replicas)
     for device, name in zip(strategy.devices, device_names(strategy.devices), strict=True):
@@ -123,8 +123,8 @@ def doctor(
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
-    from ..doctor.examine import examine_machine
-    from ..doctor.finding import as_json, print_findings
+    from ..tools.doctor.examine import examine_machine
+    from ..tools.doctor.finding import as_json, print_findings
 
     findings = examine_machine(replicas=replicas)
     if json:

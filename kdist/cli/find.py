@@ -7,9 +7,9 @@ from cyclopts import App, Parameter
 
 from ..arguments import path_text, positive_integer
 from ..files import folder_for_files, writable_folder
-from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range, rate_lines, write_curve
+from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, rate_lines, write_curve
 from ..training.config import TrainConfig
-from ..user_model.functions import data_name
+from ..training.user_model.functions import data_name
 from ..versions import require
 from .options import parse_integer
 
@@ -59,7 +59,7 @@ def batch(
 ) -> None:
     """Find the largest batch size per replica that fits into the memory."""
     _check(model, data, replicas)
-    from ..finders.batch_size import batch_lines, find_batch_size
+    from ..tools.find.batch_size import batch_lines, find_batch_size
 
     found = find_batch_size(
         model,
@@ -97,7 +97,7 @@ def rate(
     folder = Path(output)
     with folder_for_files(folder):
         writable_folder(folder, option="--output")
-        from ..finders.learning_rate import find_learning_rate
+        from ..tools.find.learning_rate import find_learning_rate
 
         curve = find_learning_rate(
             model,

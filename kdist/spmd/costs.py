@@ -93,7 +93,8 @@ class Costs:
         results = planned.decision.output_placements
         is_divided = any(isinstance(placement, Shard | Partial) for placement in results)
         if planned.decision.bodies:
-            branches = [self._body(planned, body) for body in planned.decision.bodies]
+            bodies = [body for body in planned.decision.bodies if isinstance(body, GraphPlan)]
+            branches = [self._body(planned, body) for body in bodies]
             return max(branches, key=lambda work: work.total) * self._iterations(planned.op)
         flops = self._flops(planned.op)
         if is_divided:

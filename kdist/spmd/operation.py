@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,9 +19,6 @@ from .reduction import Reduction
 from .rows import Rows
 from .sizes import AnySize
 from .tensor_facts import TensorFacts
-
-if TYPE_CHECKING:
-    from .plan import GraphPlan
 
 
 class ComputeWholeError(Exception):
@@ -96,7 +93,7 @@ class Decision:
     needs: Iterable[AnySize | Rows] = ()
     needs_all_rows: bool = False
     on_one_replica: bool = False
-    bodies: Sequence[GraphPlan] = ()
+    bodies: Sequence[TensorFacts] = ()
 
 
 @dataclass

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from .._upstream.internals import onednn_is_on
-
-if TYPE_CHECKING:
-    from .stage import Stage
-
-LARGEST_SLICED_RANK = 8
-"""The largest rank of TensorFlow's `Slice` (2.21)."""
+from .stage import Stage
 
 # Kernels that TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).
 _RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}

@@ -26,7 +26,6 @@ from .functions import (
 from .op_types import DRAWN_BY_XLA, QUIET, READS
 from .placements import ListOf, Partial, Placement, Replicate, Shard
 from .plan import GraphPlan, PlannedOperation
-from .quirks import LARGEST_SLICED_RANK
 from .redistribute import CountOnce, Keep, SliceRows, TakeRowsOfSum, TakeWhole, Way, WriteSizes
 from .rows import Rows
 from .sizes import AnySize, AxisSize, BatchAxis, Element, key_of
@@ -36,6 +35,7 @@ WRONG = "kdist has divided"
 """The beginning of the message that names an operation."""
 REPLICA_INDEX = "index"
 """Key of the replica's number among the unknown numbers of a stage."""
+_LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
 _numbers = itertools.count()
 
 UnknownNumber = Any
@@ -649,7 +649,7 @@ def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor
     if rank is None:
         is_axis = tf.equal(tf.range(tf.rank(tensor)), axis)
         return tf.slice(tensor, tf.where(is_axis, begin, 0), tf.where(is_axis, count, -1))
-    if rank > LARGEST_SLICED_RANK:
+    if rank > _LARGEST_SLICED_RANK:
         shape = tf.shape(tensor)
         before, rows, after = shape[:axis], shape[axis], shape[axis + 1 :]
         flat = tf.reshape(tensor, [tf.reduce_prod(before), rows, tf.reduce_prod(after)])

@@ -9,14 +9,14 @@ import keras_tuner
 from .._upstream.keras_tuner import index_of_saver
 from ..callbacks.print_throughput import PrintThroughput, counts_images
 from ..data import ImageData
-from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
+from ..strategies.mirrored_strategy import MirroredStrategy
 from ..training.config import TrainConfig, make_plan
 from ..training.images import make_pipelines
 from ..training.model import make_model
 from ..training.precision import precision_scope
-from ..user_model.compiled_model import checked_model, scale_compiled_rate
-from ..user_model.data import checked_data
+from ..training.user_model.compiled_model import checked_model, scale_compiled_rate
+from ..training.user_model.data import checked_data
 from .search_scores import SearchError
 from .search_space import SearchSpace
 from .search_trials import trial_config

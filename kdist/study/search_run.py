@@ -24,8 +24,8 @@ from ..tracking.factory import tracking
 from ..tracking.wandb_account import asked_mode
 from ..training.config import TrainConfig, make_plan
 from ..training.images import load_data
+from ..training.user_model.functions import explain_errors_of, files_of
 from ..training.worker_place import refuse_workers
-from ..user_model.functions import explain_errors_of, files_of
 from .folder import StudyFolder
 from .search_processes import (
     ORACLE_IP,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import keras_tuner
 
     from ..data import ImageData
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..strategies.mirrored_strategy import MirroredStrategy
     from .search_tuner import ReplicaTuner
 
 
@@ -243,7 +243,7 @@ def _tuner(
     console: Console | None,
     data: "ImageData | None",
 ) -> "ReplicaTuner":
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..strategies.mirrored_strategy import MirroredStrategy
     from .search_tuner import ReplicaTuner
 
     config = search.config
@@ -315,8 +315,8 @@ def _user_hypermodel(
 ) -> "keras_tuner.HyperModel":
     import keras_tuner
 
-    from ..user_model.compiled_model import check_input
-    from ..user_model.functions import load_functions
+    from ..training.user_model.compiled_model import check_input
+    from ..training.user_model.functions import load_functions
     from .search_models import UserHyperModel
 
     functions = load_functions(search.model or "", search.data, needs_hp=True)

@@ -19,11 +19,11 @@ from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_accuracy import StopAtAccuracy
-from ..distribute.mirrored_strategy import MirroredStrategy
 from ..files import atomic_write, full_disk_error
 from ..signals import hold_signals
+from ..strategies.mirrored_strategy import MirroredStrategy
 from ..tracking.tracker import ended
-from ..user_model.functions import reason_of
+from ..training.user_model.functions import reason_of
 from .console import Progress
 from .search_checkpoints import BestWeights, TrialCheckpoint, checkpoint_folder
 from .search_oracles import total_trials

@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..fields import Field, fields_of
 from ..performance.hardware import on_cpu
 from ..runs.text import count, sanitize_text
-from ..user_model.functions import files_of
+from ..training.user_model.functions import files_of
 from .folder import StudyFolder, as_list
 
 if TYPE_CHECKING:

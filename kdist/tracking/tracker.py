@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from ..callbacks.resumable import ResumableCallback
-from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError, error_line
 from ..performance.hardware import device_names
+from ..strategies.exact_strategy import ExactStrategy
 
 if TYPE_CHECKING:
     from ..callbacks import StepMeasurement, TrainingTelemetry

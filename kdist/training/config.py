@@ -13,7 +13,6 @@ from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.table import check_momentum
 from ..tracking.factory import check_options, tracker_names
-from ..user_model.functions import data_name, split_name
 from .networks import NETWORKS, SPECIFIC
 from .settings import (
     OF_THE_NETWORK,
@@ -29,6 +28,7 @@ from .settings import (
     OwnModel,
     Stopping,
 )
+from .user_model.functions import data_name, split_name
 
 _DEFAULTS: dict[str, Any] = {
     name: getattr(group, name)

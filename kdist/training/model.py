@@ -18,22 +18,22 @@ from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
 from ..runs.folder import RunFolder
-from ..user_model.compiled_model import (
+from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
+from .images import make_pipelines
+from .networks import NETWORKS
+from .settings import Batches
+from .user_model.compiled_model import (
     check_input,
     checked_model,
     compiled_rate,
     scale_compiled_rate,
     set_compiled_rate,
 )
-from ..user_model.data import UserData
-from ..user_model.functions import UserFunctions, load_functions, reason_of
-from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
-from .images import make_pipelines
-from .networks import NETWORKS
-from .settings import Batches
+from .user_model.data import UserData
+from .user_model.functions import UserFunctions, load_functions, reason_of
 
 if TYPE_CHECKING:
-    from ..distribute.exact_strategy import ExactStrategy
+    from ..strategies.exact_strategy import ExactStrategy
 
 
 def make_model(
@@ -122,7 +122,7 @@ def _fault_of_configuration(model: "keras.Model") -> str | None:
 @contextlib.contextmanager
 def stock_batch_norms(model: "keras.Model") -> Iterator[None]:
     """Make a model's batch norms Keras's own for a while, but those of a user's own subclass."""
-    from ..batch_norm.convert import batch_norms, convert_batch_norm
+    from ..layers.convert import batch_norms, convert_batch_norm
 
     try:
         if batch_norms(model):

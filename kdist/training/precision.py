@@ -29,7 +29,7 @@ def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
     import keras
     import tensorflow as tf
 
-    from ..distribute.devices import are_gpus
+    from ..strategies.devices import are_gpus
 
     if precision == "tf32" and not are_gpus(devices):
         raise UserError(

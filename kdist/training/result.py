@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import keras
 
     from ..callbacks.stop_at_non_finite import NonFinite
-    from ..distribute.exact_strategy import ExactStrategy
+    from ..strategies.exact_strategy import ExactStrategy
     from .model import RunParts
     from .run_callbacks import RunCallbacks
 

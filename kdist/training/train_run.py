@@ -15,19 +15,19 @@ from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..runs.folder import RunFolder
 from ..signals import hold_signals
-from ..user_model.functions import explain_errors_of, files_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
 from .images import load_data
 from .precision import precision_scope
 from .result import TrainResult, make_result, summary
 from .settings import model_name
+from .user_model.functions import explain_errors_of, files_of
 from .worker_place import OtherWorkersFolder, WorkerPlace, note_run, worker_place
 
 if TYPE_CHECKING:
     import keras
 
-    from ..distribute.exact_strategy import ExactStrategy
+    from ..strategies.exact_strategy import ExactStrategy
     from .model import RunParts
 
 
@@ -147,10 +147,10 @@ def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
     names = ("replicas", "shards", "shard_optimizer")
     options = {name: getattr(config, name) for name in names}
     if place.workers > 1:
-        from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+        from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
 
         return MultiWorkerMirroredStrategy(**options)
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..strategies.mirrored_strategy import MirroredStrategy
 
     return MirroredStrategy(**options)
 
@@ -206,7 +206,7 @@ def _train(
 ) -> TrainResult:
     import keras
 
-    from ..distribute.devices import describe_xla
+    from ..strategies.devices import describe_xla
     from ..tracking.tracker import ended
     from .early_end import EarlyEnd
     from .run_callbacks import make_callbacks, make_checkpoint, write_settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import TrainingError, UserError, handle_failure
 
 if TYPE_CHECKING:
-    from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+    from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
 
 _ROUNDS = 10
 _MEGABYTES = 16
@@ -39,8 +39,8 @@ def check_workers() -> None:
         TrainingError: A sum or a trained model is wrong.
     """
     began = time.perf_counter()
-    from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
     from ..runs.folder import versions
+    from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
 
     strategy = MultiWorkerMirroredStrategy()
     say = print if strategy.is_chief else lambda *_, **__: None

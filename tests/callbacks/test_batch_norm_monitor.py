@@ -5,16 +5,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.batch_norm.diagnosis import (
+from kdist.callbacks import BatchNormMonitor
+from kdist.errors import UserError
+from kdist.layers import SyncBatchNormalization
+from kdist.layers.diagnosis import (
     LayerGap,
     diagnose,
     mean_distance,
     replica_distance,
     variance_distance,
 )
-from kdist.callbacks import BatchNormMonitor
-from kdist.errors import UserError
-from kdist.layers import SyncBatchNormalization
 
 NAMES = [
     "batch_norm_gap",

@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from kdist.check import cases, command
-from kdist.check.comparison import CheckResult
 from kdist.cli.app import app
 from kdist.errors import UserError
+from kdist.tools.check import cases, command
+from kdist.tools.check.comparison import CheckResult
 
 MODEL = """
 import keras
@@ -55,7 +55,7 @@ def check(*arguments):
 
 @pytest.mark.usefixtures("folder")
 def test_a_step_is_explained_without_training(monkeypatch, capsys):
-    monkeypatch.setattr("kdist.check.training.run_check", None)
+    monkeypatch.setattr("kdist.tools.check.training.run_check", None)
     assert check("my_model.py:build", "--replicas", "2", "--batch-size", "20") == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith(" on 2 replicas (CPU:0, CPU:1), a batch of 20 rows:")
@@ -112,7 +112,7 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(
             differences=found, errors=errors, unrepeatable=(), precision="float32", steps="1"
         )
 
-    monkeypatch.setattr("kdist.check.training.run_check", run)
+    monkeypatch.setattr("kdist.tools.check.training.run_check", run)
     assert check("--devices", "--json", str(tmp_path / "r.json")) == 1
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if "NOT EQUAL" in line).split()[0] == "dropout"
@@ -141,7 +141,7 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_refused_before_anything_is_made(arguments, message, monkeypatch):
-    monkeypatch.setattr("kdist.check.training.make_strategies", None)
+    monkeypatch.setattr("kdist.tools.check.training.make_strategies", None)
     with pytest.raises(UserError, match=message):
         check(*arguments)
 

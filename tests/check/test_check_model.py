@@ -6,14 +6,14 @@ import pytest
 import tensorflow as tf
 from kdist import check_model
 from kdist._upstream.seeds import kept_seeds
-from kdist.check.batches import read_batches
-from kdist.distribute.exact_strategy import ExactStrategy
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives
 from kdist.spmd.fixed_order import FixedOrder
 from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import REPLICATE
-from kdist.user_model.data import checked_data
+from kdist.strategies.exact_strategy import ExactStrategy
+from kdist.tools.check.batches import read_batches
+from kdist.training.user_model.data import checked_data
 from keras import layers, ops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from kdist.check.check_options import CheckOptions
-from kdist.check.comparison import CheckResult, Precision, Record, compare, gap_of
 from kdist.errors import UserError
+from kdist.tools.check.check_options import CheckOptions
+from kdist.tools.check.comparison import CheckResult, Precision, Record, compare, gap_of
 
 FLOAT64, FLOAT32 = Precision(), Precision("float32", "it is so")
 

@@ -16,7 +16,7 @@ POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
 MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "schedules")
-MODULES += ("checkpoint", "evaluation", "finders", "tracking", "training", "study")
+MODULES += ("checkpoint", "tools", "tools.evaluate", "tools.find", "tracking", "training", "study")
 
 
 def names_in_stubs():

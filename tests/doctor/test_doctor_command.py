@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kdist.doctor.examine import check_tensorflow
-from kdist.doctor.finding import Finding, as_json, print_findings
+from kdist.tools.doctor.examine import check_tensorflow
+from kdist.tools.doctor.finding import Finding, as_json, print_findings
 from rich.console import Console
 
 

@@ -5,8 +5,8 @@ import types
 
 import pynvml
 import pytest
-from kdist.doctor import examine
-from kdist.doctor.examine import check_gpus, check_versions, unmet_requirements
+from kdist.tools.doctor import examine
+from kdist.tools.doctor.examine import check_gpus, check_versions, unmet_requirements
 
 MIB = 2**20
 H100 = {"name": "NVIDIA H100 80GB HBM3", "memory": (81559 * MIB, 512 * MIB)}

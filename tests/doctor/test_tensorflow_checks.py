@@ -1,13 +1,13 @@
 """What TensorFlow's answers mean on machines that are not there."""
 
 import pytest
-from kdist.doctor.tensorflow_checks import (
+from kdist.errors import UserError
+from kdist.tools.doctor.tensorflow_checks import (
     check_all_reduce,
     check_import,
     judge_all_reduce,
     judge_gpus,
 )
-from kdist.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kdist.checkpoint.store import FolderLock
 from kdist.data import Standardization, fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
-from kdist.evaluation import EvaluateOptions, evaluate, evaluator
+from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
 from kdist.training.train_run import train

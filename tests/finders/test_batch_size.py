@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 from kdist.errors import TrainingError, UserError
-from kdist.finders import batch_size
-from kdist.finders.batch_size import (
+from kdist.tools.find import batch_size
+from kdist.tools.find.batch_size import (
     INSIDE,
     BatchSizeTry,
     batch_lines,
@@ -18,8 +18,8 @@ from kdist.finders.batch_size import (
     run_in_process,
     search_largest,
 )
-from kdist.finders.batch_size_try import full_batches
-from kdist.user_model.functions import UserFunctions
+from kdist.tools.find.batch_size_try import full_batches
+from kdist.training.user_model.functions import UserFunctions
 
 MODEL = """
 import keras
@@ -294,7 +294,7 @@ def test_no_process_is_left_after_ctrl_c(tmp_path):
     os.mkfifo(pipe)
     child = f"import signal; end = open({str(pipe)!r}, 'w'); print('up', file=end, flush=True)"
     parent = (
-        "import sys; from kdist.finders import batch_size"
+        "import sys; from kdist.tools.find import batch_size"
         f"; batch_size.run_in_process({TRY},"
         f" program=[sys.executable, '-c', {child + '; signal.pause()'!r}])"
     )

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from kdist.cli.find import app
-from kdist.finders import batch_size
-from kdist.finders.batch_size import BatchSize
+from kdist.tools.find import batch_size
+from kdist.tools.find.batch_size import BatchSize
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fashion_cnn.py"
 MODEL = f"{EXAMPLE}:build"

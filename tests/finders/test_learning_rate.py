@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
-from kdist.finders.learning_rate import find_learning_rate
-from kdist.finders.rate_curve import LEAST_RATE, MOST_RATE, rates_of
+from kdist.tools.find.learning_rate import find_learning_rate
+from kdist.tools.find.rate_curve import LEAST_RATE, MOST_RATE, rates_of
 
 STEPS = 24
 

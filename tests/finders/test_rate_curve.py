@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kdist.charts.figures import learning_rate_figure
 from kdist.errors import UserError
-from kdist.finders.rate_curve import LossAverage, RateCurve, check_range, rate_lines, rates_of
+from kdist.tools.find.rate_curve import LossAverage, RateCurve, check_range, rate_lines, rates_of
 
 
 def curve(loss, *, diverged=True, steps=201):

@@ -6,11 +6,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.finders import batch_size, rate_curve
-from kdist.finders.batch_size import find_batch_size
-from kdist.finders.batch_size_try import try_batch_size
-from kdist.finders.learning_rate import find_learning_rate
-from kdist.finders.rate_curve import rates_of
+from kdist.tools.find import batch_size, rate_curve
+from kdist.tools.find.batch_size import find_batch_size
+from kdist.tools.find.batch_size_try import try_batch_size
+from kdist.tools.find.learning_rate import find_learning_rate
+from kdist.tools.find.rate_curve import rates_of
 from test_keras_io import EXAMPLES
 
 pytestmark = [

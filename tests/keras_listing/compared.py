@@ -9,7 +9,7 @@ import kdist
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist.check.comparison import gap_of
+from kdist.tools.check.comparison import gap_of
 
 REPLICAS = 3
 ROWS = 10

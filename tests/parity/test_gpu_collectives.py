@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import CASES, on_one_replica
-from kdist.distribute import exact_strategy, mirrored_strategy
 from kdist.spmd.collectives import Collectives
+from kdist.strategies import exact_strategy, mirrored_strategy
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")

@@ -21,7 +21,7 @@ from kdist.study.search_processes import ENDED_BY
 from kdist.study.search_space import SearchSpace
 from kdist.study.search_tuner import ReplicaTuner, ReportProgress
 from kdist.training.config import TrainConfig, make_plan
-from kdist.user_model.functions import reason_of
+from kdist.training.user_model.functions import reason_of
 
 ACCURACY = keras_tuner.Objective("val_accuracy", "max")
 X = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")

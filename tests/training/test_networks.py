@@ -8,7 +8,7 @@ import pytest
 from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.data.image_data import ImageData
-from kdist.evaluation import evaluate
+from kdist.tools.evaluate import evaluate
 from kdist.training.config import TrainConfig, make_plan
 from kdist.training.images import make_pipelines, preprocessing
 from kdist.training.train_run import train

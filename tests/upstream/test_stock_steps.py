@@ -118,7 +118,7 @@ def test_an_error_shows_all_lines_outside_tensorflow(monkeypatch):
     def shows_strategy():
         with pytest.raises(tf.errors.InvalidArgumentError) as error:
             fail()
-        return "/kdist/distribute/exact_strategy.py" in str(error.value)
+        return "/kdist/strategies/exact_strategy.py" in str(error.value)
 
     assert not shows_strategy()
     stock = inspect.unwrap(InterpolateRuntimeError.interpolate)

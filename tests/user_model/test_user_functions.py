@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.user_model.compiled_model import check_input
-from kdist.user_model.data import checked_data
-from kdist.user_model.functions import (
+from kdist.training.user_model.compiled_model import check_input
+from kdist.training.user_model.data import checked_data
+from kdist.training.user_model.functions import (
     UserFunctions,
     data_name,
     explain_errors_of,

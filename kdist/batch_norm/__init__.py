@@ -1,1 +1,0 @@
-"""Batch norms found, converted, recalibrated and watched."""

@@ -1,0 +1,330 @@
+"""`ExactStrategy`: the base class of kdist's strategies."""
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import keras
+import tensorflow as tf
+
+from .._upstream import patches
+from .._upstream.device_iterators import share_functions
+from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
+from .._upstream.internals import (
+    custom_step,
+    distribute,
+    global_seed,
+    metrics_of,
+    optimizers_of,
+    set_strategy,
+    stock_step,
+    strategy_of,
+)
+from .._upstream.iterators import copy_batches
+from .._upstream.steps import converted, one_device, traced_strategy, unconverted
+from ..arguments import check_backend
+from ..errors import UserError
+from ..layers.convert import batch_norms, convert_batch_norm
+from ..performance.steps_per_execution import steps_per_execution
+from ..spmd.batches import DividedDataset
+from ..spmd.collectives import HOST, Collectives
+from ..spmd.explanation import Explanation, warn_once
+from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
+from ..spmd.plan import GraphPlan
+from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
+from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
+from .model_state import ModelState
+from .rebuild_model import remake
+
+_PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+
+
+class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
+    """Base class of kdist's strategies: they train the same model on any number of replicas.
+
+    A step sees the global batch: it is traced once, as the program of one device, and divided over
+    the replicas (`spmd.partition`). Inside it `num_replicas_in_sync` is 1, and a sum over replicas
+    is the value itself. So code written for other strategies comes out the same if it reads that
+    number inside the step, and does not tell replicas apart.
+
+    A subclass also inherits from a strategy of TensorFlow, and calls `_start` once that is made.
+    """
+
+    explained_rows: int | None = None
+    """The rows of a batch, while a step is explained."""
+    explanation: Explanation
+    """Of the step that was explained last."""
+
+    def _start(self) -> None:
+        """Install the patches, and make the attributes of models and steps."""
+        check_backend(keras.backend.backend())
+        self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._warned: set[str] = set()
+        self._one_at_a_time = threading.RLock()
+        self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        patches.install()
+        self.register()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the devices, one per replica, e.g. `("GPU:0", "GPU:1")`."""
+        return tuple(short_name(name) for name in self.extended.worker_devices)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether all replicas are on GPUs."""
+        return are_gpus(self.devices)
+
+    def build(self, model_fn: Callable[[], keras.Model] | keras.Model) -> keras.Model:
+        """Make a model in the strategy's scope, with synchronized batch norms.
+
+        Args:
+            model_fn: A function without arguments that returns a `keras.Model`; or a model that was
+                made elsewhere, which is made anew with its weights, its optimizer's state and its
+                compile settings, and stays as it is.
+
+        Returns:
+            The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
+            kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
+
+        Raises:
+            UserError: `model_fn` is neither, did not return a `keras.Model`, or is a model that
+                does not describe itself (`get_config`).
+        """
+        if isinstance(model_fn, keras.Model):
+            model = remake(model_fn, self)
+        elif callable(model_fn):
+            with self.scope():
+                model = model_fn()
+        else:
+            raise UserError(
+                "build takes a function that makes the model, or a model, received"
+                f" {type(model_fn).__name__}: write strategy.build(lambda: make_model())"
+            )
+        if not isinstance(model, keras.Model):
+            raise UserError(
+                f"model_fn returned {type(model).__name__}, expected a keras.Model:"
+                " end the function with `return model`"
+            )
+        if batch_norms(model):
+            convert_batch_norm(model, to="synchronized")
+        return model
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
+
+        For one replica it returns the dataset itself, as nothing has to be divided. On CPUs each
+        batch is divided as it is read; on GPUs every replica's rows are copied to its GPU ahead of
+        the step. Batches with strings, sparse or ragged tensors stay in the host's memory, as no
+        iterator of a GPU has them.
+        """
+        if self.extended.parts == 1:
+            return dataset
+        if not isinstance(dataset, tf.data.Dataset):
+            return super().experimental_distribute_dataset(dataset, options)
+        asked = options or tf.distribute.InputOptions()
+        has_host_data = _has_host_data(tf.nest.flatten(dataset.element_spec))
+        on_host = has_host_data or not (self.on_gpus and asked.experimental_fetch_to_device)
+        is_one_iterator = asked.experimental_replication_mode == _PER_WORKER
+        if on_host and self.workers == 1 and is_one_iterator:
+            devices = self.extended.shard_devices
+            return DividedDataset(dataset, [HOST] * len(devices) if self.on_gpus else devices)
+        if on_host:
+            dataset = copy_batches(dataset)
+            if self.on_gpus and options is None:
+                options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
+        return share_functions(super().experimental_distribute_dataset(dataset, options))
+
+    # Steps
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """The number of replicas; 1 inside a step, which sees the global batch."""
+        if traced_strategy() is self:
+            return 1
+        count = len(self.extended.worker_devices) * self.workers
+        return ReplicaCount(count) if count > 1 else 1
+
+    @unconverted
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Run `fn` for the global batch, divided over the replicas.
+
+        In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
+        1. Its results are of the global batch; a result that has the batch's rows stays divided.
+
+        Args:
+            fn: The step.
+            args: Its arguments; parts of batches are `PerReplica` values.
+            kwargs: The same, by name.
+            options: Accepted for compatibility with `tf.distribute.Strategy.run`.
+        """
+        del options
+        return self.run_step(self.as_step(fn), args, kwargs)
+
+    def as_step(self, fn: Callable[..., Any]) -> Step:
+        """Return how `run` divides a function; a model's step as its model was compiled."""
+        own = stock_step(fn) or custom_step(fn)
+        if own is None:
+            return Step(fn)
+        model, name = own
+        global_seed(self)  # this thread's, which traces the step
+        return Step(
+            fn,
+            splits=True,
+            keeps_rows=name == "predict_step",
+            jit_compile=self.model_state(model).is_jitted,
+            draws_by_xla=model.jit_compile is DRAWS_ALONE,
+        )
+
+    @unconverted
+    def run_step(self, step: Step, args: Any, kwargs: Any = None) -> Any:
+        """Run a step, as `run` does."""
+        kwargs = kwargs or {}
+        self.is_used = True
+        if traced_strategy() is self:  # a step within a step
+            return step.fn(*args, **kwargs)
+        if tf.executing_eagerly():
+            if isinstance(step.fn, tf.types.experimental.PolymorphicFunction):
+                with self._one_at_a_time:  # the collectives of two threads would meet
+                    return self._compiled_step(step.fn)(args, kwargs)
+            return run_eagerly(self, step.fn, args, kwargs)
+        if self.extended.parts == 1:
+            args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
+            with one_device(self):
+                return converted(step.fn)(*args, **kwargs)
+        result, explanation = partition(self, step, args, kwargs)
+        if self.explained_rows is None:
+            warn_once(explanation.message(), self._warned)
+        else:
+            self.explanation = explanation
+        return result
+
+    def _only_part(self, value: Any) -> Any:
+        return self.experimental_local_results(value)[0] if is_divided(value) else value
+
+    def _compiled_step(self, fn: Any) -> Any:
+        if fn not in self._compiled:
+            weak = weakref.ref(fn)
+
+            def step(args: Any, kwargs: Any) -> Any:
+                return self.run_step(Step(cast(Any, weak())), args, kwargs)
+
+            self._compiled[fn] = tf.function(step, autograph=False, reduce_retracing=True)
+        return self._compiled[fn]
+
+    def collectives(self) -> Collectives:
+        """Return the exchanges of the replicas."""
+        collectives: Collectives = self.extended.collectives()
+        return collectives
+
+    def before_gathering(self, name: str) -> None:
+        """Called before the value of a divided variable is put together."""
+
+    def compare_plan(self, plan: GraphPlan) -> None:
+        """Compare a step that all workers trace together with theirs, before it is written."""
+
+    @unconverted
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Reduce the result of a step: it is that of the global batch already.
+
+        Rows of a batch that are divided over replicas are put together, and then reduced along
+        `axis` if that is a number.
+        """
+        reduce = functools.partial(_reduced, self, reduce_op, axis)
+        return tf.nest.map_structure(reduce, value)
+
+    @unconverted
+    def gather(self, value: Any, axis: int) -> Any:
+        """Return all rows of a batch or of a step's result; a whole tensor stays as it is."""
+
+        def gathered(part: Any) -> Any:
+            if isinstance(part, tf.distribute.DistributedValues):
+                return self.collectives().gather(self.experimental_local_results(part), axis)[0]
+            return part
+
+        return tf.nest.map_structure(gathered, value)
+
+    # Called by the patches: `StrategyHooks`.
+
+    def constant_made(self, numbers: Any, constant: Any) -> None:
+        if is_recognized(numbers):
+            frames = constant.op.traceback or ()
+            places = [(frame.filename, frame.lineno) for frame in frames]
+            warn_once(warning_in_step(places), self._warned)
+
+    def automatic_xla(self, is_supported: bool) -> bool | Draws:
+        if not is_supported or not self.on_gpus:
+            return False
+        return DRAWS_ALONE if self.extended.parts > 1 else True
+
+    def model_state(self, model: keras.Model) -> ModelState:
+        return self._states.setdefault(model, ModelState())
+
+    def reset(self, model: keras.Model) -> None:
+        self.model_state(model).reset()
+
+    def prepare(self, model: keras.Model) -> None:
+        if strategy_of(model) is not self:
+            raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")
+        state = self.model_state(model)
+        if model.jit_compile and self.extended.parts > 1:
+            # Keras would compile around `run`, where XLA fails on several devices.
+            model.jit_compile = False
+            state.is_jitted = True
+        # Some may have been made outside the scope, as in a Sequential that was built there.
+        variables = [*model.variables]
+        variables += [variable for metric in metrics_of(model) for variable in metric.variables]
+        for optimizer in optimizers_of(model):
+            set_strategy(optimizer, self)
+            variables += optimizer.variables
+        distribute(variables, self)
+        # Made before the step that uses it: TensorFlow traces a step that makes one twice.
+        global_seed(self)
+        state.prepared = _parts(model)
+
+    def is_prepared(self, model: keras.Model) -> bool:
+        return self.model_state(model).prepared == _parts(model)
+
+    def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
+        return steps_per_execution(model, global_batch, on_gpus=self.on_gpus)
+
+
+def _parts(model: keras.Model) -> tuple[Any, ...]:
+    """Return what a model's preparation depends on; a step that is traced anew is another one."""
+    steps = (model.train_function, model.test_function)
+    return (*steps, model.jit_compile, len(model.variables), *optimizers_of(model))
+
+
+def _has_host_data(specs: Sequence[Any]) -> bool:
+    """Whether batches of these specs have parts that stay in the host's memory."""
+    for spec in specs:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
+            raise UserError(
+                "received a dataset whose elements have a scalar, expected rows that can be"
+                " divided: call `batch`, or give what is one number for the whole batch to the"
+                " step as another argument"
+            )
+    composite = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
+    return any(
+        isinstance(spec, composite) or getattr(spec, "dtype", None) == tf.string for spec in specs
+    )
+
+
+def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
+    if not is_divided(value):
+        whole = value
+    else:
+        parts: Sequence[Any] = strategy.experimental_local_results(value)
+        if not isinstance(value, GlobalRows) and axis is None:
+            return tf.distribute.Strategy.reduce(strategy, reduce_op, value, axis)
+        whole = strategy.collectives().gather(parts, 0)[0]
+    if axis is None:
+        return whole
+    by_sum = reduce_op in (tf.distribute.ReduceOp.SUM, "SUM", "sum")
+    return (tf.reduce_sum if by_sum else tf.reduce_mean)(whole, axis)

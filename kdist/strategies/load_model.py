@@ -1,0 +1,97 @@
+"""`load_model`: opens a saved model in a strategy's scope."""
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..arguments import path_text
+from ..errors import UserError
+from .exact_strategy import ExactStrategy
+from .rebuild_model import first_line, kdist_classes
+
+_MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
+# An optimizer has its count of steps and its rate before its first step: then nothing is lost.
+_NOT_LOADED = re.compile(
+    r"Skipping variable loading for optimizer .* whereas the saved optimizer has (\d+) variables"
+)
+_NEVER_BUILT = 2
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    *,
+    strategy: ExactStrategy | None = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    compile: bool = True,  # noqa: A002 - as keras.models.load_model
+    safe_mode: bool = True,
+) -> keras.Model:
+    """Open a saved model in a strategy's scope, to be trained further on any number of replicas.
+
+    The weights, the optimizer's state and the compile settings are those of the file, whatever
+    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. A file
+    does not contain the state of random draws, such as dropout's; `Checkpoint` saves it, too.
+
+    Args:
+        path: What `keras.models.load_model` opens: a `.keras` file or a folder with its content, or
+            an `.h5` file, saved with or without kdist.
+        strategy: The strategy; by default the one in whose scope this is called.
+        custom_objects: As for `keras.models.load_model`.
+        compile: Whether to compile the model as it was saved.
+        safe_mode: As for `keras.models.load_model`.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: There is no strategy, or Keras cannot open the file.
+
+    Example:
+        ```python
+        strategy = kdist.MirroredStrategy(replicas=3)
+        model = kdist.load_model("model.keras", strategy=strategy)
+        model.fit(x, y, initial_epoch=5, epochs=10)
+        ```
+    """
+    place = path_text("path", path)
+    chosen: Any = tf.distribute.get_strategy() if strategy is None else strategy
+    if not hasattr(chosen, "build"):
+        raise UserError(
+            "load_model was called without a strategy of kdist: pass strategy=, or call it inside"
+            " `with strategy.scope():`"
+        )
+    known = kdist_classes() | dict(custom_objects or {})
+
+    def load() -> Any:
+        try:
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                model = keras.models.load_model(
+                    place, custom_objects=known, compile=compile, safe_mode=safe_mode
+                )
+        except Exception as error:  # whatever a damaged file or a user's own class raises
+            missing = _MISSING.search(str(error))
+            if missing is None:
+                raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error
+            name = missing[1]
+            raise UserError(
+                f"Keras cannot open {place}: it does not know {name}, of which the model is made:"
+                f' pass custom_objects={{"{name}": {name}}}'
+            ) from error
+        for one in warned:
+            found = _NOT_LOADED.search(str(one.message))
+            if found is not None and int(found[1]) > _NEVER_BUILT:
+                raise UserError(
+                    f"the optimizer's state in {place} does not fit its compile settings"
+                    f" ({first_line(one.message)}): if it was trained with another dtype policy,"
+                    " call keras.config.set_dtype_policy(...) first; or pass compile=False"
+                )
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return model
+
+    opened: keras.Model = chosen.build(load)
+    return opened

@@ -1,0 +1,2 @@
+from . import evaluate as evaluate
+from . import find as find

@@ -1,0 +1,150 @@
+"""`Batches`: those that a check trains on, the last one smaller, the same for every training."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ...errors import UserError
+from ...training.user_model.data import UserData
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """The first batches of training data.
+
+    Attributes:
+        parts: Each as a step gets it: `x`, `(x, y)`, …, in tensors.
+    """
+
+    parts: Sequence[Any]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Their numbers of samples."""
+        return [rows_of(one) for one in self.parts]
+
+    def dataset(self) -> tf.data.Dataset:
+        """Return them as a dataset."""
+        return _joined(self.parts)
+
+    def inputs(self) -> tf.data.Dataset:
+        """Return them without targets, for `predict`."""
+        return _joined([(keras.utils.unpack_x_y_sample_weight(one)[0],) for one in self.parts])
+
+    def in_float64(self) -> "Batches":
+        """Return the same samples, their floats in float64."""
+        return Batches([keras.tree.map_structure(_wide, one) for one in self.parts])
+
+    def cut(self) -> "Batches":
+        """Return them with half of the last one and one sample, as the last one of an epoch."""
+        *parts, last = self.parts
+        rows = rows_of(last)
+        shorter = keras.tree.map_structure(lambda leaf: leaf[: rows // 2 + 1], last)
+        return Batches([*parts, shorter]) if rows > 1 else self
+
+
+def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
+    """Return the first batches, the last one uneven if the data allow it.
+
+    Args:
+        data: The user's.
+        count: How many batches, if there are so many.
+        batch_size: Samples per batch of arrays.
+
+    Raises:
+        UserError: There are fewer than two samples, or they are no arrays.
+    """
+    training = data.training
+    if data.has_arrays:
+        arrays = tuple(part for part in training if part is not None)
+        arrays = keras.tree.lists_to_tuples(keras.tree.map_structure(as_fit_does, arrays))
+        rows = rows_of(arrays)
+        size = min(batch_size, max(1, rows // 2))
+        starts = range(0, min(rows, count * size), size)
+        found = [
+            keras.tree.map_structure(lambda leaf, at=at: leaf[at : at + size], arrays)
+            for at in starts
+        ]
+        # One array alone reaches a step without a tuple around it.
+        parts = [one if len(one) > 1 or isinstance(one[0], tuple) else one[0] for one in found]
+        is_flexible = True
+    else:
+        parts = [
+            keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, one))
+            for one in itertools.islice(batches_in(training), count)
+        ]
+        is_flexible = not _is_fixed(training) and not any(
+            isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
+        )
+    if not parts or sum(map(rows_of, parts)) < 2:
+        raise UserError("the data have fewer than 2 samples: check needs at least 2")
+    batches = Batches(parts)
+    return batches.cut() if is_flexible else batches
+
+
+def rows_of(batch: Any) -> int:
+    """Return the number of samples in a batch."""
+    leaf = keras.tree.flatten(batch)[0]
+    if isinstance(leaf, tf.RaggedTensor):
+        return int(leaf.nrows())
+    return int(leaf.shape[0])
+
+
+def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
+    datasets = [tf.data.Dataset.from_tensors(part) for part in parts]
+    return functools.reduce(lambda one, other: one.concatenate(other), datasets)
+
+
+def batches_in(data: Any) -> Iterator[Any]:
+    """Yield the batches of data that are no arrays."""
+    if not isinstance(data, keras.utils.PyDataset):
+        iterable: Iterable[Any] = data
+        yield from iterable
+        return
+    places = itertools.count() if data.num_batches is None else range(data.num_batches)
+    for place in places:
+        batch = data[place]
+        yield batch if isinstance(batch, tuple | list) else (batch,)  # as `fit` packs it
+
+
+def _is_fixed(data: Any) -> bool:
+    if not isinstance(data, tf.data.Dataset):
+        return False
+    specs = keras.tree.flatten(data.element_spec)
+    return all(spec.shape.rank and spec.shape[0] is not None for spec in specs)
+
+
+def _tensor(leaf: Any) -> Any:
+    is_composite = isinstance(leaf, tf.RaggedTensor | tf.SparseTensor)
+    tensor = leaf if is_composite else tf.convert_to_tensor(_array(leaf))
+    if tensor.shape.rank == 0:
+        raise UserError("the dataset gives single samples: add .batch(8), as fit expects batches")
+    return tensor
+
+
+def _array(leaf: Any) -> Any:
+    if isinstance(leaf, tf.Tensor):
+        return leaf
+    array = np.asarray(leaf)
+    if array.dtype == object and not all(isinstance(one, str | bytes) for one in array.flat):
+        raise UserError(
+            f"the data have a {type(leaf).__name__} that is no array of samples: check takes arrays"
+            " and tensors with the samples along the first axis"
+        )
+    return array
+
+
+def as_fit_does(leaf: Any) -> Any:
+    """Return a part of arrays as `fit` passes it to a step."""
+    tensor = _tensor(leaf)
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def _wide(leaf: Any) -> Any:
+    return tf.cast(leaf, "float64") if leaf.dtype.is_floating else leaf

@@ -1,0 +1,105 @@
+"""Small models that together use what devices have to exchange and compute alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, ops
+
+from ...training.user_model.functions import UserFunctions
+
+_FEATURES, _CLASSES, _WORDS, _LENGTH = 12, 4, 20, 6
+
+
+def _numbers() -> tuple[Any, Any]:
+    draw = np.random.default_rng(0)
+    return draw.normal(size=(48, _FEATURES)), draw.integers(0, _CLASSES, 48)
+
+
+def _words() -> tuple[Any, Any]:
+    draw = np.random.default_rng(1)
+    return draw.integers(0, _WORDS, (48, _LENGTH)), draw.integers(0, _CLASSES, 48)
+
+
+def _images() -> tuple[Any, Any]:
+    draw = np.random.default_rng(2)
+    return draw.normal(size=(48, 8, 8, 3)), draw.integers(0, _CLASSES, 48)
+
+
+def _model(
+    shape: tuple[int, ...], *hidden: layers.Layer, optimizer: Any = None, **options: Any
+) -> keras.Model:
+    last = layers.Dense(_CLASSES, "softmax")
+    model = keras.Sequential([keras.Input(shape), *hidden, last])
+    model.compile(
+        optimizer or keras.optimizers.SGD(0.1, momentum=0.9),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        **options,
+    )
+    return model
+
+
+def _dense(*behind: layers.Layer, **options: Any) -> keras.Model:
+    return _model((_FEATURES,), layers.Dense(16, "tanh"), *behind, **options)
+
+
+def _batch_norm() -> keras.Model:
+    hidden = [layers.Conv2D(8, 3, padding="same"), layers.BatchNormalization(), layers.ReLU()]
+    return _model((8, 8, 3), *hidden, layers.GlobalAveragePooling2D())
+
+
+def _lstm() -> keras.Model:
+    return _model((_LENGTH,), layers.Embedding(_WORDS, 8, mask_zero=True), layers.LSTM(8))
+
+
+def _embedding() -> keras.Model:
+    return _model((_LENGTH,), layers.Embedding(_WORDS, 8), layers.GlobalAveragePooling1D())
+
+
+class OwnStep(keras.Model):
+    """Compares all rows of a batch with each other, and clips the gradients of all."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Return the loss."""
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self(x, training=True)
+            alike = ops.matmul(outputs, ops.transpose(outputs))
+            loss = self.compute_loss(x, y, outputs) + ops.mean(ops.max(alike, axis=0))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+def _own_step() -> keras.Model:
+    inputs = keras.Input((_FEATURES,))
+    outputs = layers.Dense(_CLASSES, "softmax")(layers.Dense(16, "tanh")(inputs))
+    model = OwnStep(inputs, outputs)
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    return model
+
+
+def _case(build: Callable[[], keras.Model], data: Callable[[], Any]) -> UserFunctions:
+    return UserFunctions(build=build, make_data=data)
+
+
+CASES = {
+    "convolution and batch norm": _case(_batch_norm, _images),
+    "dropout": _case(lambda: _dense(layers.Dropout(0.3)), _numbers),
+    "clipped gradients": _case(
+        lambda: _dense(optimizer=keras.optimizers.Adam(0.01, clipnorm=0.05)), _numbers
+    ),
+    "LSTM with a mask": _case(_lstm, _words),
+    "embedding": _case(_embedding, _words),
+    "a step of its own": _case(_own_step, _numbers),
+    "accumulated gradients": _case(
+        lambda: _dense(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)),
+        _numbers,
+    ),
+    "XLA": _case(lambda: _dense(jit_compile=True), _numbers),
+}
+"""What makes a compiled model and its data, by name."""

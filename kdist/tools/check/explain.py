@@ -1,0 +1,235 @@
+"""`explain`: what of a model's training step is divided over its replicas, and what is not."""
+
+import dataclasses
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..._upstream.fit import build_for_step
+from ..._upstream.internals import optimizers_of, strategy_of
+from ..._upstream.seeds import kept_seeds
+from ...errors import UserError, cut_line
+from ...spmd.divided_variables import DividedVariable, division_of
+from ...spmd.explanation import Explanation
+from ...strategies.exact_strategy import ExactStrategy
+from ...strategies.rebuild_model import first_line
+from .batches import as_fit_does, rows_of
+
+_MOST_PLACES = 8
+_WIDEST = 74
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelExplanation:
+    """What `kdist.explain` returns; `print` shows it on one screen.
+
+    Attributes:
+        model: The model's name.
+        devices: Of its replicas.
+        step: How its training step is divided: `divided_share`, `work` in floating-point
+            operations (`divided`, `whole`, `repeated`), `places` that need the rows of all
+            replicas, `rounds` of exchanges with the bytes `summed` and `gathered`.
+        weights: Bytes of the weights on each replica.
+        gradients: Bytes of the trainable ones, as many as their gradients have.
+        optimizer: Bytes of the optimizer's state on each replica.
+        optimizer_divided: Bytes of it with `shard_optimizer`, on the replica with most.
+    """
+
+    model: str
+    devices: tuple[str, ...]
+    step: Explanation
+    weights: int
+    gradients: int
+    optimizer: int
+    optimizer_divided: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers in values that JSON has."""
+        shares = {
+            "divided_share": self.step.divided_share,
+            "most_speedup": self.step.most_speedup,
+        }
+        found = dataclasses.asdict(self)
+        places = [{**one, "types": list(one["types"])} for one in found["step"]["places"]]
+        return {**found, "step": {**found["step"], "places": places, **shares}}
+
+    def __str__(self) -> str:
+        step, work = self.step, self.step.work
+        rounds = f"{step.rounds} round{'s' * (step.rounds != 1)} of exchanges"
+        exchanged = f"{_bytes(step.summed)} summed"
+        exchanged += f", {_bytes(step.gathered)} gathered" * bool(step.gathered)
+        repeated = work.repeated / work.total if work.total else 0.0
+        memory = self.weights + self.gradients + self.optimizer
+        divided = f" ({_bytes(self.optimizer_divided)} with shard_optimizer)"
+        divided *= self.optimizer_divided < self.optimizer
+        lines = [
+            f"{self.model} on {len(self.devices)} replicas ({', '.join(self.devices)}),"
+            f" a batch of {step.rows} rows:",
+            f"{_percent(step.divided_share)} of the work on the batch is divided; {rounds}"
+            f" ({exchanged}).",
+            "",
+            f"  work       {_flops(work.total)} a step, of which every replica does"
+            f" {_percent(repeated)} whatever the batch",
+            f"             (updates of the weights); at most {step.most_speedup:.2f} times as fast"
+            " as one replica",
+            f"  memory     {_bytes(memory)} on each replica: weights {_bytes(self.weights)},"
+            f" gradients {_bytes(self.gradients)},",
+            f"             optimizer {_bytes(self.optimizer)}{divided};"
+            " and the activations of its rows",
+        ]
+        if not step.places:
+            return "\n".join(lines)
+        lines += ["", "  Every replica needs all rows here:", "   of work  gathered"]
+        for place in step.places[:_MOST_PLACES]:
+            share = _percent(place.flops / work.total) if place.flops else "-"
+            gathered = _bytes(place.gathered) if place.gathered else "-"
+            types = ", ".join(list(place.types)[:3]) + ", …" * (len(place.types) > 3)
+            lines += [
+                f"  {share:>8}  {gathered:>8}  {cut_line(place.name, _WIDEST)}",
+                f"{'':22}{types}",
+            ]
+        more = step.places[_MOST_PLACES:]
+        if more:
+            share = _percent(sum(one.flops for one in more) / work.total)
+            lines.append(f"  {share:>8}            in {len(more)} more places")
+        return "\n".join(lines)
+
+
+def explain(model: keras.Model, batch: Any) -> ModelExplanation:
+    """Say what of a model's training step is divided over its replicas, and what is not.
+
+    The step is traced, but not run: weights, optimizer and metrics keep their values.
+
+    Args:
+        model: A compiled model made under a strategy of kdist with several replicas.
+        batch: A global batch as `fit` passes it to the step: arrays `x`, `(x, y)` or
+            `(x, y, sample_weight)`, each of which may be a structure of arrays, with the rows along
+            the first axis; or a `tf.data.Dataset`, of which only the shapes are used.
+
+    Returns:
+        The share of the work that is divided; the lines of the program, or the layers, that need
+        all rows; exchanges and memory. Work is counted in floating-point operations, which need not
+        take the same time.
+
+    Raises:
+        UserError: The model is not compiled, has one replica only, or does not take the batch.
+
+    Example:
+        ```python
+        strategy = kdist.MirroredStrategy(replicas=2)
+        model = strategy.build(make_model)
+        print(kdist.explain(model, (x[:64], y[:64])))
+        ```
+    """
+    strategy = _strategy_of(model)
+    dataset, rows = _dataset(batch)
+    strategy.explained_rows = rows
+    try:
+        with kept_seeds():
+            _trace(model, strategy, dataset)
+    except Exception as error:  # whatever a step or a layer raises that does not fit the batch
+        raise UserError(
+            f"the step of {model.name!r} does not take this batch ({first_line(error)}):"
+            " pass what `fit` is given, such as (x, y)"
+        ) from error
+    finally:
+        strategy.explained_rows = None
+    parts = strategy.extended.parts
+    state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
+    return ModelExplanation(
+        model=model.name,
+        devices=strategy.devices,
+        step=strategy.explanation,
+        weights=_size(model.weights),
+        gradients=_size(model.trainable_weights),
+        optimizer=sum(
+            _share(v, parts if isinstance(v.value, DividedVariable) else 1) for v in state
+        ),
+        optimizer_divided=sum(_share(v, parts) for v in state),
+    )
+
+
+def _strategy_of(model: keras.Model) -> ExactStrategy:
+    if not isinstance(model, keras.Model) or not model.compiled:
+        found = type(model).__name__ + " that is not compiled" * isinstance(model, keras.Model)
+        raise UserError(
+            f"explain takes a compiled keras.Model, received {found}: call model.compile(...)"
+        )
+    strategy = strategy_of(model)
+    if not isinstance(strategy, ExactStrategy) or strategy.num_replicas_in_sync == 1:
+        count = "one replica" if isinstance(strategy, ExactStrategy) else "no strategy of kdist"
+        raise UserError(
+            f"the model was made under {count}, so nothing is divided: make it by"
+            " kdist.MirroredStrategy(replicas=2).build(...)"
+        )
+    return strategy
+
+
+def _dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
+    """Return the batch as a dataset, whose number of rows is unknown, and how many they are."""
+    if isinstance(batch, tf.data.Dataset):
+        return batch, rows_of(next(iter(batch.take(1))))
+    batch = keras.tree.lists_to_tuples(batch)
+    if isinstance(batch, tuple):
+        batch = tuple(part for part in batch if part is not None)
+        batch = batch[0] if len(batch) == 1 else batch  # as `fit` passes it
+    leaves = keras.tree.flatten(batch)
+    if not leaves or any(len(getattr(leaf, "shape", ())) == 0 for leaf in leaves):
+        raise UserError(
+            "batch has to be arrays with the rows along the first axis, such as (x[:64], y[:64]),"
+            f" received {type(batch).__name__}"
+        )
+    rows = rows_of(batch)
+    batch = keras.tree.map_structure(as_fit_does, batch)
+    return tf.data.Dataset.from_tensor_slices(batch).batch(rows), rows
+
+
+def _trace(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> None:
+    build_for_step(model, dataset.element_spec)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+
+    def step(iterator: Any) -> Any:
+        return strategy.run(model.train_step, args=(next(iterator),))
+
+    tf.function(step, autograph=False).get_concrete_function(iterator)
+
+
+def _size(variables: Any) -> int:
+    return sum(_variable_size(variable) for variable in variables)
+
+
+def _variable_size(variable: keras.Variable) -> int:
+    return int(tf.as_dtype(variable.dtype).size) * math.prod(map(int, variable.shape))
+
+
+def _share(variable: keras.Variable, parts: int) -> int:
+    """The size of the largest part of a variable that is divided over the replicas."""
+    division = division_of(variable.shape, parts)
+    size = _variable_size(variable)
+    return size if division is None else size * max(division.sizes) // sum(division.sizes)
+
+
+def _percent(share: float) -> str:
+    """A share in percent; neither all nor nothing is rounded to."""
+    percent = 100 * share
+    if 0 < percent < 0.1 or 99.9 < percent < 100:
+        return "< 0.1 %" if percent < 1 else "> 99.9 %"
+    return f"{percent:.3g} %"
+
+
+def _bytes(count: float) -> str:
+    return _scaled(count, "B")
+
+
+def _flops(count: float) -> str:
+    return _scaled(count, "FLOP")
+
+
+def _scaled(count: float, unit: str) -> str:
+    for prefix in ("", "k", "M", "G"):
+        if count < 1000:
+            return f"{count:.3g} {prefix}{unit}"
+        count /= 1000
+    return f"{count:.3g} T{unit}"

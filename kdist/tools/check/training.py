@@ -1,0 +1,455 @@
+"""`check_model`: train a model on one replica of stock Keras and on several of kdist."""
+
+import contextlib
+import dataclasses
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ..._upstream.fit import build_for_fit
+from ..._upstream.internals import flatten_layers, has_call, optimizers_of
+from ..._upstream.seeds import kept_seeds
+from ...errors import UserError, line_of_error, since_check, user_line
+from ...spmd.stage import WRONG
+from ...spmd.validation import validated
+from ...strategies.exact_strategy import ExactStrategy
+from ...strategies.mirrored_strategy import MirroredStrategy
+from ...strategies.tensorflow_logging import quiet_stderr
+from ...training.user_model.compiled_model import checked_model
+from ...training.user_model.functions import UserFunctions, reason_of
+from ...workers.multi_worker_strategy import MultiWorkerMirroredStrategy
+from .batches import Batches, read_batches
+from .check_options import CheckOptions
+from .comparison import CheckResult, Difference, Precision, Record, compare
+
+_METRICS = "/keras/src/metrics/"
+
+
+def make_strategies(
+    replicas: Sequence[int], workers: int = 1, shards: int | None = None
+) -> list[ExactStrategy]:
+    """Return a strategy for each number of replicas; this fixes the number of logical CPUs.
+
+    Args:
+        replicas: The numbers; each of several workers has all its GPUs, or one CPU.
+        workers: Of the cluster in which this process is one.
+        shards: Parts of each batch; `None` for one on each replica.
+
+    Raises:
+        UserError: There are too few GPUs; or TensorFlow has started with fewer logical CPUs.
+    """
+    if workers > 1:
+        if shards is not None:
+            raise UserError("received several workers with --bits, which is checked on one machine")
+        return [MultiWorkerMirroredStrategy()]
+    MirroredStrategy(replicas=max(replicas))  # first of all, as this splits the CPU
+    return [MirroredStrategy(replicas=count, shards=shards) for count in replicas]
+
+
+def check_model(
+    build: Callable[..., Any],
+    data: Any,
+    *,
+    replicas: Sequence[int] = (2, 3),
+    steps: int = 6,
+    batch_size: int | None = None,
+    seed: int = 0,
+    bits: bool = False,
+) -> CheckResult:
+    """Train a model on one replica and on several, and say where they differ first.
+
+    It is trained on one replica of stock Keras and on each number of replicas of kdist, on logical
+    CPUs if there is no GPU. All runs have the same initial weights, samples and seed, use
+    float64 if the model allows it, and have an uneven last batch in each epoch. Weights, the
+    optimizer's state, losses and metrics after every step are compared, and `evaluate` and
+    `predict` after training. Afterwards, Keras's settings and the state of all random generators
+    of the program are restored.
+
+    Args:
+        build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
+        data: A function that returns the data, or the data itself: arrays `(x, y)` or `(x, y,
+            sample_weight)`, all with the samples along the first axis, or a `tf.data.Dataset` or
+            `keras.utils.PyDataset`; perhaps with validation data behind, which are not used.
+        replicas: Numbers of replicas of kdist.
+        steps: Training steps, in two epochs if there are at least 4.
+        batch_size: Samples per global batch of arrays; by default at least 8, divisible by all
+            numbers of replicas. Data in batches keep theirs.
+        seed: The seed of all training runs.
+        bits: Whether to train with as many shards on one replica and on several, as the model
+            trains, and to compare to the last bit.
+
+    Returns:
+        The result: `equal`, `differences`, `assert_equal()`; `print` shows it.
+
+    Raises:
+        UserError: An argument is invalid, the model does not train on one replica, or TensorFlow
+            has already started with fewer logical CPUs.
+
+    Example:
+        ```python
+        def test_that_replicas_do_not_matter():
+            kdist.check_model(build, data, replicas=(2, 3)).assert_equal()
+        ```
+    """
+    options = CheckOptions(
+        replicas=replicas, steps=steps, batch_size=batch_size, seed=seed, bits=bits
+    )
+    if not callable(build) or isinstance(build, keras.Model):
+        raise UserError(
+            "build has to be a function that makes a compiled model, received"
+            f" {type(build).__name__}: pass check_model(build, data), without calling it"
+        )
+    strategies = make_strategies(options.replicas, shards=options.shards)
+    is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
+    functions = UserFunctions(build=build, make_data=(lambda: data) if is_data else data)
+    with kept_seeds():
+        keras.utils.set_random_seed(options.seed)
+        return run_check(functions, strategies, options)
+
+
+def run_check(
+    functions: UserFunctions,
+    strategies: Sequence[ExactStrategy],
+    options: CheckOptions,
+    *,
+    float64: bool = True,
+) -> CheckResult:
+    """Compare the training on strategies with that on one replica; see `check_model`.
+
+    Args:
+        functions: Make the model and its data.
+        strategies: Of kdist.
+        options: Of the check.
+        float64: Whether to compute in float64 if the model allows it.
+    """
+    data = functions.load_data(options.full_batch)
+    if options.batch_size is not None and not data.has_arrays and not functions.takes_batch:
+        raise UserError(
+            f"received batch_size={options.batch_size}, but the data have batches of their own:"
+            " remove it, or write def data(batch_size):"
+        )
+    batches = read_batches(data, options.steps_per_epoch, options.full_batch)
+    plan = Plan(build=functions.make_model, batches=batches, options=options)
+    with quiet_stderr():
+        if options.bits:
+            (alone,) = make_strategies((1,), shards=options.shards)
+            one, precision = train(plan, alone, name="one replica"), Precision("bits")
+            if one.error:
+                raise UserError(f"the model does not train on one replica: {one.error}")
+        else:
+            plan, one, precision = _on_one(plan, float64)
+        runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
+        found, again, precision = _compared(plan, one, runs, precision)
+        notes = list(one.notes)
+        for strategy, run in zip(strategies, runs, strict=True):
+            if found[run.name] and not again and not run.error:
+                notes.append(f"{run.name}: {_wrong_operation(plan, strategy)}")
+                break
+    return CheckResult(
+        differences=found,
+        errors={run.name: run.error for run in runs if run.error},
+        unrepeatable=again,
+        precision=str(precision),
+        steps=_steps_text(batches.sizes, options.epochs),
+        notes=notes,
+        **({"reference": f"one replica of {options.shards} shards"} if options.bits else {}),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What all runs have in common.
+
+    Attributes:
+        build: Makes the compiled model.
+        batches: The samples of an epoch.
+        options: Of the check.
+        floats: What Keras is set to.
+        is_evaluated: Whether the model can be evaluated, as far as is known.
+    """
+
+    build: Callable[[], Any]
+    batches: Batches
+    options: CheckOptions
+    floats: Literal["float64", "float32"] = "float32"
+    is_evaluated: bool = True
+
+
+def train(
+    plan: Plan,
+    strategy: ExactStrategy | None = None,
+    *,
+    name: str,
+    start: Callable[[keras.Model], None] | None = None,
+) -> Record:
+    """Train the model, and record what it computes, or the error that it raises.
+
+    Args:
+        plan: The model and its data.
+        strategy: `None` for stock Keras on one replica.
+        name: Of the run, for messages.
+        start: Called with the model as its training begins, when it has its weights.
+    """
+    record = Record(name=name)
+    with _quiet(), _keras_in(plan.floats):
+        keras.utils.set_random_seed(plan.options.seed)
+        try:
+            record.model = _make(plan, strategy)
+            _fit(plan, strategy, record, start)
+        except UserError as error:
+            record.error = reason_of(error)
+        except Exception as error:
+            where = line_of_error(error)
+            record.error = f"{where}: " * bool(where) + reason_of(error)
+    return record
+
+
+def _wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
+    """Return which operation is divided wrong, by a training whose steps are validated."""
+    record = Record(name="validated")
+    with _quiet(), _keras_in(plan.floats), validated():
+        keras.utils.set_random_seed(plan.options.seed)
+        try:
+            record.model = _make(plan, strategy)
+            _fit(plan, strategy, record, None)
+        except Exception as error:
+            found = re.search(f"{WRONG}.*", str(error))
+            if found:
+                return found[0]
+    return "each operation of its steps has the values of one device: the inputs differ"
+
+
+def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
+    made = plan.build() if strategy is None else strategy.build(plan.build)
+    model = checked_model(made, function="build")
+    if strategy is None or not model.jit_compile:
+        model.jit_compile = False  # the replicas have it if the model says so, and draw alike
+    if model.steps_per_execution == "auto":
+        model.steps_per_execution = 1
+    return model
+
+
+def _fit(
+    plan: Plan,
+    strategy: ExactStrategy | None,
+    record: Record,
+    start: Callable[[keras.Model], None] | None,
+) -> None:
+    model, batches = record.model, plan.batches
+    steps = _RecordSteps(record, len(batches.parts), start)
+    data, epochs = batches.dataset(), plan.options.epochs
+    model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=[steps])
+    after = epochs * len(batches.parts) + 1
+    names = dict.fromkeys(_by_path(model.weights), 0.0)
+    record.add(after, "copies", names if strategy is None else _spreads(model, strategy))
+    if plan.is_evaluated:
+        try:
+            scores = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
+        except Exception as error:
+            if strategy is not None:
+                raise
+            # Such as a GAN, which has a `train_step`, but neither `call` nor `test_step`.
+            record.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
+        else:
+            record.add(after, "evaluate", scores)
+    if has_call(model):
+        outputs = keras.tree.flatten(model.predict(batches.inputs(), verbose=0))
+        named = {f"output {index}": output for index, output in enumerate(outputs)}
+        record.add(after, "predictions", named)
+
+
+class _RecordSteps(keras.callbacks.Callback):
+    """Records weights, optimizers and logs after every step."""
+
+    def __init__(
+        self, record: Record, steps: int, start: Callable[[keras.Model], None] | None
+    ) -> None:
+        super().__init__()
+        self._record, self._steps, self._start = record, steps, start
+        self._epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        del logs
+        if self._start is not None:
+            build_for_fit(self.model)  # without a strategy the first step would do it
+            self._start(self.model)
+        self._record.add(0, "initial weights", _numpy(self.model.weights))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        del logs
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        model, step = self.model, self._epoch * self._steps + batch + 1
+        numbers = {k: v for k, v in (logs or {}).items() if np.asarray(v).dtype.kind in "biufc"}
+        losses = {name: v for name, v in numbers.items() if name.endswith("loss")}
+        self._record.add(step, "loss", losses)
+        trained = {id(v) for v in model.trainable_weights}
+        self._record.add(step, "state", _numpy(v for v in model.weights if id(v) not in trained))
+        self._record.add(step, "weights", _numpy(model.trainable_weights))
+        optimizers = optimizers_of(model)
+        self._record.add(step, "optimizer", _numpy(v for one in optimizers for v in one.variables))
+        metrics = {name: v for name, v in numbers.items() if name not in losses}
+        self._record.add(step, "metric", metrics)
+
+
+def _numpy(variables: Any) -> dict[str, Any]:
+    return {name: variable.numpy() for name, variable in _by_path(variables).items()}
+
+
+def _by_path(variables: Any) -> dict[str, keras.Variable]:
+    named: dict[str, keras.Variable] = {}
+    for variable in variables:
+        name, number = variable.path, 2
+        while name in named:
+            name, number = f"{variable.path} ({number})", number + 1
+        named[name] = variable
+    return named
+
+
+def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
+    """By how much the replicas' copies of each weight differ at most."""
+    found = {}
+    for name, variable in _by_path(model.weights).items():
+        copies = strategy.experimental_local_results(variable.value)
+        first, *others = [np.nan_to_num(np.asarray(one, "float64")) for one in copies]
+        found[name] = max((float(np.max(np.abs(first - o), initial=0)) for o in others), default=0)
+    return found
+
+
+def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
+    """Train on one replica, in float64 if the model allows."""
+    reason = "" if float64 else "as GPUs train"
+    wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
+    for tried in (wide, plan) if float64 else (plan,):
+        one = train(tried, name="one replica")
+        if not one.error:
+            tried = dataclasses.replace(tried, is_evaluated=not one.notes)
+            return tried, one, _precision(one.model, tried, reason)
+        reason = reason or f"in float64 it fails: {one.error.rstrip('.')}"
+    raise UserError(f"the model does not train on one replica: {one.error}")
+
+
+def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
+    layers = [model, *flatten_layers(model)]
+    dtypes = {layer.compute_dtype for layer in layers}
+    if dtypes & {"float16", "bfloat16"}:
+        return Precision("float16", "its policy is mixed precision")
+    if plan.floats == "float64" and "float32" not in dtypes:
+        return Precision()
+    return Precision("float32", reason or "a layer of it computes in float32")
+
+
+def _compared(
+    plan: Plan, one: Record, runs: Sequence[Record], precision: Precision
+) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
+    """Compare, and if something differs, find out whether one replica repeats itself, too."""
+
+    def differences(
+        precision: Precision, rounded: Record | None = None
+    ) -> dict[str, Sequence[Difference]]:
+        return {run.name: compare(one, run, precision, rounded) for run in runs}
+
+    found = differences(precision)
+    if not any(found.values()) or precision.level == "bits":
+        return found, [], precision
+    again = compare(one, train(plan, name="again"), precision)
+    if again:
+        return found, again, precision
+    levels = [precision]
+    line = _float32_line(plan, one.model) if precision.level == "float64" else ""
+    if line:
+        levels.append(Precision("float32", line))
+    for level in levels:
+        rounded = train(plan, name="rounded", start=_round(level))
+        beyond = differences(level, rounded)
+        if not any(beyond.values()):
+            return beyond, [], level
+    return found, [], precision
+
+
+def _float32_line(plan: Plan, model: keras.Model) -> str:
+    """Return the first line of a step that computes in float32 although Keras is in float64.
+
+    Keras's metrics do, and are no reason to take other values for equal that differ.
+    """
+    dataset = plan.batches.dataset()
+    with _quiet(), _keras_in(plan.floats):
+        step = tf.function(lambda batches: model.train_step(next(batches)), autograph=False)
+        graph = step.get_concrete_function(iter(dataset)).graph
+    for op in graph.get_operations():
+        if op.type == "Const" or tf.float32 not in {output.dtype for output in op.outputs}:
+            continue
+        places = [(frame.filename, frame.lineno) for frame in op.traceback]
+        if not any(_METRICS in path for path, _ in places):
+            line = user_line(since_check(places)) or f"{places[-1][0]}:{places[-1][1]}"
+            return f"{line} computes in it"
+    bodies = graph.as_graph_def().library.function
+    if any(_is_float32(node) for body in bodies for node in body.node_def):
+        return "a function of it computes in it"
+    return ""
+
+
+def _is_float32(node: Any) -> bool:
+    return node.op != "Const" and any(
+        node.attr[name].type == tf.float32.as_datatype_enum for name in ("T", "DstT", "dtype")
+    )
+
+
+def _round(precision: Precision) -> Callable[[keras.Model], None]:
+    """Return what changes initial weights by a rounding error."""
+    draw = np.random.default_rng(0)
+
+    def change(model: keras.Model) -> None:
+        for weight in model.trainable_variables:
+            value = weight.numpy()
+            factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
+            weight.assign((value * factor).astype(value.dtype))
+
+    return change
+
+
+def _name_of(strategy: ExactStrategy) -> str:
+    workers, replicas = strategy.workers, strategy.num_replicas_in_sync
+    return f"{replicas} replicas" + f" of {workers} workers" * (workers > 1)
+
+
+def _steps_text(sizes: Sequence[int], epochs: int) -> str:
+    shown = ", ".join(map(str, sizes)) if len(sizes) <= 6 else f"{sizes[0]} … {sizes[-1]}"
+    return f"{epochs} epoch{'s' * (epochs > 1)} of batches of {shown} samples"
+
+
+@contextlib.contextmanager
+def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
+    """Set Keras's floats, unless the program has chosen a policy such as mixed precision."""
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    if floats == "float64" and policy.name == "float32":
+        keras.config.set_floatx("float64")
+        keras.config.set_dtype_policy("float64")
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep warnings off the console, and what is logged of steps."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "kdist")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,125 @@
+"""`examine_machine`: versions, GPUs, and a sum over all devices."""
+
+import contextlib
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pynvml
+
+from ...launch import child
+from ...versions import untested
+from .finding import Finding
+
+_PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
+_MOST_SECONDS = 300.0  # a first import reads a gigabyte of files
+_LAST_LINES = 3
+_GIB = 2**30
+_MUCH_USED = 0.1  # of a GPU's memory
+
+
+def examine_machine(*, replicas: int | None = None) -> list[Finding]:
+    """Examine the machine, and change nothing.
+
+    Args:
+        replicas: Devices of the all-reduce; `None` for every GPU, else two logical CPUs.
+    """
+    return [*check_versions(), *check_gpus(), *check_tensorflow({"replicas": replicas})]
+
+
+def check_versions() -> list[Finding]:
+    """Check that Python and the packages that kdist needs are there, in versions that it takes."""
+    from packaging.specifiers import SpecifierSet
+
+    python = platform.python_version()
+    allowed = importlib.metadata.metadata("kdist")["Requires-Python"]
+    if not SpecifierSet(allowed).contains(python, prereleases=True):
+        remedy = "make an environment with that Python"
+        return [Finding("Python", "broken", f"{python}, but kdist needs {allowed}", remedy)]
+    good = Finding("Python", "good", python)
+    if wrong := unmet_requirements("kdist"):
+        return [
+            good,
+            Finding("packages", "broken", "; ".join(wrong), "pip install --upgrade kdist"),
+        ]
+    titles = {"kdist": "kdist", "TensorFlow": "tensorflow", "Keras": "keras"}
+    versions = {title: importlib.metadata.version(name) for title, name in titles.items()}
+    text = ", ".join(f"{title} {version}" for title, version in versions.items())
+    del versions["kdist"]
+    return [good, Finding("packages", "good", "; ".join(filter(None, [text, untested(versions)])))]
+
+
+def unmet_requirements(package: str) -> list[str]:
+    """Say which packages that an installed one needs are missing, or of another version."""
+    from packaging.requirements import Requirement
+
+    unmet = []
+    for required in map(Requirement, importlib.metadata.requires(package) or ()):
+        if required.marker is not None and not required.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = importlib.metadata.version(required.name)
+        except importlib.metadata.PackageNotFoundError:
+            unmet.append(f"{required.name} is not installed")
+            continue
+        if not required.specifier.contains(version, prereleases=True):
+            unmet.append(f"{required.name} {version}, but {package} needs {required.specifier}")
+    return unmet
+
+
+def check_gpus() -> list[Finding]:
+    """Ask NVIDIA's driver, by NVML, for its version and for the memory of each GPU."""
+    name = "GPU driver"
+    try:
+        pynvml.nvmlInit()
+        version, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+            remedy = "if there is a GPU: install the driver, or docker run --gpus all"
+            return [Finding(name, "absent", "no NVIDIA driver: the CPU is used", remedy)]
+        remedy = "restart the machine or the container, then run nvidia-smi"
+        return [Finding(name, "broken", f"NVML: {error}", remedy)]
+    return [Finding(name, "good", version), *map(_check_gpu, range(count))]
+
+
+def _check_gpu(index: int) -> Finding:
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+    name, text = f"GPU {index}", pynvml.nvmlDeviceGetName(gpu)
+    with contextlib.suppress(pynvml.NVMLError):  # some do not tell
+        memory = pynvml.nvmlDeviceGetMemoryInfo(gpu)
+        free = (memory.total - memory.used) / _GIB
+        text += f", {free:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
+        if memory.used > _MUCH_USED * memory.total:
+            return Finding(name, "slow", text, "end other programs on it: see nvidia-smi")
+    return Finding(name, "good", text)
+
+
+def check_tensorflow(
+    orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM, seconds: float = _MOST_SECONDS
+) -> list[Finding]:
+    """Check TensorFlow in a process of its own, which may crash or hang.
+
+    Args:
+        orders: The arguments of `tensorflow_checks.check_all`.
+        program: The program and its arguments.
+        seconds: The process is ended after so many.
+    """
+    name, remedy = (
+        "TensorFlow",
+        "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX",
+    )
+    # TensorFlow's messages say which library it could not load.
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+    try:
+        ended = child.run(program, seconds=seconds, orders=orders, environment=environment)
+    except TimeoutError:
+        text = f"its import or the all-reduce is not done after {seconds:g} seconds"
+        return [Finding(name, "broken", text, "NCCL_DEBUG=INFO; restart the machine")]
+    findings = [Finding(**answer) for answer in ended.answers.values()]
+    if ended.code == 0:
+        return findings
+    lines = [line for line in ended.errors.splitlines() if line.strip()]
+    text = ": ".join([f"its process ended with {ended.verdict.how}", *lines[-_LAST_LINES:]])
+    return [*findings, Finding(name, "broken", text, remedy)]

@@ -1,0 +1,164 @@
+"""Checks of TensorFlow: the program `python -m kdist.tools.doctor.tensorflow_checks`.
+
+In a process of its own, as TensorFlow may crash, hang, or not be there.
+"""
+
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...errors import UserError
+from ...launch import child
+from ...launch.shares import visible_gpus
+from .finding import Finding
+
+_ROUNDS = 7
+_BYTES = 64 * 10**6
+# A PCIe 3.0 x16 slot has 12 GB/s, through the CPU's memory about half; less than a quarter has
+# another cause.
+_SLOW_BYTES_PER_SECOND = 3e9
+
+
+def check_all(replicas: int | None) -> None:
+    """Answer the findings, each as soon as it is known.
+
+    Args:
+        replicas: Devices of the all-reduce; `None` for every GPU, else two logical CPUs.
+    """
+    checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
+        ("TensorFlow", check_import),
+        (
+            "GPUs in TensorFlow",
+            lambda: judge_gpus(tensorflow_gpus(), len(visible_gpus(os.environ))),
+        ),
+        ("all-reduce", lambda: check_all_reduce(replicas or len(tensorflow_gpus()) or 2)),
+    )
+    for name, check in checks:
+        try:
+            finding = check()
+        except UserError as error:  # names its remedy
+            finding = Finding(name, "broken", str(error))
+        except Exception as error:  # whatever TensorFlow or a driver raises
+            text = f"{type(error).__name__}: {error}"
+            finding = Finding(name, "broken", text, "report this, with kdist doctor --json")
+        child.answer(**{name: dataclasses.asdict(finding)})
+        if name == "TensorFlow" and finding.state == "broken":
+            return
+
+
+def check_import() -> Finding:
+    """Check that TensorFlow and Keras can be imported, and that Keras uses TensorFlow."""
+    name, use = "TensorFlow", "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
+    try:
+        import keras
+        import tensorflow  # noqa: F401
+    except Exception as error:
+        remedy = f"pip install --force-reinstall tensorflow keras; or {use}"
+        return Finding(name, "broken", f"{type(error).__name__}: {error}", remedy)
+    if keras.backend.backend() != "tensorflow":
+        return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", use)
+    return Finding(name, "good", "can be imported, and Keras uses it")
+
+
+def tensorflow_gpus() -> list[str]:
+    """Return the products of the GPUs that TensorFlow finds, whose memory is not taken whole."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:  # other programs may use them
+        tf.config.experimental.set_memory_growth(gpu, True)
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    return [str(detail.get("device_name", "GPU")) for detail in details]
+
+
+def judge_gpus(found: list[str], visible: int) -> Finding:
+    """Compare the GPUs that TensorFlow finds with those of the machine.
+
+    Args:
+        found: Their products.
+        visible: GPUs that the driver lists and `CUDA_VISIBLE_DEVICES` shows.
+    """
+    name = "GPUs in TensorFlow"
+    if len(found) < visible:
+        text = f"{len(found) or 'none'} of {visible}"
+        remedy = (
+            "in a checkout of kdist, pip install '.[cuda]'; TF_CPP_MIN_LOG_LEVEL=0 python -c"
+            ' "import tensorflow as tf; tf.config.list_physical_devices()" says what is missing'
+        )
+        return Finding(name, "broken", text, remedy)
+    if not found:
+        return Finding(name, "absent", "none")
+    return Finding(name, "good", f"{len(found)}: {', '.join(dict.fromkeys(found))}")
+
+
+def check_all_reduce(replicas: int) -> Finding:
+    """Check that the sum of a buffer over all devices is right, and time it.
+
+    Args:
+        replicas: Number of devices.
+
+    Raises:
+        UserError: There are not so many devices.
+    """
+    if replicas == 1:
+        return Finding("all-reduce", "absent", "one device has nothing to add up")
+    from ...strategies.devices import first_devices, stock_strategy
+
+    devices = first_devices(replicas)
+    # TensorFlow's own, as kdist's steps see one device, and reduce what they need by themselves.
+    totals, seconds = _add_up(stock_strategy(devices))
+    return judge_all_reduce(replicas, totals, seconds, on_gpus=devices[0].startswith("GPU"))
+
+
+def _add_up(strategy: Any) -> tuple[list[float], float]:
+    """Return the first and the last value of each device's sum, and the seconds of a step."""
+    import tensorflow as tf
+
+    # As arguments: TensorFlow would add up constants while it traces.
+    buffers = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.fill((_BYTES // 4,), context.replica_id_in_sync_group + 1.0)
+    )
+
+    def ends_of_total(buffer: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        total = context.all_reduce(tf.distribute.ReduceOp.SUM, buffer)
+        return tf.stack([total[0], total[-1]])  # little to copy to the host
+
+    step = tf.function(lambda: strategy.run(ends_of_total, (buffers,)))
+    seconds = []
+    for _ in range(_ROUNDS + 1):  # the first traces
+        begin = time.perf_counter()
+        ends = [value.numpy() for value in strategy.experimental_local_results(step())]
+        seconds.append(time.perf_counter() - begin)
+    return [float(value) for pair in ends for value in pair], statistics.median(seconds[1:])
+
+
+def judge_all_reduce(
+    replicas: int, totals: Iterable[float], seconds: float, *, on_gpus: bool
+) -> Finding:
+    """Judge the sum of the buffers of `1, 2, ...`, of 64 MB each."""
+    name, expected = "all-reduce", replicas * (replicas + 1) / 2
+    wrong = [total for total in totals if total != expected]
+    if wrong:
+        text = f"the sum is {wrong[0]:g}, expected {expected:g}"
+        return Finding(name, "broken", text, "update the driver and NCCL; test the GPUs' memory")
+    # Each device sends and receives this part of the buffer in a ring: NCCL's "bus bandwidth".
+    rate = 2 * (replicas - 1) / replicas * _BYTES / seconds
+    text = (
+        f"{_BYTES / 1e6:g} MB over {replicas} {'GPUs' if on_gpus else 'logical CPUs'} in"
+        f" {1000 * seconds:.1f} ms ({rate / 1e9:.1f} GB/s per device, median of {_ROUNDS})"
+    )
+    if on_gpus and rate < _SLOW_BYTES_PER_SECOND:
+        remedy = (
+            "NCCL_DEBUG=INFO says which links NCCL uses, and `nvidia-smi topo -p2p r` which pairs"
+            " have no peer access: turn off ACS and the IOMMU in the machine's BIOS"
+        )
+        return Finding(name, "slow", text, remedy)
+    return Finding(name, "good", text)
+
+
+if __name__ == "__main__":
+    check_all(**child.orders())

@@ -1,0 +1,51 @@
+"""`EvaluateOptions`: the options of `kdist evaluate`, checked."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt
+
+from ...fields import Folder, check_fields
+from ...training.config import TrainConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Evaluation.
+
+    Attributes:
+        data_dir: Folder of the data set; by default that of the run.
+        replicas: Number of replicas; by default every GPU, or the CPU if there is none.
+        val_batch_size: Samples per step and replica; by default the run's.
+        averaged: Evaluate the averaged weights of checkpoints.
+        watch: Look for new checkpoints every this many seconds, evaluate each, and end with the
+            run; by default, evaluate the newest model.
+
+    Raises:
+        UserError: An option is out of range.
+    """
+
+    data_dir: Folder | None = None
+    replicas: Annotated[int, Ge(1)] | None = None
+    val_batch_size: Annotated[int, Ge(1)] | None = None
+    averaged: bool = False
+    watch: Annotated[float, Gt(0)] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def config(self, settings: Mapping[str, Any]) -> TrainConfig:
+        """Return a run's settings, with the data's folder and the devices that were asked for.
+
+        Args:
+            settings: Settings of the run.
+
+        Raises:
+            UserError: They are no settings of a run, or contradict each other.
+        """
+        own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
+        given = {name: value for name, value in own.items() if value is not None}
+        # The number of replicas need not divide the shards that the run was trained in.
+        devices = {"replicas": self.replicas, "shards": None, "shard_optimizer": False}
+        return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **given})

@@ -1,0 +1,230 @@
+"""`find_batch_size`: the largest batch that fits into the memory."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...arguments import positive_integer
+from ...errors import TrainingError, UserError
+from ...launch import child
+from ...performance.resources import available_memory
+
+INSIDE = "KDIST_FINDER"
+"""Set within a try, so that a model's file which starts a search does not start more of them."""
+
+# Free memory that Python and TensorFlow take before the model is made, with room for others.
+_RUNTIME_BYTES = 2**30
+# Memory also becomes fragmented, and validation needs some.
+_MARGIN = 0.05
+# Between the largest size that works and the smallest that does not: a twentieth.
+_RESOLUTION = 1.05
+_PROGRAM = (sys.executable, "-m", "kdist.tools.find.batch_size_try")
+_LAST_CHARACTERS = 6000
+_LIMITS = {
+    "memory": "the next larger does not fit into the memory",
+    "data": "a larger global batch has more samples than the data",
+    "most": "larger ones were not tried (--most)",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSizeTry:
+    """A batch size that was tried, and how that ended.
+
+    Attributes:
+        batch_size: Samples per replica and step.
+        works: Whether all steps were trained.
+        lacks: `"memory"` or `"data"`, of which a try that does not work has too little.
+        end: For a process that ended without naming memory: the signal, and its last line.
+        samples_per_second: Over all replicas, without the first step.
+    """
+
+    batch_size: int
+    works: bool
+    lacks: str = ""
+    end: str = ""
+    samples_per_second: float | None = None
+
+    def __str__(self) -> str:
+        if not self.works:
+            end = f" ({self.end})" if self.end else ""
+            return f"batch {self.batch_size}: not enough {self.lacks}{end}"
+        speed = self.samples_per_second
+        rate = f", {speed:,.0f} samples per second" if speed else ""
+        return f"batch {self.batch_size}: works{rate}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """The result of `find_batch_size`.
+
+    Attributes:
+        batch_size: Samples per replica to use: the largest that work, less 5 % if memory is the
+            limit.
+        largest: The largest batch size per replica that works, to about 5 %.
+        limit: The end of the search: `"memory"`, `"data"` if a global batch contains all samples,
+            or `"most"`.
+        tries: All tries, in order.
+    """
+
+    batch_size: int
+    largest: int
+    limit: str
+    tries: tuple[BatchSizeTry, ...]
+
+
+def find_batch_size(
+    model: str,
+    data: str = "data",
+    *,
+    replicas: int | None = None,
+    shard_optimizer: bool = False,
+    start: int = 16,
+    most: int = 65536,
+    announce: Callable[[BatchSizeTry], object] = lambda _: None,
+) -> BatchSize:
+    """Find the largest batch size per replica that fits into memory.
+
+    A new model is trained for a few steps with `start` samples per replica, then with twice as
+    many, and so on; then the interval between the largest that works and the smallest that does not
+    is bisected. Each try is a separate process, because TensorFlow cannot continue after running
+    out of memory, and a GPU's memory is freed only when the process ends.
+
+    On GPUs a try may use all memory of the GPU: end other programs there, including this process if
+    it has used TensorFlow. On the CPU it may use the memory that is free when it begins, according
+    to the container's limit or the machine's memory, without swap: it gets a limit (`RLIMIT_DATA`),
+    so that allocating more fails at once, and the kernel's out-of-memory killer would end it before
+    any other process.
+
+    Args:
+        model: `"FILE.py:FUNCTION"`; the function returns a compiled model.
+        data: The function that returns the data, as for `kdist.find_learning_rate`: its name in the
+            same file, or `"FILE.py:FUNCTION"`. A batched `tf.data.Dataset` is batched again.
+        replicas: As for `kdist.MirroredStrategy`.
+        shard_optimizer: The same.
+        start: The first batch size per replica to try.
+        most: The largest batch size to try.
+        announce: Called with each try after it has ended.
+
+    Raises:
+        UserError: An argument is out of range, or a function fails.
+        TrainingError: Not even one sample fits, or a try fails for another reason.
+
+    Example:
+        ```python
+        found = kdist.find_batch_size("my_model.py:build", "data")
+        print(found.batch_size)
+        ```
+    """
+    first = positive_integer("start", start, hint="pass the first batch size")
+    last = positive_integer("most", most, hint="pass the largest batch size")
+    tries: list[BatchSizeTry] = []
+
+    def works(batch_size: int) -> bool:
+        orders = {
+            "model": model,
+            "data": data,
+            "batch_size": batch_size,
+            "replicas": replicas,
+            "shard_optimizer": shard_optimizer,
+            "memory": free_memory(),
+        }
+        tries.append(run_in_process(orders))
+        announce(tries[-1])
+        return tries[-1].works
+
+    largest = search_largest(works, start=first, most=last)
+    if largest is None:
+        raise _nothing_fits(tries[-1])
+    failed = [each for each in tries if not each.works]
+    limit = min(failed, key=lambda each: each.batch_size).lacks if failed else "most"
+    safe = max(int(largest * (1 - _MARGIN)), 1) if limit == "memory" else largest
+    return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
+
+
+def batch_lines(found: BatchSize) -> list[str]:
+    """Say which batch size to use."""
+    return [
+        f"largest batch size per replica that works: {found.largest} ({_LIMITS[found.limit]})",
+        f"use --batch-size {found.batch_size}",
+    ]
+
+
+def free_memory() -> int | None:
+    """Return the bytes of memory for the model of a try on the CPU; `None` if unknown."""
+    free = available_memory()
+    return None if free is None else max(free - _RUNTIME_BYTES, 0)
+
+
+def _nothing_fits(last: BatchSizeTry) -> TrainingError:
+    if last.lacks == "data":
+        return TrainingError(
+            "the training data have fewer samples than one per replica: return more, or use fewer"
+            " replicas"
+        )
+    end = f" (the last try ended with {last.end})" if last.end else ""
+    return TrainingError(
+        f"one sample per replica is too much for the memory{end}: make the model or its inputs"
+        " smaller, or use fewer replicas"
+    )
+
+
+def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> int | None:
+    """Return the largest number, to about 5 %, for which `works` is true; `None` if there is none.
+
+    Args:
+        works: Tries a number; true for all numbers below one for which it is true, and called once
+            for each.
+        start: The first number.
+        most: The largest number that is tried.
+
+    Example:
+        >>> search_largest(lambda number: number <= 100, start=16, most=1000)
+        100
+    """
+    good, bad = 0, most + 1  # the largest that works, the smallest that does not
+    number = min(start, most)
+    while good < number < bad:
+        if works(number):
+            good = number
+        else:
+            bad = number
+        if bad > most:
+            number = min(2 * good, most)
+        elif bad > _RESOLUTION * good:
+            number = (good + bad) // 2
+        else:
+            break
+    return good or None
+
+
+def run_in_process(orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) -> BatchSizeTry:
+    """Run a try in a process of its own, which may run out of memory.
+
+    Args:
+        orders: The arguments of `try_batch_size`.
+        program: The program and its arguments.
+
+    Raises:
+        UserError: The user's functions fail.
+        TrainingError: The try failed for another reason than memory.
+    """
+    if INSIDE in os.environ:
+        raise UserError(
+            "each try imports the model's file, which starts a search itself: put the call under"
+            " if __name__ == '__main__':"
+        )
+    ended = child.run(program, orders=orders, environment={INSIDE: "1"})
+    batch_size, verdict = orders["batch_size"], ended.verdict
+    if not verdict.cause and "result" in ended.answers:
+        return BatchSizeTry(**ended.answers["result"])
+    if "mistake" in ended.answers:
+        raise UserError(ended.answers["mistake"])
+    if verdict.cause == "memory":
+        last_line = verdict.error.strip().splitlines()[-1:]
+        end = "" if verdict.is_said else ": ".join([verdict.how, *last_line])
+        return BatchSizeTry(batch_size=batch_size, works=False, lacks="memory", end=end)
+    error = verdict.error[-_LAST_CHARACTERS:]
+    raise TrainingError(f"a try of batch size {batch_size} ended with {verdict.how}: {error}")

@@ -1,0 +1,161 @@
+"""A try of a batch size: the program `python -m kdist.tools.find.batch_size_try`."""
+
+import contextlib
+import dataclasses
+import re
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ...errors import UserError
+from ...launch.child import answer, is_out_of_memory, orders
+from ...strategies.mirrored_strategy import MirroredStrategy
+from ...training.user_model.data import NoSamplesError, UserData, first_samples
+from ...training.user_model.functions import UserFunctions, load_functions
+from .batch_size import BatchSizeTry
+from .short_fit import build_model, fit_epochs
+
+_STEPS = 3
+# The kernel ends this process first, should the machine run out of memory all the same.
+_FIRST_TO_END = "1000"
+
+
+def main() -> None:
+    """Run the try that is ordered, and answer with its result."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
+    try:
+        answer(result=dataclasses.asdict(try_batch_size(**orders())))
+    except UserError as error:
+        answer(mistake=str(error))
+        sys.exit(2)
+
+
+def try_batch_size(
+    *,
+    model: str,
+    data: str,
+    batch_size: int,
+    replicas: int | None,
+    memory: int | None,
+    shard_optimizer: bool = False,
+) -> BatchSizeTry:
+    """Train a few full batches.
+
+    Args:
+        model: `"FILE.py:FUNCTION"`.
+        data: The function that returns the data.
+        batch_size: Samples per replica and step.
+        replicas: As for `kdist.MirroredStrategy`.
+        memory: Bytes that the process may have beyond those it has before the model is made, all
+            replicas together; `None` for no limit. On GPUs there is none.
+        shard_optimizer: As for `kdist.MirroredStrategy`.
+
+    Raises:
+        UserError: The user's functions fail, or their data cannot have this batch size.
+    """
+    functions = load_functions(model, data)
+    strategy = MirroredStrategy(replicas=replicas, shard_optimizer=shard_optimizer)
+    global_batch = batch_size * strategy.num_replicas_in_sync
+    batches = full_batches(functions, global_batch)
+    if batches is None:
+        return BatchSizeTry(batch_size=batch_size, works=False, lacks="data")
+    # CUDA reserves far more addresses than it uses.
+    limited = limit_memory(memory if strategy.devices[0].startswith("CPU") else None)
+    answer(limited=limited)  # from then on, a crash is that of an allocation
+    steps = _TimedSteps()
+    try:
+        built = build_model(functions, strategy)
+        fit_epochs(built, batches, global_batch=global_batch, epochs=_STEPS, callback=steps)
+    except Exception as error:
+        if not is_out_of_memory(error, limited=limited):
+            raise
+        return BatchSizeTry(batch_size=batch_size, works=False, lacks="memory")
+    seconds = (steps.ends[-1] - steps.ends[0]) / (_STEPS - 1)
+    return BatchSizeTry(
+        batch_size=batch_size, works=True, samples_per_second=global_batch / seconds
+    )
+
+
+class _TimedSteps(keras.callbacks.Callback):
+    """Ends the training after `_STEPS` steps; `ends` has the seconds at the end of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        keras.tree.map_structure(float, logs)  # waits for the step
+        self.ends.append(time.perf_counter())
+        self.model.stop_training = len(self.ends) == _STEPS
+
+
+def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
+    """Return the training data in batches that are all full; `None` if there is not one.
+
+    Args:
+        functions: The user's functions.
+        global_batch: Samples per step over all replicas.
+
+    Raises:
+        UserError: The data have batches of their own, of another size.
+    """
+    try:
+        data = functions.load_data(global_batch)
+    except NoSamplesError:
+        if functions.takes_batch:  # as of `batch(batch_size, drop_remainder=True)`
+            return None
+        raise
+    if data.has_arrays:
+        count = (data.samples() or 0) // global_batch * global_batch
+        return UserData(training=first_samples(data.training, count)) if count else None
+    if not functions.takes_batch:
+        if not isinstance(data.training, tf.data.Dataset):
+            raise UserError(
+                "the data function returns batches of its own, whose size cannot be varied: write"
+                " def data(batch_size):"
+            )
+        data = UserData(training=data.training.unbatch().batch(global_batch, drop_remainder=True))
+    if getattr(data.training, "num_batches", None) == 0:
+        return None
+    first = next(iter(data.training), None)
+    is_full = first is not None and len(keras.tree.flatten(first)[0]) >= global_batch
+    return data if is_full else None
+
+
+def limit_memory(more: int | None) -> bool:
+    """Let this process allocate so many bytes more: beyond, an allocation fails at once.
+
+    The limit is that of the data segment (`setrlimit`, `RLIMIT_DATA`), which since Linux 4.7
+    counts all private memory that can be written. TensorFlow then raises an error, long before the
+    machine has to swap or to end programs.
+
+    Args:
+        more: `None` for no limit.
+
+    Returns:
+        Whether there is a limit now.
+    """
+    used = _data_bytes()
+    if more is None or used is None:
+        return False
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = used + more if hard == resource.RLIM_INFINITY else min(used + more, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    return True
+
+
+def _data_bytes() -> int | None:
+    with contextlib.suppress(OSError):
+        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"))
+        return int(found[1]) * 1024 if found else None
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""`find_learning_rate`: the learning rate range test."""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..._upstream.internals import optimizers_of
+from ...arguments import positive_integer
+from ...errors import TrainingError, UserError
+from ...strategies.mirrored_strategy import MirroredStrategy
+from ...training.user_model.functions import UserFunctions, load_functions
+from .rate_curve import LossAverage, RateCurve, check_range, rates_of
+from .short_fit import build_model, fit_epochs
+
+_BATCH = 32
+
+
+def find_learning_rate(
+    build: str | Callable[..., Any],
+    data: str | Callable[..., Any] = "data",
+    *,
+    batch_size: int | None = None,
+    replicas: int | None = None,
+    least: float = 1e-6,
+    most: float = 10.0,
+    steps: int = 200,
+    seed: int = 0,
+) -> RateCurve:
+    """Train a new model with a rising learning rate, and find where its loss falls best.
+
+    The rate rises by the same factor at each step, from `least` to `most`. The test ends when the
+    running average of the loss is 4 times its minimum, and above it by more than a hundredth of the
+    first loss. The losses are those of single batches, and the same on any number
+    of replicas with the same global batch. The suggested rate is for that global batch, see
+    `kdist.scale_learning_rate`.
+
+    Args:
+        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer is
+            kept; only the learning rate or schedule is replaced.
+        data: A function that returns `(x, y), (x_val, y_val)`, `(x, y), None`, a `tf.data.Dataset`
+            or a `keras.utils.PyDataset`; if it has a parameter `batch_size`, it gets the global
+            batch size. Validation data are not used. For a `build` from a file: the function's name
+            there, or `"FILE.py:FUNCTION"`.
+        batch_size: Samples per replica and step, by default 32. Batched data keep their batches.
+        replicas: As for `kdist.MirroredStrategy`.
+        least: The first learning rate.
+        most: The last one.
+        steps: Steps from `least` to `most`, at least 10.
+        seed: Seed of the data, the initial weights and all other draws, set by
+            `keras.utils.set_random_seed`.
+
+    Returns:
+        The curve, with its `suggestion`.
+
+    Raises:
+        UserError: An argument is out of range, a function fails, or the model has several
+            optimizers or reports no `loss`.
+        TrainingError: The loss is NaN or infinite at the first step.
+
+    Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, which
+    raises the rate linearly; raising it by a factor, and the running average, are from Gugger 2018,
+    "How Do You Find A Good Learning Rate".
+
+    Example:
+        ```python
+        curve = kdist.find_learning_rate("my_model.py:build", "data", batch_size=64)
+        print(curve.suggestion, curve.doubt)
+        ```
+    """
+    check_range(least=least, most=most, steps=steps)
+    if batch_size is not None:
+        positive_integer("batch_size", batch_size, hint="pass samples per replica")
+    keras.utils.set_random_seed(seed)
+    functions = _user_functions(build, data)
+    strategy = MirroredStrategy(replicas=replicas)
+    global_batch = (batch_size or _BATCH) * strategy.num_replicas_in_sync
+    loaded = functions.load_data(global_batch)
+    functions.check_batch(loaded, batch_size)
+    keras.utils.set_random_seed(seed)
+    model = build_model(functions, strategy)
+    test = RangeTest(rates_of(least, most, steps))
+    with strategy.scope():
+        test.set_rate_of(model)
+    fit_epochs(model, loaded, global_batch=global_batch, epochs=steps, callback=test)
+    if not math.isfinite(test.losses[0]):
+        raise TrainingError(
+            f"loss is {test.losses[0]} at the first step, before a learning rate has had any"
+            " effect: look for values in the data that are no numbers, or that are too large"
+        )
+    return test.curve
+
+
+def _user_functions(build: Any, data: Any) -> UserFunctions:
+    if isinstance(build, str) and isinstance(data, str):
+        return load_functions(build, data)
+    if not callable(build) or not callable(data):
+        raise UserError(
+            f"received build={build!r} and data={data!r}; expected two functions, of which one"
+            " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
+            " of the data's function"
+        )
+    return UserFunctions(files=(_file_of(build), _file_of(data)), build=build, make_data=data)
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    """Return the file by which errors in a function are named."""
+    try:
+        return inspect.getsourcefile(function) or "<unknown>"
+    except TypeError:  # an object that can be called, or a function written in C
+        return "<unknown>"
+
+
+class SetRate(keras.optimizers.schedules.LearningRateSchedule):
+    """The learning rate that was set last, whatever steps the optimizer has counted.
+
+    An optimizer counts no step that it leaves out for the scale of a float16 loss, and that of a
+    model from a file has counted others.
+
+    Args:
+        rate: The first.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self.rate = keras.Variable(rate, trainable=False, dtype=keras.config.floatx())
+
+    def __call__(self, step: Any) -> Any:  # noqa: ARG002
+        """Return the learning rate."""
+        return tf.identity(self.rate.value)  # a variable of several replicas is no argument
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments."""
+        return {"rate": float(keras.ops.convert_to_numpy(self.rate))}
+
+
+class RangeTest(keras.callbacks.Callback):
+    """Sets the rate of each batch, records its loss, and ends the training when that explodes.
+
+    Args:
+        rates: The learning rates of the batches.
+
+    Attributes:
+        losses: The loss of each batch so far.
+    """
+
+    def __init__(self, rates: Sequence[float]) -> None:
+        super().__init__()
+        self.losses: list[float] = []
+        self._rates = rates
+        self._average = LossAverage()
+        self._smoothed: list[float] = []
+        self._diverged = False
+
+    def set_rate_of(self, model: keras.Model) -> None:
+        """Replace the learning rate of a compiled model.
+
+        Raises:
+            UserError: The model has several optimizers.
+        """
+        optimizers = optimizers_of(model)
+        if len(optimizers) != 1:
+            raise UserError(
+                f"the model has {len(optimizers)} optimizers, and a range test varies the rate of"
+                " one: build a model with one optimizer"
+            )
+        self._rate = SetRate(self._rates[0])
+        optimizers[0].learning_rate = self._rate
+
+    @property
+    def curve(self) -> RateCurve:
+        """The curve so far."""
+        return RateCurve(
+            rates=self._rates[: len(self.losses)],
+            losses=self.losses,
+            smoothed=self._smoothed,
+            diverged=self._diverged,
+        )
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Let the metrics be those of this batch alone: Keras averages over the epoch."""
+        self.model.reset_metrics()
+        self._rate.rate.assign(self._rates[len(self.losses)])
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Record the loss."""
+        if "loss" not in logs:
+            raise UserError(
+                f"training reports {', '.join(logs) or 'nothing'}, but no loss, by which a learning"
+                " rate is found: let train_step return it as 'loss'"
+            )
+        self.losses.append(float(logs["loss"]))
+        average, self._diverged = self._average.add(self.losses[-1])
+        self._smoothed.append(average)
+        if self._diverged or len(self.losses) == len(self._rates):
+            self.model.stop_training = True

@@ -1,0 +1,46 @@
+"""A user's model trained for a few steps."""
+
+import warnings
+
+import keras
+
+from ...strategies.mirrored_strategy import MirroredStrategy
+from ...training.user_model.compiled_model import checked_model
+from ...training.user_model.data import UserData
+from ...training.user_model.functions import UserFunctions
+
+
+def build_model(functions: UserFunctions, strategy: MirroredStrategy) -> keras.Model:
+    """Make the user's model under a strategy, with a step per execution.
+
+    Raises:
+        UserError: The function fails, or returns no compiled model.
+    """
+    model = checked_model(strategy.build(functions.make_model), function="build")
+    strategy.model_state(model).chosen_steps = None
+    model.steps_per_execution = 1
+    return model
+
+
+def fit_epochs(
+    model: keras.Model,
+    data: UserData,
+    *,
+    global_batch: int,
+    epochs: int,
+    callback: keras.callbacks.Callback,
+) -> None:
+    """Train until the callback ends it, without validation.
+
+    Args:
+        model: A compiled model.
+        data: Data with batches of their own keep them.
+        global_batch: Samples per step over all replicas, for arrays.
+        epochs: The most that it may take.
+        callback: Ends the training.
+    """
+    arguments = UserData(training=data.training).fit_arguments(batch=global_batch)
+    with warnings.catch_warnings():
+        # Keras says so where it does not know the number of batches, after the first epoch.
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        model.fit(**arguments, epochs=epochs, verbose=0, callbacks=[callback])

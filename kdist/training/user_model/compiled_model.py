@@ -1,0 +1,137 @@
+"""The model that a user's function returns: checks, and its learning rate."""
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UserError
+from ...optimizers.scaling import scale_learning_rate
+from .functions import reason_of
+
+if TYPE_CHECKING:
+    import keras
+
+# Keras is imported inside the functions, as in `kdist.training.train_run`.
+
+
+def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":
+    """Return what a user's function has returned, if it is a compiled model.
+
+    Args:
+        model: What it has returned.
+        function: The function, for the error message.
+
+    Raises:
+        UserError: It is not.
+    """
+    import keras
+
+    if isinstance(model, keras.Model) and model.compiled:
+        return model
+    found = type(model).__name__
+    if isinstance(model, keras.Model):
+        found += " that is not compiled"
+    raise UserError(
+        f"{function} returned {found}, expected a compiled keras.Model: call"
+        " model.compile(...), and end the function with `return model`"
+    )
+
+
+def scale_compiled_rate(
+    model: "keras.Model", *, global_batch: int, reference_batch: int, rule: Any
+) -> None:
+    """Scale the learning rate that a model was compiled with; a schedule is left as it is.
+
+    Args:
+        model: A compiled model.
+        global_batch: Samples per step, over all replicas.
+        reference_batch: The samples per step that the learning rate is meant for.
+        rule: As for `kdist.scale_learning_rate`.
+    """
+    for optimizer, inner in _optimizers_with_rate(model):
+        inner.learning_rate = scale_learning_rate(
+            float(inner.learning_rate.numpy()),
+            global_batch=global_batch,
+            reference_batch=reference_batch,
+            rule=rule,
+            optimizer=optimizer,
+        )
+
+
+def set_compiled_rate(model: "keras.Model", rate: float) -> None:
+    """Set the learning rate of a model's optimizer, unless it has a schedule."""
+    for optimizer, inner in _optimizers_with_rate(model):
+        if optimizer is model.optimizer:
+            inner.learning_rate = rate
+
+
+def compiled_rate(model: "keras.Model") -> float:
+    """Return the learning rate that a model was compiled with, of a schedule the first."""
+    import keras
+
+    return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+
+
+def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
+    """The optimizers that have a rate and no schedule, each with the one inside it."""
+    from ..._upstream.internals import optimizers_of
+
+    pairs = [(one, getattr(one, "inner_optimizer", one)) for one in optimizers_of(model)]
+    # The configuration of a schedule is a dictionary.
+    return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
+
+
+def check_input(
+    model: Any, data: Any, *, what: str = "training data", function: str = "build(hp)"
+) -> None:
+    """Check that a model takes samples of the data.
+
+    Args:
+        model: The model that the user's function returned.
+        data: Arrays (x, y), with the samples along the first axis, or a `tf.data.Dataset` of
+            batches. Anything else is not checked.
+        what: Which data they are.
+        function: The user's function, for the error message.
+
+    Raises:
+        UserError: It does not.
+    """
+    from ..._upstream.internals import has_call
+
+    if not has_call(model):
+        return
+    spec = _input_spec(data)
+    if spec is None:
+        return
+    try:
+        model(spec)
+    except Exception as error:
+        raise UserError(
+            f"the model of {function} does not take the {what}: {reason_of(error)}"
+        ) from error
+
+
+def _input_spec(data: Any) -> Any:
+    """Symbolic inputs like those of the data; `None` if they are unknown."""
+    import keras
+    import tensorflow as tf
+
+    x = data
+    if isinstance(data, tf.data.Dataset):
+        x = data.element_spec
+    elif not isinstance(data, tuple):
+        return None
+    if isinstance(x, tuple):
+        x = x[0]
+    try:
+        return keras.tree.map_structure(_symbolic, x)
+    except (AttributeError, TypeError, ValueError):
+        return None  # what is no array, Keras converts
+
+
+def _symbolic(array: Any) -> Any:
+    import keras
+    import tensorflow as tf
+
+    if isinstance(array, tf.TypeSpec) and not isinstance(array, tf.TensorSpec):
+        raise TypeError("a model takes ragged and sparse tensors in its own way")
+    dtype = getattr(array.dtype, "name", str(array.dtype))
+    return keras.KerasTensor((None, *array.shape[1:]), dtype)

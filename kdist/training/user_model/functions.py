@@ -1,0 +1,360 @@
+"""The functions of a user that make a model and its data: their names, loading, and errors."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from ...errors import UserError
+from ...launch.child import is_out_of_memory
+from .data import UserData, checked_data
+
+# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.train_run`.
+
+
+def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
+    """Split `"my_model.py:build"` into `("my_model.py", "build")`.
+
+    Args:
+        name: What the user has written.
+        what: What it names, for the error message.
+
+    Raises:
+        UserError: The name has another form, or the file does not exist.
+    """
+    path, _, function = name.rpartition(":")
+    if not path.endswith(".py") or not function.isidentifier():
+        raise UserError(f"{what} has to be given as FILE.py:FUNCTION, received {name}")
+    if not os.path.isfile(path):  # unlike `Path`, also of a path that no file can have
+        raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
+    return path, function
+
+
+def data_name(model: str, data: str) -> tuple[str, str]:
+    """Split the name of a data function, which may be in the model's file or in another.
+
+    Args:
+        model: `"FILE.py:FUNCTION"` of the model.
+        data: `"FUNCTION"` in the same file, or `"FILE.py:FUNCTION"`.
+
+    Returns:
+        The file and the function.
+
+    Raises:
+        UserError: A name has another form, or a file does not exist.
+
+    Example:
+        >>> data_name("my_model.py:build", "data")
+        ('my_model.py', 'data')
+    """
+    if ":" in data or data.endswith(".py"):
+        return split_name(data, what="data in another file than the model")
+    return split_name(model)[0], data
+
+
+def files_of(model: str, data: str) -> tuple[str, ...]:
+    """Return the files of a model and of its data: one, or two.
+
+    Raises:
+        UserError: As in `data_name`.
+    """
+    return tuple(dict.fromkeys([split_name(model)[0], data_name(model, data)[0]]))
+
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+# Lines in which Keras and TensorFlow say where, before they say what.
+_PLACES = re.compile(
+    r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
+    r"|Detected at node|<stack traces|File \""
+)
+# What `tf.config` says of threads, memory growth and devices once TensorFlow has started.
+_TOO_LATE = "cannot be modified after"
+_VARIABLES = (
+    "TF_NUM_INTEROP_THREADS, TF_NUM_INTRAOP_THREADS, TF_FORCE_GPU_ALLOW_GROWTH or"
+    " CUDA_VISIBLE_DEVICES"
+)
+_TWO_STRATEGIES = "Mixing different tf.distribute.Strategy objects"
+OWN_STRATEGY = (
+    "the model is made in the scope of a strategy of its own: remove the strategy from this file,"
+    " as kdist makes it"
+)
+"""The reason where a `build` makes a strategy."""
+_LINES = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
+    """Explain an exception in one line.
+
+    Args:
+        error: The exception.
+        plain: Types besides `UserError` whose text needs no name of the type in front of it.
+    """
+    if is_out_of_memory(error):
+        return "out of memory"
+    if _TWO_STRATEGIES in str(error):
+        return OWN_STRATEGY
+    lines = _COLORS.sub("", str(error)).splitlines()
+    first = next((line for line in lines if not _PLACES.match(line)), "").strip()
+    if isinstance(error, (UserError, *plain)):
+        return first
+    if isinstance(error, RuntimeError) and _TOO_LATE in first:
+        late = f"{first.rstrip('.')}, and kdist has started TensorFlow by then"
+        return f"{late}: remove the line, and set {_VARIABLES} instead"
+    return f"{type(error).__name__}: {first}"[:300]
+
+
+@contextlib.contextmanager
+def explain_errors_of(*paths: str) -> Iterator[None]:
+    """Turn an exception that the user's code raises into a line that says where and why.
+
+    Args:
+        *paths: The files of the code; what has not passed through them stays as it is.
+
+    Raises:
+        UserError: The block raised an exception.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
+        for path in paths:
+            line = _line_of(error, path)
+            if line is not None:
+                raise UserError(f"{path}, line {line}: {reason_of(error)}") from error
+        raise
+
+
+def _line_of(error: BaseException, path: str) -> int | None:
+    own = Path(path).resolve()
+    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == own:
+        return error.lineno  # which has no frame in the file
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [frame for frame in frames if Path(frame.filename).resolve() == own]
+    if found:
+        return found[-1].lineno
+    # What TensorFlow calls, such as a generator, has its lines in the text only.
+    told = [int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == own]
+    return told[-1] if told else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserFunctions:
+    """The functions that make a model and its data.
+
+    Attributes:
+        build: The function that makes the model.
+        make_data: The function that makes the data.
+        files: The files that they are in: one, or the model's and that of the data.
+        needs_hp: Whether `build` gets KerasTuner's hyperparameters however it takes them.
+        build_name: The name of `build`, which need not have one of its own, as a `partial`.
+        data_name: The name of `make_data`.
+    """
+
+    build: Callable[..., Any]
+    make_data: Callable[..., Any]
+    files: tuple[str, ...] = ()
+    needs_hp: bool = False
+    build_name: str = "build"
+    data_name: str = "data"
+
+    @property
+    def takes_hp(self) -> bool:
+        """Whether `build` takes hyperparameters: an argument, or one of any name that it needs."""
+        has_hp = has_parameter(self.build, "hp") or not _takes(self.build)
+        return self.needs_hp or (_takes(self.build, "hp") and has_hp)
+
+    @property
+    def takes_batch(self) -> bool:
+        """Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of arrays."""
+        return has_parameter(self.make_data, "batch_size") and _takes(self.make_data, batch_size=1)
+
+    def make_model(self, hp: Any = None) -> Any:
+        """Return what `build` returns.
+
+        Args:
+            hp: The hyperparameters; `None` for their defaults.
+
+        Raises:
+            UserError: It raises an exception; the message names the line.
+        """
+        with explain_errors_of(*self.files):
+            if not self.takes_hp:
+                return self.build()
+            if hp is None:
+                import keras_tuner
+
+                hp = keras_tuner.HyperParameters()
+            return self.build(hp)
+
+    def load_data(self, batch: int, validation_batch: int | None = None) -> UserData:
+        """Return the data, checked.
+
+        Args:
+            batch: Training samples per step over all replicas, for a function that takes
+                `batch_size`.
+            validation_batch: Validation samples per step over all replicas; by default as many.
+
+        Raises:
+            UserError: `make_data` raises an exception, or what it returns is not what `fit` takes.
+        """
+        validation_batch = batch if validation_batch is None else validation_batch
+        with explain_errors_of(*self.files):
+            if not self.takes_batch:
+                return checked_data(self.make_data())
+            from ..._upstream.seeds import draws, kept_seeds, set_draws
+
+            before = draws()
+            data = checked_data(self.make_data(batch_size=batch))
+            if validation_batch == batch or data.validation is None or data.has_arrays:
+                return data
+            # The same draws, or samples that are divided at random would be trained and validated.
+            with kept_seeds():
+                set_draws(before)
+                other = checked_data(self.make_data(batch_size=validation_batch))
+            return dataclasses.replace(data, validation=other.validation)
+
+    def check_batch(self, data: UserData, given: int | None, *, option: str = "batch-size") -> None:
+        """Reject a batch size for data that have their own.
+
+        Args:
+            data: The data.
+            given: The batch size that the user has passed; `None` if none.
+            option: The option that it was passed with.
+
+        Raises:
+            UserError: It would have no effect.
+        """
+        if given is None or data.has_arrays or self.takes_batch:
+            return
+        name = self.data_name
+        raise UserError(
+            f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of its"
+            " own, which are the global batches on any number of replicas: remove the option, or"
+            f" write def {name}(batch_size):"
+        )
+
+
+def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunctions:
+    """Load the functions that make a model and its data.
+
+    Args:
+        name: `"FILE.py:FUNCTION"`.
+        data: The function that returns the data: its name in the same file, or
+            `"FILE.py:FUNCTION"`.
+        needs_hp: Whether the model's function has to take hyperparameters, for a search.
+
+    Raises:
+        UserError: A file has no such function, or fails.
+    """
+    path, function = split_name(name)
+    data_path, data_function = data_name(name, data)
+    module = _load(Path(path))
+    data_module = module if data_path == path else _load(Path(data_path))
+    build = getattr(module, function, None)
+    argument = "hp" if needs_hp else ""
+    if not callable(build):
+        raise UserError(
+            f"{path} has no function {function}({argument}): write one that returns a model"
+        )
+    functions = UserFunctions(
+        build=build,
+        make_data=_data_function(data_module, data_path, data_function),
+        files=tuple(dict.fromkeys([path, data_path])),
+        build_name=function,
+        data_name=data_function,
+    )
+    if needs_hp and not _takes(build, "hp"):
+        arguments = "one argument"
+    elif not needs_hp and not functions.takes_hp and not _takes(build):
+        arguments = "no argument or one"
+    else:
+        return dataclasses.replace(functions, needs_hp=needs_hp)
+    raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
+
+
+def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
+    """The function that makes the data, which takes nothing or the batch."""
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UserError(
+            f"{path} has no function {name}(): write one that returns (x, y),"
+            " (x_val, y_val), or name it with --data"
+        )
+    takes_batch = has_parameter(function, "batch_size") and _takes(function, batch_size=1)
+    if not (takes_batch or _takes(function)):
+        raise UserError(
+            f"{path}: {name} has to take no argument, as in def {name}():,"
+            " or only the batch, as in def data(batch_size):"
+        )
+    return cast("Callable[..., Any]", function)
+
+
+def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # written in C, without a signature
+    return True
+
+
+def has_parameter(function: Callable[..., Any], parameter: str) -> bool:
+    """Whether a function has a parameter of this name, as far as Python can tell."""
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _load(path: Path) -> ModuleType:
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} cannot be imported: pass a Python file")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        # For modules beside it; last where one of them would hide another package from all code.
+        sys.path.insert(0 if name == path.stem else len(sys.path), folder)
+    sys.modules[name] = module
+    with explain_errors_of(str(path)), _arguments(str(path)):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _arguments(*arguments: str) -> Iterator[None]:
+    """Hide the command's own arguments, which an argparse at the top of a file would refuse."""
+    before = sys.argv
+    sys.argv = list(arguments)
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def _module_name(path: Path) -> str:
+    """The name of a file's module: the file's, unless another has it, as beside a `keras.py`."""
+    own = path.resolve()
+    if own == _file_of(path.stem, otherwise=own):
+        return path.stem
+    return f"{path.stem} of {own.parent}".replace(".", "_")
+
+
+def _file_of(name: str, *, otherwise: Path) -> Path:
+    """The file that `import name` takes, if any."""
+    try:
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    except ValueError:  # of a module that was not imported, such as `__main__`
+        return Path(name)
+    return otherwise if spec is None else Path(spec.origin or name).resolve()

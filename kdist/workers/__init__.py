@@ -1,0 +1,1 @@
+"""Several workers: processes that train one model together."""

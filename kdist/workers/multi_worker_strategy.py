@@ -1,0 +1,341 @@
+"""`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's."""
+
+import os
+import platform
+import secrets
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from .._upstream import patches, worker_store
+from .._upstream.internals import random_seed
+from .._upstream.worker_devices import (
+    MultiWorkerExtended,
+    is_started,
+    worker_addresses,
+    worker_counts,
+)
+from .._upstream.worker_failures import abort_collectives, failures
+from ..arguments import check_sharding
+from ..errors import LostWorkerError, UserError
+from ..launch.child import answer
+from ..launch.launch_options import worker_settings
+from ..spmd.collectives import Collectives, WorkerCollectives
+from ..spmd.explanation import describe_plan, line_of
+from ..spmd.fixed_order import WorkerFixedOrder
+from ..spmd.plan import GraphPlan
+from ..spmd.variables import GlobalVariables
+from ..strategies.cluster import find_cluster
+from ..strategies.devices import device_type, first_devices, use_one_core_each
+from ..strategies.exact_strategy import ExactStrategy
+from .agreement import DEFAULT_SECONDS, Agreement
+from .hang_detection import HangWatch, end_together, limit_start
+
+BUCKET_BYTES = 4 * 1024 * 1024
+
+
+class _Extended(GlobalVariables, MultiWorkerExtended):
+    """TensorFlow's implementation, with variables whose values are global."""
+
+
+# The limit on the wait for the chief comes after the one that says for whom a worker waits, and the
+# one of an exchange after the watch of steps, which says what all of them do.
+_MARGIN_SECONDS = 30.0
+_EXCHANGE_MARGIN_SECONDS = 60.0
+
+
+class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
+    """Synchronous training on the replicas of several workers: processes, on any machines.
+
+    A `tf.distribute.MultiWorkerMirroredStrategy` with the promise of `MirroredStrategy`: the same
+    model on any number of workers and replicas. Every worker runs the same script; all of them
+    create, train and evaluate the model and make predictions with it, on the same data. Batches are
+    global, and each worker trains on its part.
+
+    Without a cluster there is one worker, so that the same script runs on one machine.
+
+    Args:
+        cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver`. `None` uses the
+            cluster in the environment variable `TF_CONFIG`, or else the tasks of a Slurm job step.
+        communication_options: A `tf.distribute.experimental.CommunicationOptions`. Gradients are
+            sent in buckets of its `bytes_per_pack`, 4 MiB by default, while others are still being
+            computed; if a bucket is larger than all gradients together, they are sent at once after
+            the backward pass. With a `timeout_seconds`, a worker waits that long for the others. By
+            default, when the workers compare what they do, it waits for a minute more than
+            `hang_seconds`, but at least 600 seconds, and longer for a worker that is saving; within
+            a step it waits without limit.
+        replicas: Number of replicas per worker, the same on all: the first `replicas` visible GPUs,
+            or that many logical CPUs if there is no GPU. `None` uses every visible GPU, or the CPU
+            if there is none.
+        shards: Into how many parts each batch is divided, a multiple of the number of replicas: all
+            results have the same bits on any number of replicas and workers that divides it, with
+            the same shards, versions and kind of processor. `None` for one part on each replica,
+            which is faster, and equal up to rounding.
+        shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
+            as `MirroredStrategy` does. To read it, as `model.save` does, all workers have to.
+        heartbeat_seconds: A worker that is not heard from for this long, because its process or
+            machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
+            --heartbeat-seconds`, or 10.
+        hang_seconds: When no step has ended for this long, every worker prints the stacks of its
+            threads and who is behind, and ends with exit code 124; 0 for never. `None` for `kdist
+            launch --hang-seconds`, or 600.
+        start_timeout_seconds: How long to wait for all workers to start. `None` for `kdist launch
+            --start-timeout`, or 600.
+
+    Raises:
+        UserError: The workers differ in versions, replicas or how they send gradients;
+            `TF_CONFIG` is invalid; TensorFlow has already started; or an argument is invalid.
+
+    Example:
+        ```python
+        strategy = kdist.MultiWorkerMirroredStrategy()  # before the first tensor
+        model = strategy.build(lambda: WideResNet(input_shape=(28, 28, 1), classes=10))
+        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        model.fit(x, y, batch_size=64)  # the global batch, over all workers
+        if strategy.is_chief:  # with shard_optimizer, let all workers save
+            model.save("model.keras")
+        ```
+    """
+
+    _hang_watch: HangWatch | None = None
+
+    def __init__(
+        self,
+        cluster_resolver: Any = None,
+        communication_options: Any = None,
+        *,
+        replicas: int | None = None,
+        shards: int | None = None,
+        shard_optimizer: bool = False,
+        heartbeat_seconds: float | None = None,
+        hang_seconds: float | None = None,
+        start_timeout_seconds: float | None = None,
+    ) -> None:
+        settings = worker_settings(
+            os.environ,
+            heartbeat_seconds=heartbeat_seconds,
+            hang_seconds=hang_seconds,
+            start_timeout_seconds=start_timeout_seconds,
+        )
+        check_sharding(shards, shard_optimizer)
+        resolver = find_cluster() if cluster_resolver is None else cluster_resolver
+        options = communication_options or tf.distribute.experimental.CommunicationOptions()
+        _check_resolver(resolver)
+        devices = first_devices(replicas)
+        if shards is not None:
+            use_one_core_each()
+        answer(replicas=len(devices), shards=shards)  # a launcher that may start fewer workers
+        self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
+        self._agreement = Agreement(0, 1, worker_store)
+        addresses, worker = worker_addresses(resolver)
+        limit = settings.start_timeout_seconds
+        with limit_start(addresses, worker=worker, seconds=limit):
+            extended = _Extended(
+                self,
+                resolver,
+                options,
+                devices=devices,
+                shards=shards,
+                divides_state=shard_optimizer,
+                before_variable=self._compare_variable,
+                heartbeat_seconds=settings.heartbeat_seconds,
+                start_timeout_seconds=limit + _MARGIN_SECONDS,
+            )
+        tf.distribute.Strategy.__init__(self, extended)
+        self.workers, self.worker = worker_counts(self)
+        self._agreement = Agreement(
+            self.worker,
+            self.workers,
+            worker_store,
+            timeout_seconds=options.timeout_seconds
+            or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
+            failures=lambda: failures(self),
+            may_take_longer=lambda: not options.timeout_seconds and self._waits_for_slow(),
+        )
+        self._start()
+        if self.workers > 1:
+            patches.install_for_workers()
+            worker_store.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
+            end_together(self.worker, lambda: failures(self))
+            self._compare_start()
+            if settings.hang_seconds:
+                self.progress = self._hang_watch = HangWatch(
+                    self.worker,
+                    self.workers,
+                    worker_store,
+                    seconds=settings.hang_seconds,
+                    abort=abort_collectives,
+                )
+                self._hang_watch.start()
+
+    def __repr__(self) -> str:
+        replicas = self.num_replicas_in_sync
+        count = f"{replicas} replica{'s' * (replicas > 1)}"
+        return (
+            f"<kdist.MultiWorkerMirroredStrategy, worker {self.worker} of {self.workers}, {count}:"
+            f" {', '.join(self.devices)} here>"
+        )
+
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Run `fn` for the global batch of all workers, as `MirroredStrategy.run` does."""
+        if self._hang_watch is not None and tf.inside_function():
+            self._hang_watch.traces()
+        return super().run(fn, args, kwargs, options)
+
+    def prepare(self, model: keras.Model) -> None:
+        state = self.model_state(model)
+        if self.workers > 1 and not state.is_compared:
+            event = "the start of training or evaluation"
+            self.compare_workers(
+                event,
+                {
+                    "the model's class": type(model).__name__,
+                    "the number of weights": len(model.variables),
+                    "the dtype policy": model.dtype_policy.name,
+                    "run_eagerly": bool(model.run_eagerly),
+                },
+            )
+            state.is_compared = True
+        super().prepare(model)
+
+    def collectives(self) -> Collectives:
+        """Return how the replicas of all workers exchange values."""
+        in_fixed_order = self.extended.in_fixed_order
+        if self.workers == 1:
+            is_plain = not (self.on_gpus or in_fixed_order)
+            return Collectives(self.extended.worker_devices) if is_plain else super().collectives()
+        return (WorkerFixedOrder if in_fixed_order else WorkerCollectives)(
+            self.extended.shard_devices,
+            self.extended.collective_ops,
+            worker=self.worker,
+            workers=self.workers,
+            bucket_bytes=self.bucket_bytes,
+        )
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Divide a dataset's batches over the replicas of all workers.
+
+        All workers read all data, and each keeps its part of every batch, unless the dataset's
+        options have another `auto_shard_policy`.
+        """
+        if self.workers > 1 and isinstance(dataset, tf.data.Dataset):
+            dataset = deal_out(dataset)
+        return super().experimental_distribute_dataset(dataset, options)
+
+    def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
+        with self._waiting(event):
+            self._agreement.compare(event, values)
+
+    def exchange(self, event: str, value: Any) -> list[Any]:
+        with self._waiting(event):
+            return self._agreement.exchange(event, value)
+
+    def before_gathering(self, name: str) -> None:
+        """Raise `UserError` if only some workers read a variable that is divided over all."""
+        if self.workers == 1 or not tf.executing_eagerly():
+            return
+        try:
+            self.compare_workers("reading the optimizer's state", {"the variable": name})
+        except LostWorkerError as error:
+            raise LostWorkerError(
+                f"{error}; the optimizer's state is divided over all workers, and to read it, as"
+                " model.save does, all of them are needed: save on all, not on the chief alone"
+            ) from error
+
+    def compare_plan(self, plan: GraphPlan) -> None:
+        """Raise `UserError` if the workers have planned different steps: they would not meet."""
+        if self.workers == 1:
+            return
+        operations = describe_plan(plan)
+
+        def describe(at: int) -> str:
+            if at == len(operations):
+                return "nothing more"
+            operation, _, division = operations[at].rpartition(" at ")
+            return f"{operation} in {line_of(plan.operations[at].op)} (at {division})"
+
+        event = "the first call of a step"
+        with self._waiting(event):
+            self._agreement.compare_lists(event, operations, describe)
+
+    def _waiting(self, event: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._hang_watch is None else self._hang_watch.waiting(event)
+
+    def _waits_for_slow(self) -> bool:
+        return self._hang_watch is not None and self._hang_watch.waits_for_slow()
+
+    def _compare_variable(self, value: Any) -> None:
+        shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))
+        name = getattr(dtype, "name", str(dtype))
+        self.compare_workers("making a variable", {"its shape and type": f"{shape} {name}"})
+
+    def _compare_start(self) -> None:
+        """Compare what no model can do without, and take the chief's seed."""
+        versions = {"Python": platform.python_version().rpartition(".")[0]}
+        versions |= {"keras": keras.__version__, "tensorflow": tf.__version__}
+        devices = f"{len(self.devices)} {device_type(self.devices[0])}"
+        self.compare_workers(
+            "the start",
+            {
+                **versions,
+                "the number of replicas": devices,
+                "the number of parts of a batch": self.extended.parts,
+                "shard_optimizer": self.extended.divides_state,
+                "bytes_per_pack": self.bucket_bytes,
+            },
+        )
+        own = [random_seed(), secrets.randbelow(2**31)]
+        seeds = self.exchange("the choice of a seed", own)
+        chiefs, drawn = seeds[0]
+        if any(other != chiefs for other, _ in seeds) or chiefs is None:
+            keras.utils.set_random_seed(drawn if chiefs is None else chiefs)
+
+
+def _check_resolver(resolver: Any) -> None:
+    base = tf.distribute.cluster_resolver.ClusterResolver
+    if not isinstance(resolver, base):
+        raise UserError(
+            f"received {type(resolver).__name__} for cluster_resolver: pass a"
+            " tf.distribute.cluster_resolver.ClusterResolver, or None for the cluster in TF_CONFIG"
+        )
+    if resolver.cluster_spec().as_dict() and is_started():
+        where = "restart the kernel, and make it" if "ipykernel" in sys.modules else "make it"
+        raise UserError(
+            "TensorFlow has already started, and cannot become one of several workers any more:"
+            f" {where} at the top of the program, above the first tensor, model or dataset"
+        )
+
+
+_Policy = tf.data.experimental.AutoShardPolicy
+
+
+def deal_out(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return the dataset such that each worker gets its part of every batch.
+
+    TensorFlow's own choice, `AUTO`, would give each worker other files where it finds any, and so
+    make other batches than one worker has. A policy that the user has chosen stays.
+    """
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy == _Policy.AUTO:
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = _Policy.DATA
+        return dataset.with_options(options)
+    if policy in (_Policy.OFF, _Policy.FILE):
+        warnings.warn(
+            f"the dataset has auto_shard_policy={policy.name}, so its batches are not those of one"
+            " worker, and the model depends on the number of workers: use AutoShardPolicy.DATA"
+            + (
+                ", or let each worker read other data"
+                if policy == _Policy.OFF
+                else ", with which every worker reads all files"
+            ),
+            stacklevel=2,
+        )
+    return dataset

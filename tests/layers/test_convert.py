@@ -1,0 +1,281 @@
+"""Batch norms are found, converted and frozen, and models are computed as before."""
+
+import zipfile
+
+import kdist
+import keras
+import numpy as np
+import pytest
+from kdist.errors import UserError
+from kdist.layers import SyncBatchNormalization
+from kdist.layers.convert import (
+    batch_norms,
+    convert_batch_norm,
+    unsynchronized_batch_norms,
+)
+from kdist.layers.sync_batch_normalization import SynchronizedKerasLayer
+from keras import layers
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
+STOCK = keras.layers.BatchNormalization
+KINDS = {
+    "synchronized": SynchronizedKerasLayer,
+    "stock": STOCK,
+    "frozen": STOCK,
+}
+
+
+def functional():
+    inputs = keras.Input((6,))
+    x = keras.layers.Dense(16, name="first")(inputs)
+    x = STOCK(name="norm", momentum=0.5)(x)
+    return keras.Model(inputs, keras.layers.Dense(2, name="last")(x), name="functional")
+
+
+def sequential():
+    return keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(16), STOCK(name="norm"), keras.layers.Dense(2)]
+    )
+
+
+def nested():
+    inputs = keras.Input((6,))
+    inner = keras.Sequential([keras.Input((6,)), functional(), STOCK(name="inner_norm")])
+    x = keras.layers.Dense(6)(STOCK(name="norm")(inputs))
+    return keras.Model(inputs, inner(x))
+
+
+def shared():
+    """One batch norm at two places."""
+    inputs = keras.Input((6,))
+    norm = STOCK(name="norm")
+    x = keras.layers.Dense(6)(norm(inputs))
+    return keras.Model(inputs, keras.layers.Dense(2)(norm(x)))
+
+
+class Block(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.pair = (keras.layers.Dense(8), STOCK(name="block_norm"))
+
+    def build(self, input_shape):
+        self.pair[0].build(input_shape)
+        self.pair[1].build((None, 8))
+
+    def call(self, x, training=None):
+        return self.pair[1](self.pair[0](x), training=training)
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.norm = STOCK(name="norm")
+        self.blocks = [Block(), STOCK(name="listed_norm")]
+        self.named = {"inner": functional(), "again": self.norm}
+        self.dense = keras.layers.Dense(6)
+
+    def call(self, x, training=None):
+        x = self.norm(x, training=training)
+        for block in self.blocks:
+            x = block(x, training=training)
+        x = self.named["again"](self.dense(x), training=training)
+        return self.named["inner"](x, training=training)
+
+
+def subclassed():
+    model = Subclassed()
+    model(np.zeros((1, 6), "float32"))
+    return model
+
+
+def with_block():
+    """A layer with a batch norm of its own in a Functional model."""
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, keras.layers.Dense(2)(Block()(inputs)))
+
+
+MODELS = [functional, sequential, nested, shared, subclassed, with_block]
+
+
+def data(samples=20):
+    x = np.random.default_rng(0).normal(size=(samples, 6)).astype("float32") * 3 + 2
+    return x, x[:, :2] ** 2
+
+
+def with_random_weights(make):
+    model = make()
+    rng = np.random.default_rng(1)
+    model.set_weights([rng.uniform(0.5, 2, size=w.shape) for w in model.get_weights()])
+    return model
+
+
+def norms(model):
+    return [one for one in model._flatten_layers() if isinstance(one, STOCK)]
+
+
+@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize("to", KINDS)
+def test_weights_statistics_names_and_outputs_are_kept(make, to):
+    model = with_random_weights(make)
+    x, _ = data()
+    before = [(v, v.path, v.numpy()) for v in model.weights]
+    names = [norm.name for norm in norms(model)]
+    outputs = model(x).numpy()
+    assert convert_batch_norm(model, to=to) is model
+    assert {type(norm) for norm in norms(model)} == {KINDS[to]}
+    assert [norm.name for norm in norms(model)] == names
+    assert {id(v) for v in model.weights} == {id(v) for v, _, _ in before}
+    for variable, path, value in before:
+        assert variable.path == path
+        np.testing.assert_array_equal(variable.numpy(), value)
+    np.testing.assert_array_equal(model(x).numpy(), outputs)
+
+
+@pytest.mark.parametrize("make", [nested, subclassed])
+def test_there_and_back_trains_as_before(make):
+    x, y = data()
+
+    def trained(*kinds):
+        model = with_random_weights(make)
+        for kind in kinds:
+            convert_batch_norm(model, to=kind)
+        model.compile(keras.optimizers.SGD(0.001), "mse", jit_compile=False)
+        model.fit(x, y, batch_size=10, shuffle=False, verbose=0)
+        return model.get_weights()
+
+    plain = trained()
+    for kinds in (("synchronized",), ("synchronized", "stock")):
+        for a, b in zip(trained(*kinds), plain, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_frozen_batch_norms_train_as_at_inference(make):
+    model = convert_batch_norm(with_random_weights(make), to="frozen")
+    x, _ = data()
+    before = [norm.get_weights() for norm in norms(model)]
+    np.testing.assert_array_equal(model(x, training=True), model(x, training=False))
+    for norm, weights in zip(norms(model), before, strict=True):
+        np.testing.assert_array_equal(norm.get_weights(), weights)
+    trained = {variable.path for variable in model.trainable_variables}
+    assert not trained & {v.path for norm in norms(model) for v in norm.variables}
+
+
+def test_a_compiled_model_goes_on_training_with_its_optimizer():
+    model = functional()
+    x, y = data()
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    model.fit(x, y, verbose=0)
+    model.predict(x, verbose=0)
+    steps = int(model.optimizer.iterations)
+    convert_batch_norm(model, to="synchronized")
+    model.fit(x, y, verbose=0)
+    assert int(model.optimizer.iterations) == 2 * steps
+    convert_batch_norm(model, to="frozen")
+    before = model.get_layer("norm").get_weights()
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    model.fit(x, y, verbose=0)
+    for a, b in zip(model.get_layer("norm").get_weights(), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_model_that_is_not_built_yet_is_synchronized_when_it_is():
+    model = convert_batch_norm(Subclassed(), to="synchronized")
+    x, _ = data()
+    model(x, training=True)
+    assert np.all(model.norm.moving_mean.numpy() != 0)
+    assert {type(norm) for norm in norms(model)} == {SynchronizedKerasLayer}
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_under_a_strategy(to):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        model = functional()
+    model = convert_batch_norm(model, to=to)
+    for variable in model.variables:
+        assert len(strategy.experimental_local_results(variable.value)) == 2
+    assert model.distribute_strategy is strategy
+
+
+def test_a_stock_file_opens_without_kdist(tmp_path):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        model = convert_batch_norm(with_random_weights(nested), to="synchronized")
+    x, _ = data()
+    expected = model.predict(x, verbose=0)
+    convert_batch_norm(model, to="stock").save(tmp_path / "model.keras")
+    assert b"kdist" not in zipfile.ZipFile(tmp_path / "model.keras").read("config.json")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-5, atol=1e-5)
+
+
+class OwnStock(STOCK):
+    pass
+
+
+class OwnSynchronized(SyncBatchNormalization):
+    pass
+
+
+@pytest.mark.parametrize("make", [OwnStock, lambda: STOCK(renorm=True)])
+def test_what_is_not_kerass_own_layer_is_synchronized_by_keras(make):
+    model = keras.Sequential([keras.Input((3,)), make()])
+    kind = type(model.layers[0])
+    convert_batch_norm(model, to="synchronized")
+    assert (type(model.layers[0]), model.layers[0].synchronized) == (kind, True)
+    convert_batch_norm(model, to="stock")
+    assert (type(model.layers[0]), model.layers[0].synchronized) == (kind, False)
+
+
+def test_a_subclass_of_the_synchronized_layer_does_not_become_stock():
+    model = keras.Sequential([keras.Input((3,)), OwnSynchronized(name="own")])
+    with pytest.raises(UserError, match="own is a OwnSynchronized"):
+        convert_batch_norm(model, to="stock")
+
+
+def test_bad_arguments():
+    with pytest.raises(UserError, match="received to='sync': pass \"synchronized\""):
+        convert_batch_norm(functional(), to="sync")
+    with pytest.raises(UserError, match="received Dense for a model"):
+        convert_batch_norm(keras.layers.Dense(1), to="stock")
+    with pytest.warns(UserWarning, match="no batch normalization"):
+        convert_batch_norm(keras.Sequential([keras.Input((1,))], name="bare"), to="stock")
+
+
+def test_files_of_a_synchronized_model_are_those_of_keras(tmp_path):
+    """Also of its weights alone, in both directions, and of a clone."""
+    plain = with_random_weights(functional)
+    plain.save_weights(tmp_path / "plain.weights.h5")
+    ours = convert_batch_norm(functional(), to="synchronized")
+    ours.load_weights(tmp_path / "plain.weights.h5")
+    keras.models.clone_model(ours)
+    ours.save(tmp_path / "ours.keras")
+    opened = keras.models.load_model(tmp_path / "ours.keras")
+    assert {type(norm) for norm in norms(opened)} == {keras.layers.BatchNormalization}
+    for one, other in zip(plain.get_weights(), opened.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def nested_model():
+    frozen = layers.BatchNormalization(name="frozen")
+    frozen.trainable = False
+    inner = keras.Sequential(
+        [layers.Input((4,)), layers.BatchNormalization(name="inner"), frozen], name="inner_model"
+    )
+    shared = layers.BatchNormalization(name="shared", synchronized=True)
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, layers.LayerNormalization()(shared(shared(inner(inputs)))))
+
+
+def test_every_batch_norm_of_a_nested_model_once():
+    assert sorted(norm.name for norm in batch_norms(nested_model())) == [
+        "frozen",
+        "inner",
+        "shared",
+    ]
+
+
+def test_frozen_and_synchronized_ones_do_not_train_on_one_replicas_samples():
+    assert [norm.name for norm in unsynchronized_batch_norms(nested_model())] == ["inner"]
