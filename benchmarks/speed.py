@@ -153,8 +153,10 @@ def work(name: str, args: argparse.Namespace) -> tuple[Callable[[], float], dict
         return wide_resnet_torch.training(
             args.depth, args.width, batch=batch, steps=steps, compiled=compiled
         ), {"samples": batch * steps}
-    if name in (STOCK, MIRRORED):
-        import tensorflow  # noqa: F401 - before kdist, which would choose its kernels
+    if name not in (STOCK, MIRRORED):  # these have the kernels that TensorFlow chooses
+        import kdist
+
+        kdist.prepare_tensorflow()
     import keras_candidates
 
     if name == PRODUCT:

@@ -26,7 +26,7 @@ def train_worker(config: dict[str, int]) -> None:
     """
     # Ray asks TensorFlow for Keras 2.
     os.environ.pop("TF_USE_LEGACY_KERAS", None)
-    import kdist  # first: it chooses TensorFlow's kernels
+    import kdist
     import keras
     from kdist.callbacks import StopAtNonFinite
     from kdist.models import WideResNet

@@ -2,14 +2,7 @@
 
 import lazy_loader
 
-from .performance.hardware import enable_onednn
-from .strategies.tensorflow_logging import quiet_tensorflow
-
 __version__ = "0.1.0"
-
-# Before anything imports TensorFlow.
-enable_onednn()
-quiet_tensorflow()
 
 # TensorFlow takes seconds to import: a name of `__init__.pyi` is loaded when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,6 +2,7 @@
 
 With KDIST_TEST_GPU=1 replicas are parts of the first GPU: most tests of `parity` and `spmd` hold.
 """
+# ruff: noqa: E402 - TensorFlow is prepared before it is imported
 
 import gc
 import os
@@ -17,8 +18,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     ]
 )
 
+import kdist
+
+kdist.prepare_tensorflow()
+
 import hypothesis
-import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
 import tensorflow as tf

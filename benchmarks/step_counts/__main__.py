@@ -16,7 +16,7 @@ import json
 import os
 from pathlib import Path
 
-# Kernels of CPUs alone; `import kdist` would choose them.
+# Kernels of CPUs alone, whatever TensorFlow would choose.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf

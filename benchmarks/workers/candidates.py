@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import kdist  # first, as for its users
+import kdist
 import keras
 import numpy as np
 import tensorflow as tf

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-import kdist  # first: it chooses TensorFlow's kernels
+import kdist
 import keras
 import numpy as np
 from kdist.callbacks import Checkpoint

@@ -3,11 +3,15 @@
 import sys
 
 from ..errors import handle_failure
+from ..performance.hardware import enable_onednn
 from ..signals import raise_signals, signal_of
+from ..strategies.tensorflow_logging import quiet_tensorflow
 
 
 def main() -> None:
     """Run the command line; Ctrl-C, SIGTERM and SIGHUP are a line and exit code 128 + number."""
+    enable_onednn()
+    quiet_tensorflow()
     with raise_signals() as received:
         failed: BaseException
         try:

@@ -1,4 +1,4 @@
-"""Keep TensorFlow's start-up messages to what a user has to know.
+"""`prepare_tensorflow`: its kernels on CPUs, and its start-up messages kept to errors.
 
 `TF_CPP_MIN_LOG_LEVEL` does not reach what its libraries log while they are loaded (each of them
 again): that oneDNN is on, that there is no CUDA. In an interactive session its Python logger
@@ -19,6 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..errors import UserError
+from ..performance.hardware import enable_onednn
+
 VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 ERRORS_ONLY = "2"
 DEV = Path("/dev")
@@ -29,6 +32,37 @@ _HEAD = "WARNING: All log messages before absl::InitializeLog() is called"
 _MESSAGE = r"[{}]\d{{4}} \d\d:\d\d:"
 _GPU_FILES = ("nvidia*", "dxg")
 _NO_DRIVER = "failed call to cuInit"
+
+
+def prepare_tensorflow() -> None:
+    """Choose TensorFlow's faster kernels for this CPU, and show its errors only.
+
+    Optional; `kdist` commands do the same. TensorFlow leaves oneDNN's kernels off on CPUs with AVX2
+    but without AVX-512 VNNI, where a convolutional network then trains at half the speed. This
+    turns them on (`TF_ENABLE_ONEDNN_OPTS=1`) and drops messages below errors
+    (`TF_CPP_MIN_LOG_LEVEL=2`), also those that TensorFlow's libraries write while they are loaded.
+    A variable that is set already stays as it is. The two kinds of kernels round differently:
+    compare runs with the same.
+
+    Raises:
+        UserError: TensorFlow is imported already, and has chosen its kernels.
+
+    Example:
+        ```python
+        import kdist
+
+        kdist.prepare_tensorflow()
+        import keras
+        ```
+    """
+    if "tensorflow" in sys.modules:
+        raise UserError(
+            "TensorFlow is imported already, and has chosen its kernels: call"
+            " kdist.prepare_tensorflow() before anything imports TensorFlow or Keras, or set"
+            " TF_ENABLE_ONEDNN_OPTS=1 and TF_CPP_MIN_LOG_LEVEL=2 before the program starts"
+        )
+    enable_onednn()
+    quiet_tensorflow()
 
 
 def quiet_tensorflow() -> None:
@@ -79,12 +113,11 @@ def _quiet_logger(tensorflow: Any) -> None:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back what is written to standard error, then write it without TensorFlow's messages.
+    """Hold back standard error, then write it without messages below `TF_CPP_MIN_LOG_LEVEL`.
 
-    Messages below `TF_CPP_MIN_LOG_LEVEL` are dropped. If the user has set it to 0, nothing is held
-    back.
+    Without the variable, or at level 0, nothing is held back.
     """
-    level = os.environ.get(VARIABLE, ERRORS_ONLY)
+    level = os.environ.get(VARIABLE, "0")
     with contextlib.ExitStack() as stack:
         if level != "0":
             with contextlib.suppress(OSError):  # there is no standard error, or no space

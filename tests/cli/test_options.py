@@ -62,7 +62,7 @@ def test_no_option_is_rounded():
         if int in (argument.hint, *typing.get_args(argument.hint))
     ]
     names = {argument.name for _, argument in integers}
-    assert {"--epochs", "--rounds", "--max-trials", "--replicas"} <= names
+    assert {"--epochs", "--rounds", "--max-trials", "--replicas", "--max-restarts"} <= names
     for name, argument in integers:
         assert argument.parameter.converter is parse_integer, f"{name} {argument.name}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# README.zh-CN.md is compared with README.md in `test_translation.py`.
+# Not README.zh-CN.md, whose blocks are those of README.md.
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),

@@ -102,10 +102,28 @@ def test_too_late_once_tensorflow_is_imported(tmp_path, monkeypatch):
     assert enabled(tmp_path, AVX2) is None
 
 
-def test_importing_kdist_first_decides():
-    code = f"import kdist, os; print(os.environ.get({ONEDNN_VARIABLE!r}) == '1')"
-    environment = {k: v for k, v in os.environ.items() if k != ONEDNN_VARIABLE}
+PREPARE = f"""
+import kdist, os, sys
+before = dict(os.environ), list(sys.meta_path)
+import kdist.strategies.tensorflow_logging
+assert before == (dict(os.environ), sys.meta_path)
+kdist.prepare_tensorflow()
+print(os.environ.get({ONEDNN_VARIABLE!r}) == "1", os.environ["TF_CPP_MIN_LOG_LEVEL"])
+sys.modules["tensorflow"] = None
+try:
+    kdist.prepare_tensorflow()
+except kdist.errors.UserError as error:
+    print(str(error)[:33])
+"""
+
+
+def test_a_call_prepares_tensorflow_and_the_import_of_kdist_does_not():
+    names = (ONEDNN_VARIABLE, "TF_CPP_MIN_LOG_LEVEL")
+    environment = {key: value for key, value in os.environ.items() if key not in names}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PREPARE], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [str(cpu_flags() >= {"avx2", "fma"})]
+    assert done.stdout.splitlines() == [
+        f"{cpu_flags() >= {'avx2', 'fma'}} 2",
+        "TensorFlow is imported already, a",
+    ]

@@ -43,7 +43,7 @@ def written(capfd):
 
 
 def test_standard_error_of_libraries_is_filtered_and_restored(monkeypatch, capfd):
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv(VARIABLE, "2")
     assert written(capfd) == FOREIGN + ERROR
     with pytest.raises(ZeroDivisionError), quiet_stderr():
         os.write(2, FOREIGN.encode())
@@ -52,8 +52,10 @@ def test_standard_error_of_libraries_is_filtered_and_restored(monkeypatch, capfd
     assert capfd.readouterr().err == f"{FOREIGN}after\n"
 
 
-def test_the_users_level_0_shows_everything(monkeypatch, capfd):
+def test_level_0_and_no_level_show_everything(monkeypatch, capfd):
     monkeypatch.setenv(VARIABLE, "0")
+    assert written(capfd) == INFORMATION + FOREIGN + ERROR
+    monkeypatch.delenv(VARIABLE)
     assert written(capfd) == INFORMATION + FOREIGN + ERROR
 
 

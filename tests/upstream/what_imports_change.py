@@ -47,7 +47,7 @@ def changed(before, after):
     )
 
 
-before = attributes()
+before, environment, finders = attributes(), dict(os.environ), list(sys.meta_path)
 
 import kdist  # noqa: E402
 
@@ -63,6 +63,7 @@ for name in kdist.__all__:
 
 imported = attributes()
 assert changed(before, imported) == [], changed(before, imported)
+assert (dict(os.environ), sys.meta_path) == (environment, finders)
 
 from kdist._upstream.patches import ONE_MACHINE, PATCHES, install_for_workers  # noqa: E402
 

@@ -10,7 +10,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-import kdist  # first, as for its users
+import kdist
 import keras
 import tensorflow as tf
 from kdist._upstream.internals import forget_custom_gradients
