@@ -87,11 +87,6 @@ def test_every_argument_is_a_keyword_with_a_default_that_it_accepts(callback_cla
     callback_class(**{name: required.get(name, p.default) for name, p in parameters.items()})
 
 
-def test_its_docstring_has_arguments_and_an_example(callback_class):
-    for part in ("Args:", "Example:", *inspect.signature(callback_class).parameters):
-        assert part in callback_class.__doc__
-
-
 @pytest.mark.parametrize("keras_verbose", [1, 2])
 def test_its_lines_stand_apart_from_the_progress_bar(callback_class, keras_verbose, capsys):
     _, alone = lines_of_a_fit(make(callback_class)[1], capsys)
