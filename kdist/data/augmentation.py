@@ -24,7 +24,7 @@ class Augmentation:
     """An augmentation that can be chosen by its name.
 
     Attributes:
-        note: What the help text says it does to the training images, besides flips.
+        note: Effect on the training images, besides flips, for the help text.
         make: Returns its transforms for the shape that the network sees and a data set; `None` for
             the flips and shifts that `training_batches` makes itself.
         crop: The part of height and width that the network sees, in evaluation the middle.
@@ -38,7 +38,7 @@ class Augmentation:
     standardizes_each: bool = False
 
     def seen_shape(self, shape: Shape) -> Shape:
-        """Return the shape of what the network sees of images of a shape.
+        """Return the shape of the images that the network sees.
 
         Example:
             >>> AUGMENTATIONS["towers"].seen_shape((32, 32, 3))

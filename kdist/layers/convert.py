@@ -17,7 +17,9 @@ from ..layers.sync_batch_normalization import SyncBatchNormalization, Synchroniz
 def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalization]:
     """Return every batch norm inside a model or layer, including nested ones, each once."""
     return [
-        one for one in flatten_layers(layer) if isinstance(one, keras.layers.BatchNormalization)
+        inner
+        for inner in flatten_layers(layer)
+        if isinstance(inner, keras.layers.BatchNormalization)
     ]
 
 
@@ -109,9 +111,9 @@ _CHANGES: dict[str, Callable[[Any], None]] = {
 
 def _forget_traces(model: keras.Model) -> None:
     """Drop functions traced before the layers changed."""
-    for one in (model, *flatten_layers(model)):
-        if isinstance(one, keras.Model):
-            one.train_function = one.test_function = one.predict_function = None
+    for layer in (model, *flatten_layers(model)):
+        if isinstance(layer, keras.Model):
+            layer.train_function = layer.test_function = layer.predict_function = None
 
 
 def _refuse_own_subclasses(norms: list[Any]) -> None:

@@ -108,7 +108,7 @@ def check_all_reduce(replicas: int) -> Finding:
     from ...strategies.devices import first_devices, stock_strategy
 
     devices = first_devices(replicas)
-    # TensorFlow's own, as kdist's steps see one device, and reduce what they need by themselves.
+    # TensorFlow's own strategy: in a step of kdist's there is one device, and nothing to reduce.
     totals, seconds = _add_up(stock_strategy(devices))
     return judge_all_reduce(replicas, totals, seconds, on_gpus=devices[0].startswith("GPU"))
 

@@ -21,7 +21,7 @@ _FALL = 0.02
 _FEWEST_STEPS = 10
 # The loss has exploded once its average is so many times its minimum.
 DIVERGENCE = 4.0
-# Next to what the loss was at first, a smaller rise is no explosion, however near to zero it was.
+# Next to the first loss, a smaller rise is no explosion, however near to zero the least is.
 _RISE = 0.01
 
 
@@ -179,7 +179,7 @@ def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
     Args:
         curve: The curve.
         folder: That exists.
-        of: What was trained.
+        of: Name of the model, for the title.
     """
     from ...charts.figures import learning_rate_figure  # draws with Altair
 
