@@ -1,7 +1,7 @@
 """Data sets in the host's memory: their batches are divided over replicas as they are read.
 
 One iterator reads whole batches, and each replica gets a copy of its rows. TensorFlow instead gives
-each device an iterator of its own, for which it traces functions in every epoch.
+each device an iterator of its own, and traces functions for it in every epoch.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _copy(rows: Any, device: str) -> Any:
 class DividedDataset(_Divided, input_lib.DistributedDataset):
     """A data set of batches that are divided over replicas.
 
-    A `DistributedDataset` by its class alone, for which Keras asks.
+    A `DistributedDataset` by its class alone: Keras asks for that class.
     """
 
     _spec_type = _DatasetSpec

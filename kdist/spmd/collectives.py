@@ -19,7 +19,7 @@ _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 @dataclass(frozen=True)
 class ExchangedRows:
-    """A tensor of a known shape of which each replica has its rows, or gets them.
+    """A tensor of a known shape; each replica has its rows, or gets them.
 
     Args:
         parts: The values of this worker's replicas: their rows, or tensors to be added up.
@@ -61,7 +61,7 @@ class Collectives:
     `kdist._upstream.collective_launchers.Launcher`.
 
     Args:
-        devices: One for each replica.
+        devices: The device of each replica.
         cross_device_ops: Sums tensors over devices, a `tf.distribute.CrossDeviceOps`; `None` adds
             them up on the first.
 
@@ -198,7 +198,7 @@ class Collectives:
 
 
 def device_for(tensor: Any, device: str) -> str:
-    """Return where to compute with a tensor: on the host with strings, which no GPU can."""
+    """Return the device to compute with a tensor: for strings the host, as no GPU has them."""
     return HOST if tensor.dtype == tf.string else device
 
 
@@ -221,7 +221,7 @@ def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WorkerCollectives(Collectives):
-    """The exchanges of the replicas of several workers, all of which write the same step.
+    """The exchanges of the replicas of several workers: all write the same step.
 
     TensorFlow's collectives behind them are made by
     `kdist._upstream.collective_launchers.Launcher`.
@@ -300,7 +300,7 @@ class WorkerCollectives(Collectives):
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum.
 
-        This is an all-reduce, of which each replica keeps its rows.
+        This is an all-reduce, after which each replica keeps its rows.
         """
         sums = self.sums([summed.parts for summed in values])
         return [
@@ -348,7 +348,7 @@ class WorkerCollectives(Collectives):
         return stacks
 
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
-        """Send strings as bytes, which TensorFlow's collectives know."""
+        """Send strings as bytes: TensorFlow's collectives know no strings."""
         lengths = [tf.strings.length(part) for part in parts]
         longest = self.stack([tf.maximum(tf.reduce_max(each), 1) for each in lengths])
         raw = [
@@ -410,7 +410,7 @@ def sendable(tensor: Any) -> Any:
 
 
 def received(tensor: Any, dtype: Any) -> Any:
-    """Return a tensor of which the bits were sent."""
+    """Return a received tensor in its own type."""
     if tensor.dtype == dtype:
         return tensor
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:

@@ -1,7 +1,8 @@
 """Costs of the operations of a planned step: floating-point operations and bytes.
 
 A multiplication and an addition are two operations. Matrix products and convolutions are counted
-as such, and of all others the values that they read or make, whichever are more.
+as such. The cost of any other operation is the number of values that it reads or makes, the larger
+of the two.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Work:
     """Floating-point operations.
 
     Attributes:
-        divided: Operations of which each replica computes a part.
+        divided: Operations divided over the replicas.
         whole: Operations on all rows of the batch, on every replica.
         repeated: Operations that do not depend on the batch, on every replica, such as an
             optimizer's updates.
@@ -77,7 +78,7 @@ class Costs:
         return self._elements(tensor) * float(tensor.dtype.size)
 
     def each(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
-        """Yield all operations of the plan, their work, and tensors of which they need all rows."""
+        """Yield the operations of the plan, with their work and the tensors gathered for them."""
         for planned in self._plan.operations:
             inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
             gathered = [
@@ -136,7 +137,7 @@ class Costs:
         if op.type in FREE:
             return 0.0
         graphs = called_graphs(op)
-        if graphs:  # which have no plans of their own
+        if graphs:  # without plans of their own
             inner = [sum(map(self._flops, graph.get_operations())) for graph in graphs]
             return max(inner) * self._iterations(op)
         length = self._summed(op)

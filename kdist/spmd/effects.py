@@ -13,7 +13,7 @@ _BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # inputs that are no arguments of the 
 
 
 def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]]:
-    """Return whether an operation must run once, and which of its inputs are states it changes.
+    """Return whether an operation must run once, and the indices of the states it changes.
 
     Args:
         op: The operation.

@@ -24,7 +24,7 @@ _FELT = 0.05  # a smaller share of the work is not worth a message
 _TRACE = "/kdist/spmd/trace.py"
 _OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
 _DIGITS = re.compile(rb"\d")
-_MOST_VALUES = 16  # of a constant that are compared one by one between workers
+_MOST_VALUES = 16  # of a constant that workers compare value by value
 
 _logger = logging.getLogger("kdist")
 
@@ -37,7 +37,7 @@ class Place:
         name: Its text, such as `my_model.py:31: x = tf.sort(x, axis=0)`.
         types: TensorFlow's types of its operations.
         flops: Floating-point operations on all rows of the batch, on every replica.
-        gathered: Bytes of the tensors of which it needs all rows.
+        gathered: Bytes of the tensors that are gathered for it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Explanation:
         places: Lines and layers that need rows of all replicas, the most work first.
         rounds: The number of exchanges: replicas wait for each other at each.
         summed: Bytes of the tensors that are summed, or reduced otherwise, over the replicas.
-        gathered: Bytes of the tensors whose rows are gathered.
+        gathered: Bytes of the gathered tensors.
     """
 
     replicas: int
@@ -119,7 +119,7 @@ def explain(
     for planned, done, needed in costs.each():
         source = plan.origin(planned.op)
         names[source.name] = source
-        if done.whole and _is_update(source):  # with a sparse gradient, of which all rows are due
+        if done.whole and _is_update(source):  # a sparse gradient, whose rows are all needed
             done = Work(done.divided, 0, done.repeated + done.whole)
         work += done
         gathered = [t for t in needed if t.ref() not in seen]
@@ -182,7 +182,7 @@ def _describe(op: tf.Operation) -> str:
 
 
 def _numbers(tensor: Any) -> list[str]:
-    """The values of a constant; sums over a long one; none of texts."""
+    """The values of a constant; sums over a long constant; nothing of texts."""
     if tf.as_dtype(tensor.dtype) == tf.string:
         return []
     values = tf.make_ndarray(tensor).ravel()

@@ -97,7 +97,7 @@ def _is_known(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
 
 
 def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
-    """Write an operation of the traced step again, as one of values in place of variables.
+    """Write an operation of the traced step again, with values in place of variables.
 
     Args:
         op: The operation.
@@ -130,7 +130,7 @@ def compute_whole(
     Args:
         op: The operation.
         inputs: Its inputs, `Variable` for variables.
-        values: The values of these by their keys, which it may change.
+        values: The variables' values by their keys; changes are written into it.
 
     Raises:
         NotImplementedError: It takes a variable, and has no counterpart for its value.
@@ -212,7 +212,7 @@ def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
 
 
 def _with(values: Sequence[Value], indices: Sequence[int], others: Sequence[Value]) -> list[Value]:
-    """Return values, with others at some indices."""
+    """Return values, replaced at some indices."""
     found = list(values)
     for index, other in zip(indices, others, strict=True):
         found[index] = other

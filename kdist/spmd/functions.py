@@ -92,7 +92,7 @@ class TracedGraph(func_graphs.FuncGraph):
 
 
 def user_traceback(op: Any) -> Any:
-    """Return the traceback of an operation, for another one; `None` if TensorFlow has none."""
+    """Return an operation's traceback, for its copies; `None` if TensorFlow has none."""
     kept = getattr(op, "_kdist_traceback", None)
     if kept is not None or op.traceback is None:
         return kept
@@ -130,7 +130,7 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
     shapes = None
     if inputs is not None:
         shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
-    with op.graph.as_default():  # which has the functions that it calls
+    with op.graph.as_default():  # it has the called functions
         graph = function_def_to_graph(function.cached_definition, input_shapes=shapes)
     debug_info = getattr(function, "graph_debug_info", None)  # a function of a gradient has none
     if debug_info is not None:

@@ -35,7 +35,7 @@ DRAWS = types_in("""
     StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
     StatelessTruncatedNormalV2
 """)
-# Draws for which XLA has other numbers than TensorFlow.
+# XLA draws other numbers than TensorFlow for these types.
 DRAWN_BY_XLA = {*DRAWS, "StatelessMultinomial"}
 # Operations that every replica may run on its own: their results follow from their inputs, or they
 # only fail. cuDNN's, stateful for their workspace, draw a dropout of their own if they have one.
@@ -58,7 +58,7 @@ VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "
 PLAIN = {*VARIABLES, "VarIsInitializedOp", "VariableShape"}
 
 # Operations that never fail, whatever their inputs are, if their shapes fit: a branch of them may
-# be computed where the other one is chosen.
+# be computed although another branch is chosen.
 NEVER_FAIL = types_in("""
     Abs Add AddN AddV2 All Any BroadcastTo Cast Const DivNoNan Equal Exp ExpandDims Fill
     Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan L2Loss Less LessEqual Log
@@ -74,6 +74,6 @@ FREE = ("Const", "NoOp", "Placeholder", "ReadVariableOp", "Identity", "Reshape",
 SLICES = ("Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd", "ResourceGather")
 CUBIC = ("Cholesky", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "SelfAdjointEigV2")
 
-# Operations whose results differ although a step is right: TensorFlow's optimizer may add axes of
+# Results of these types may differ although a step is right: TensorFlow may add axes of
 # size 1 to a gradient's, and a list may leave sizes of its elements open.
 AMBIGUOUS = ("BroadcastGradientArgs", "TensorListElementShape")

@@ -1,8 +1,8 @@
 """A rule's view of an operation, and a rule's decision about it.
 
 A rule claims only what follows from the operation's definition. It gets an `Operation` and returns
-a `Decision`, or `None` where it is not certain: then the operation is computed whole on every
-replica, which is always right.
+a `Decision`, or `None` where it is not certain: then every replica computes the whole operation.
+That is always right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ComputeWholeError(Exception):
         self.operations = set(operations)
 
 
-# Forms in which an operation wants an input: a placement, or one of these.
+# Forms that an operation wants its inputs in: placements, and the following.
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ NOT_READ = LocalSizes(())
 
 
 def local_size(index: int, rows: Rows) -> LocalSizes:
-    """Return the form of a size vector whose element `index` counts the replica's rows."""
+    """Return the form of a size vector: its element `index` counts the replica's rows."""
     return LocalSizes(((index, rows),))
 
 
@@ -79,7 +79,7 @@ class Decision:
         is_alias: Whether the result has the values of the first input in another shape. A partial
             result that is wanted whole is not reduced itself: its input is, once for all shapes of
             it, and the stage repeats the operation on the whole input.
-        needs: Sizes and rows whose numbers `write` needs.
+        needs: Sizes and rows that `write` computes with.
         needs_all_rows: Whether the operation needs the rows of all replicas by its nature, so that
             gathering them is no lack of a rule.
         on_one_replica: Whether it runs once, not on every replica.

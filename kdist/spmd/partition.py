@@ -204,7 +204,7 @@ def _split(value: tf.Tensor, collectives: Collectives) -> list[tf.Tensor]:
 
 
 def _only_value(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
-    """Return the scalars of the replicas, all of which have to be the same."""
+    """Return the replicas' scalars, after a check that all are the same."""
     found = []
     stacks = collectives.stack(parts)
     for part, device, stacked in zip(parts, collectives.devices, stacks, strict=True):
@@ -285,7 +285,7 @@ def _input_values(traced: Trace, collectives: Collectives) -> dict[Ref, Sequence
 
 
 def _is_single_row(placeholder: tf.Tensor) -> bool:
-    """Whether a batch is known to have one row, which every replica gets."""
+    """Whether a batch is known to have one row: every replica gets that row."""
     return bool(placeholder.shape[0] == 1)
 
 
@@ -337,7 +337,7 @@ def _plan(
 def _set_inputs(
     plan: GraphPlan, traced: Trace, collectives: Collectives
 ) -> dict[BatchAxis, InputTensor]:
-    """Set the placements of a step's inputs; return those that are batches."""
+    """Set the placements of a step's inputs; return the batches among them."""
     batches: dict[BatchAxis, InputTensor] = {}
     for number, (placeholder, tensor) in enumerate(traced.inputs):
         if not tensor.is_rows or _is_single_row(placeholder):
@@ -381,7 +381,7 @@ def _placement_of(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
 
 
 def _may_keep_rows(structure: Any) -> list[bool]:
-    """Return for each result whether it may stay divided; parts of sparse ones may not."""
+    """Return for each result whether it may stay divided; parts of sparse tensors may not."""
     return [
         not isinstance(result, _COMPOSITES)
         for result in tf.nest.flatten(structure)
@@ -401,10 +401,10 @@ def _known_parts(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
 def _row_counts(
     planned: _PlannedStep, collectives: Collectives, digest: int | None
 ) -> dict[BatchAxis, tf.Tensor]:
-    """Return the replicas' numbers of rows, and check those that have to be equal.
+    """Return the replicas' numbers of rows, after checks of batches that have to be equal.
 
-    Workers that do not trace a step together send a digest of it with their numbers: it is an error
-    if they have traced different ones.
+    Workers that do not trace a step together send a digest of it with their numbers: different
+    digests are an error.
     """
     own = {
         axis: [tf.shape(part)[0] for part in tensor.parts]

@@ -56,7 +56,7 @@ class Shard(Placement):
         return Shard(axis, self.rows, self.uniform, self.within)
 
     def plain(self) -> Shard:
-        """Return this placement for values of which nothing else is known."""
+        """Return this placement without `uniform` and `within`."""
         return Shard(self.axis, self.rows)
 
     def __repr__(self) -> str:
@@ -90,10 +90,10 @@ class ListOf(Placement):
 
 @dataclass(frozen=True)
 class Opaque(Placement):
-    """Each replica has a value for its rows, in a form that only one operation can read.
+    """Each replica has a value for its rows, in a form that a single operation can read.
 
     Args:
-        origin: The operation that made it, which is computed whole if another one reads it.
+        origin: The operation that made it: it is computed whole if any other operation reads it.
         rows: The rows of the replicas.
     """
 

@@ -3,8 +3,8 @@
 The step was traced as the program of one device that sees the global batch. A plan walks its
 operations once, in order (`GraphPlan.visit`): the rule of an operation's type decides how it is
 divided, or all rows are gathered and every replica computes the whole operation. Each input then
-has a way to its wanted form (`redistribute.py`), for which tensors may have to be exchanged, and
-the operation runs in the first stage in which all of its inputs are there.
+has a way to its wanted form (`redistribute.py`). Tensors may have to be exchanged for it, and the
+operation runs in the first stage that has all of its inputs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class GraphPlan(TensorFacts):
     # Operations
 
     def plan_operations(self, operations: Iterable[tf.Operation]) -> None:
-        """Plan operations, in an order in which each comes after those that it depends on."""
+        """Plan operations, sorted so that each comes after the operations that it depends on."""
         for op in operations:
             self.visit(op)
 
@@ -228,7 +228,7 @@ class GraphPlan(TensorFacts):
     def _after_changes(
         self, inputs: Sequence[tf.Tensor], stage: StageNumber, changes: bool
     ) -> StageNumber:
-        """Return the stage of an operation: behind the one that changes a variable it reads."""
+        """Return the stage of an operation: behind the stage that changes a variable it reads."""
         handles = [tensor.ref() for tensor in inputs if tensor.dtype == tf.resource]
         if changes:
             self._changed_at.update(dict.fromkeys(handles, stage))

@@ -188,7 +188,7 @@ class Program:
 
     def _call_stage(self, stage: ProgramStage, outer: tf.Graph) -> list[list[tf.Tensor]]:
         """Call a stage for its replicas; return the results on every replica."""
-        # Sums that this stage waits for come before any that only a later one needs.
+        # The sums that this stage waits for come before sums that only later stages need.
         self._add_up([key for key in self._sums if key in stage.inputs])
         self._add_up_full_bucket()
         function = end_function(stage, stage.prepare(), outer, **stage.attributes())
@@ -300,7 +300,7 @@ class Program:
         self._exchanged |= dict(zip(keys, values, strict=True))
 
     def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
-        """Write sums over replicas, in buckets in the order in which the stages make the terms."""
+        """Write sums over replicas, in buckets, in the order of the step."""
         keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))  # inputs come first
         sums = self.collectives.sums([self._sums.pop(key) for key in keys])
         self._exchanged |= dict(zip(keys, sums, strict=True))

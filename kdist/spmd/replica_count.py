@@ -4,7 +4,7 @@ A step sees the global batch, in which `num_replicas_in_sync` is 1. Code written
 `tf.distribute` reads the number before the step, and `loss / n` or `batch_size // n` rows of noise
 in the step make another model. So quotients, remainders, sums and differences of a `ReplicaCount`
 are recognized, too. A product is a plain number: `64 * n` is a global batch size and `0.1 * n` a
-learning rate, both of which are right for the global batch.
+learning rate: both are right for the global batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sizes in the integer tensors of a step, as functions of the sizes of its batches.
 
 TensorFlow's programs compute shapes with ordinary operations (`tf.shape(x)[0] * 2`). Reading these
-operations tells which axis of a result counts the rows of a batch.
+operations tells the axis of a result that counts the rows of a batch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
     if result is None:
         if op.type != "Placeholder":
             value = tensor_util.constant_value(tensor)
-            if value is None:  # such as the axes of `tf.vectorized_map`, which are compared with 0
+            if value is None:  # such as the axes of `tf.vectorized_map`, compared with 0
                 value = tensor_util.try_evaluate_constant(tensor)
             if value is not None:
                 return _array(value)

@@ -95,7 +95,7 @@ class AxisSize(Symbol):
 
 
 class Element(Symbol):
-    """An element of an integer tensor of rank 0 or 1, which all replicas have.
+    """An element of an integer tensor of rank 0 or 1; all replicas have the tensor.
 
     Args:
         tensor: The tensor.
@@ -135,7 +135,7 @@ class Size:
         return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
 
     def batch_axes(self) -> set[BatchAxis]:
-        """The batch axes whose rows this counts."""
+        """The batch axes among its symbols."""
         return {s for monomial in self.terms for s in monomial if isinstance(s, BatchAxis)}
 
     def symbols(self) -> set[Symbol]:

@@ -44,7 +44,7 @@ class StageNumber(NamedTuple):
     on_every_replica: bool
 
     def first(self, *, on_every_replica: bool) -> StageNumber:
-        """Return this stage, or the first one behind it, of a kind."""
+        """Return this stage if it is of a kind, or the next stage of that kind."""
         is_behind = self.on_every_replica and not on_every_replica
         return StageNumber(max(self.round + is_behind, 0), on_every_replica)
 
@@ -55,7 +55,7 @@ class StageNumber(NamedTuple):
 
     @property
     def next_round(self) -> StageNumber:
-        """The beginning of the next round, in which a tensor of this stage can be exchanged."""
+        """The beginning of the next round: a tensor of this stage can be exchanged there."""
         return StageNumber(self.round + 1, on_every_replica=False)
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class TensorFacts:
         return tensor
 
     def has(self, tensor: tf.Tensor) -> bool:
-        """Whether a tensor is one of the graph that is planned."""
+        """Whether a tensor is of the graph that is planned."""
         return self.canonical(tensor).ref() in self._placements
 
     def placement(self, tensor: tf.Tensor) -> Placement:
@@ -188,7 +188,7 @@ class TensorFacts:
         return self.canonical(handle).ref() in self.step.shared
 
     def effects(self, op: tf.Operation) -> tuple[bool, set[int]]:
-        """Return whether an operation must run once, and the inputs whose states it changes."""
+        """Return whether an operation must run once, and the indices of the states it changes."""
         if not op.op_def.is_stateful:
             return False, set()
         return effects_of(op, [self.is_shared(tensor) for tensor in op.inputs])

@@ -20,8 +20,8 @@ class InputTensor:
     Args:
         parts: The replicas' values.
         is_rows: Whether these are parts of a batch, divided along the first axis.
-        replicas: The number of parts, over all workers, if known sizes of the parts here are those
-            of all; `None` if other workers' parts may have other sizes.
+        replicas: The number of parts, over all workers, if all workers' parts have the sizes of the
+            parts here; `None` if they may differ.
         total: The batch's number of rows, if it is known otherwise than from the parts.
         counts: The numbers of rows of all parts, if they were counted already.
     """
@@ -65,7 +65,7 @@ def trace(
         args: Its arguments, as `tf.distribute.Strategy.run` gets them.
         kwargs: The same, by name.
         input_tensor_of: Returns for each value among the arguments the replicas' tensors, a list
-            for the components of a sparse or ragged one; `None` passes the value on as it is.
+            for the components of a sparse or ragged tensor; `None` passes the value on as it is.
     """
     graph = TracedGraph("kdist_global_step")
     inputs: list[tuple[tf.Tensor, InputTensor]] = []

@@ -126,14 +126,14 @@ def _same(mine: Any, other: Any) -> bool:
 
 
 def _wide_of(value: Any) -> Any:
-    """Return a type in which to compare values that are no integers."""
+    """Return the type for comparisons of values that are no integers."""
     return np.complex128 if value.dtype.kind == "c" else np.float64
 
 
 def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: Any = 0.0) -> str:
     """Return how values differ, if by more than rounding explains.
 
-    Replicas add up values of the sizes `added`, which may be larger than their sum.
+    Replicas add up values of the sizes `added`: these may be larger than their sum.
     """
     if _same(whole, expected):
         return ""
@@ -163,7 +163,7 @@ class Validation:
     """Computes the operations of a planned step whole, in the graph that calls its stages.
 
     Args:
-        program: The step, whose stages are not yet called.
+        program: The step, before its stages are called.
     """
 
     def __init__(self, program: Program) -> None:
@@ -189,7 +189,7 @@ class Validation:
         return tf.concat(own, placement.axis)
 
     def check(self, results: Sequence[Any]) -> Sequence[Any]:
-        """Compare all, once the stages are called; returns the results, which wait for that."""
+        """Compare all tensors behind the calls of the stages; returns the results, behind that."""
         before = dict(self._state)
         with tf.device(self.program.devices[0]):
             for planned in self.plan.operations:
@@ -298,7 +298,7 @@ class Validation:
         return whole
 
     def _near(self, value: Any) -> Any:
-        """Return a value whose numbers have other last digits."""
+        """Return a value with other last digits."""
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return value
         if value.ref() not in self._nears:

@@ -59,7 +59,7 @@ _ASSIGNS: dict[str, Any] = {
 def _assigned(name: str) -> Any:
     """Return a method that assigns to the copies; outside of steps to one after another.
 
-    TensorFlow does the same by a call of `update`, which takes ten times as long.
+    TensorFlow does the same by a call of `update`, in ten times the time.
     """
 
     def assign(
@@ -79,7 +79,7 @@ def _assigned(name: str) -> Any:
 
 
 class CopiedVariable(values.MirroredVariable):
-    """A variable of which every replica has a copy; to a traced step it is the first copy."""
+    """A variable with a copy on every replica; to a traced step it is the first copy."""
 
     asked: tuple[Any, Any] | None = None
     """The synchronization and aggregation that it was made with; copies need neither."""
@@ -270,7 +270,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def _make_divided(
         self, next_creator: Any, division: Any, value: Any, options: dict[str, Any]
     ) -> DividedVariable:
-        """Make a variable of which each replica has a part."""
+        """Make a variable with a part on each replica."""
         strategy = self._container_strategy()
         places = strategy.collectives().places
         blocks, parts = division.blocks(value), []
@@ -308,7 +308,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def update(
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
     ) -> Any:
-        """Call a function with a variable, which in a traced step is its first copy."""
+        """Call a function with a variable; in a traced step with its first copy."""
         if traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
         if self.divides_state and self.parts > 1:
@@ -323,7 +323,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return tf.group(*filter(tf.is_tensor, tf.nest.flatten(result))) if group else result
 
     def copy_first(self) -> None:
-        """Give the other replicas the first one's values of all variables."""
+        """Copy the values of all variables from the first replica to the others."""
         for variable in list(self._variables.values()):
             if not isinstance(variable, DividedVariable):
                 first, *others = variable.values

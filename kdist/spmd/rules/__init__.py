@@ -1,4 +1,4 @@
-"""Sharding rules: one function per kind of operation, which decides how it is divided.
+"""Sharding rules: a function for each kind of operation decides how it is divided.
 
 To add a rule:
 

@@ -11,7 +11,7 @@ from ..sizes import AnySize, AxisSize, symbolic
 
 @rule("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 def contraction(op: Operation) -> Decision | None:
-    """Divide a product along the axis of the rows, which it keeps or sums over."""
+    """Divide a product along the axis of the rows: it keeps this axis, or sums over it."""
     if not op.any_shard or any(isinstance(p, ListOf) for p in op.placements):
         return None
     found = _labels(op)

@@ -145,7 +145,7 @@ def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
 
 
 def _input_forms(placements: Sequence[Placement], planned: Sequence[Placement]) -> list[Form]:
-    """Return the forms of inputs, from their placements and the body's planned ones."""
+    """Return the forms of inputs, from their placements and the placements in the body's plan."""
     return [
         LOCAL if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
         for own, mine in zip(placements, planned, strict=True)
@@ -220,7 +220,7 @@ def _settle(
             pairs = list(zip(joined, placements, strict=True))
             if all(_same(new, old) for new, old in pairs):
                 return plan, placements
-        # The elements of a list follow from the other variables, so these are settled first.
+        # The elements of a list follow from the other variables: settle those first.
         are_settled = all(_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
         placements = [
             _plain(new) if are_settled or not isinstance(old, ListOf) else old for new, old in pairs

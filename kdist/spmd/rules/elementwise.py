@@ -105,7 +105,7 @@ def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
 
 
 def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
-    """Return the input that the others have to fit: divided, and not just a broadcast."""
+    """Return the input whose division all inputs have to fit: not a mere broadcast, if possible."""
     shards = [(index, p) for index, p in enumerate(placements) if isinstance(p, Shard)]
     return next((pair for pair in shards if not pair[1].uniform), shards[0])
 
@@ -215,7 +215,7 @@ def _is_mean(op: Operation) -> bool:
 
 
 def _scattered(op: Operation) -> Decision | None:
-    """Compute with a sum of which each replica has its rows, if a variable is so divided.
+    """Compute with the replica's rows of a sum, if a variable is divided in the same way.
 
     Gradients are needed for no more: they change variables of their shape.
     """
@@ -281,7 +281,7 @@ def fake_quantize_gradient(op: Operation) -> Decision | None:
 
 
 def _is_channel(op: Operation, shard: Shard) -> bool:
-    """Whether the rows may be channels, of which each has its own range."""
+    """Whether the rows may be channels, each with a range of its own."""
     return "PerChannel" in op.type and op.rank(0) in (None, shard.axis + 1)
 
 

@@ -47,7 +47,7 @@ def gather(op: Operation) -> Decision | None:
 def _within(
     op: Operation, table: Shard, index: Shard, axis: int, rest: list[Form]
 ) -> Decision | None:
-    """Look up rows of which each is on the same replica as its index."""
+    """Look up rows, each on the same replica as its index."""
     if index.within is None or index.within != table.rows or table.axis != axis or axis:
         return None
 
@@ -210,7 +210,7 @@ def scatter_into_variable(op: Operation) -> Decision | None:
 def scatter_into_tensor(op: Operation) -> Decision | None:
     """Change rows of a divided variable's value: each replica gets all updates, and makes its own.
 
-    Of a batch a replica may have no rows, into which TensorFlow refuses to scatter.
+    A replica may have no rows of a batch, and TensorFlow refuses to scatter into none.
     """
     shard, rank, depth = op.shard(0), op.rank(1), op.inputs[1].shape[-1]
     if shard is None or shard.rows.is_batch or rank is None or depth is None:

@@ -1,6 +1,6 @@
-"""TensorFlow's lists of tensors (`TensorList`), which loops and their gradients use; optionals.
+"""TensorFlow's lists of tensors (`TensorList`), as loops and their gradients use; optionals.
 
-An optional, which a condition returns for its gradient, is a list of at most one tensor.
+A condition returns optionals for its gradient: lists of at most one tensor.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def put(op: Operation) -> Decision | None:
     if element is None:
         element = item
     elif element != item:
-        # A replicated element can be divided, but one that is there cannot be gathered.
+        # A replicated element can be divided, but a divided element in a list cannot be gathered.
         if not isinstance(element, Shard):
             raise ComputeWholeError({lst.origin})
     elif not equal_sizes(sizes, lst.sizes):

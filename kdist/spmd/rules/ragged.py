@@ -44,7 +44,7 @@ def split_texts(op: Operation) -> Decision | None:
 
 @rule("SparseCross")
 def cross(op: Operation) -> Decision | None:
-    """Cross the features of each sample, all of which are dense."""
+    """Cross the features of each sample, if all are dense."""
     if op.attr("N") or not op.any_shard:
         return None
     main = next(p for p in op.placements if isinstance(p, Shard))
@@ -70,7 +70,7 @@ def cross(op: Operation) -> Decision | None:
 
 @rule("SparseToDense")
 def to_dense(op: Operation) -> Decision | None:
-    """Put values into a matrix, whose rows are on the replicas that have their values."""
+    """Put values into a matrix; each row is on the replica that has its values."""
     places, values, shape = op.shard(0), op.shard(2), op.sizes(1)
     rows, counted = op.named_rows(0), op.named_rows(1)
     if rows is None or places is None or values is None or not values.fits(places):

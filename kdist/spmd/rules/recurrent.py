@@ -1,4 +1,4 @@
-"""LSTM and GRU by cuDNN, which Keras chooses on GPUs, and their gradient."""
+"""LSTM and GRU by cuDNN, as Keras chooses on GPUs, and their gradient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def recurrent(op: Operation) -> Decision | None:
     axes = _sample_axes(op)
     shards = [(op.shard(index), axis) for index, axis in axes.items()]
     main = next((shard for shard, axis in shards if shard and shard.axis == axis), None)
-    if main is None or op.attr("dropout") > 0:  # which cuDNN draws
+    if main is None or op.attr("dropout") > 0:  # cuDNN draws it
         return None
     kept = Opaque(op.op, main.rows)
     return _of_samples(op, axes, main, [kept, kept])
@@ -50,7 +50,7 @@ def _sample_axes(op: Operation) -> dict[int, int]:
 def _of_samples(
     op: Operation, axes: Mapping[int, int], main: Shard, others: Sequence[Placement]
 ) -> Decision:
-    """Compute a replica's samples, of which the first three results and some inputs have rows.
+    """Compute a replica's samples; the first three results and some inputs have their rows.
 
     cuDNN fails without any sample, so a replica without samples computes one of zeros.
     """

@@ -121,7 +121,7 @@ def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
 
 
 def _is_mean(facts: TensorFacts, op: Any, values: Any, axes: set[int]) -> bool:
-    """Whether an operation takes the mean of values over axes, which stay with size 1."""
+    """Whether an operation takes the mean of values over axes, and keeps these with size 1."""
     if op.type != "Mean" or not op.get_attr("keep_dims"):
         return False
     found = facts.constant(op.inputs[1])
@@ -235,7 +235,7 @@ def _counts_rows(size: AnySize) -> bool:
 
 @rule("BroadcastGradientArgs")
 def broadcast_axes(op: Operation) -> Decision | None:
-    """Note over which axes the gradients of a broadcast are summed."""
+    """Note the axes over which the gradients of a broadcast are summed."""
     vectors = [op.sizes(0), op.sizes(1)]
     if all(v is not None for v in vectors):
         longest = max(map(len, vectors))
@@ -266,7 +266,7 @@ def l2_loss(op: Operation) -> Decision | None:
 
 @rule("ReduceJoin")
 def join_texts(op: Operation) -> Decision | None:
-    """Join texts along other axes than that of the rows; without any axis, all are joined."""
+    """Join texts along axes that are not divided; without any axis, all texts are joined."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or op.constant(1) is None:
         return None
@@ -291,7 +291,7 @@ def arg_max(op: Operation) -> Decision | None:
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
 def along_axes(op: Operation) -> Decision | None:
-    """Go along other axes than that of the rows, which the last input names."""
+    """Go along the axes that the last input names, if they are not divided."""
     last = len(op.inputs) - 1
     axes, shard, rank = op.constant(last), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:

@@ -60,7 +60,7 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
     "SpaceToDepth": ([0], []),
     "SparseSoftmaxCrossEntropyWithLogits": ([0, 1], []),
 }
-# The least rank with which the first axis is that of samples, not one of an only sample.
+# The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
 _LEAST_RANKS = {
     "AdjustContrastv2": 4,
     "AdjustHue": 2,
@@ -200,7 +200,7 @@ def sums_of_samples(op: Operation) -> Decision | None:
 
 @rule(*_BATCHED.keys() - {"MatrixDiagV3"})
 def batches_of_matrices(op: Operation) -> Decision | None:
-    """Compute vectors or matrices, of which each belongs to one sample."""
+    """Compute vectors or matrices that belong to one sample each."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
         return None
@@ -214,7 +214,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
 
 @rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
 def pairs_of_matrices(op: Operation) -> Decision | None:
-    """Compute pairs of matrices, of which each belongs to one sample."""
+    """Compute pairs of matrices that belong to one sample each."""
     inner, ranks = _BATCHED_PAIRS[op.type], (op.rank(0), op.rank(1))
     main = op.shard(0) or op.shard(1)
     if main is None or ranks[0] is None or ranks[1] is None:
@@ -272,7 +272,7 @@ def diagonals(op: Operation) -> Decision | Rewrite | None:
 
 
 def _with_diagonal(stage: Stage, rows: Rows, matrix: Any, diagonal: Any) -> Any:
-    """Set a replica's values of the diagonal of a matrix, of which it has the same rows."""
+    """Set a replica's values of the diagonal in its rows of a matrix."""
     blocks = stage.global_blocks(rows, "int32")
     own = tf.concat([tf.range(begin, begin + count) for count, begin in blocks], 0)
     return tf.where(own[:, None] == tf.range(tf.shape(matrix)[1]), diagonal[:, None], matrix)

@@ -112,7 +112,7 @@ def reshape(op: Operation) -> Decision | None:
 
 
 def may_be_minus_one(symbol: Any) -> bool:
-    """Whether a size is a number of the program's, which may ask to infer it."""
+    """Whether a size may be -1 when the step runs: a number of the program, not a size."""
     if not isinstance(symbol, Element) or symbol.is_size:
         return False
     return symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
@@ -224,7 +224,7 @@ def _set_result_dims(op: Operation, index: int) -> None:
 
 
 def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int, Rows] | None:
-    """Return which element of a shape counts the rows of a batch, and its rows.
+    """Return the index of the element of a shape that counts the rows of a batch, and its rows.
 
     If several do, none is returned, or else the first.
     """
@@ -240,7 +240,7 @@ def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int
 
 @rule("BroadcastTo")
 def broadcast_to(op: Operation) -> Decision | None:
-    """Broadcast to a shape of which one element counts rows."""
+    """Broadcast to a shape with an element that counts rows."""
     shard, rank, sizes = op.shard(0), op.rank(0), op.sizes(1)
     if rank is None or sizes is None or not isinstance(op.placements[0], Replicate | Shard):
         return None
@@ -268,7 +268,7 @@ def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
     """Return a shape in which the larger of two batches' numbers of rows is that of both.
 
     Keras computes so the shape of two broadcast tensors. Rows can be broadcast only to as many,
-    unless there is one: as in a sum of two batches, they are taken to be as many, which is checked.
+    unless there is one: as in a sum of two batches, both are assumed to have as many, with a check.
     """
     size = sizes[axis]
     largest = size.only_symbol() if isinstance(size, Size) else None
@@ -342,7 +342,7 @@ def batch_to_space(op: Operation) -> Decision | None:
 
 @rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
 def pad(op: Operation) -> Decision | None:
-    """Pad other axes than that of the rows, or take the gradient of that."""
+    """Pad axes that are not divided, or take the gradient of padding them."""
     if op.is_partial(0, SUM) and op.type != "PadV2" and op.in_body:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     shard, paddings = op.shard(0), _paddings(op)

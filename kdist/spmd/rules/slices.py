@@ -1,4 +1,4 @@
-"""Slices and splits: of other axes than that of the rows, or of whole segments of it."""
+"""Slices and splits, of axes that are not divided, or of whole segments of the divided axis."""
 
 from __future__ import annotations
 
