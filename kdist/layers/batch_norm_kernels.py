@@ -175,9 +175,8 @@ def merge(parts: Any) -> Moments:
     """
     counts, means, squares = tf.unstack(parts, axis=1)
     count = tf.reduce_sum(counts, 0)
-    shares = tf.math.divide_no_nan(counts, count)
     variances = tf.math.divide_no_nan(squares, counts)
-    return Moments(count, *merge_moments(shares, means, variances))
+    return Moments(count, *merge_moments(counts, means, variances, tf.maximum(count, 1)))
 
 
 def broadcast_mask(mask: Any, x: Any) -> Any:

@@ -228,6 +228,8 @@ def rule(*types: str) -> Callable[[Rule], Rule]:
 
 def find_rule(op: tf.Operation) -> Rule | None:
     """Return the rule of an operation's type, or of the kernel that it calls."""
+    if not RULES:
+        raise RuntimeError("no rule is registered: import kdist.spmd.rules")
     if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
         kernel = kernel_of(op)
         return RULES.get(f"kernel:{kernel}" if kernel else "XlaCall")

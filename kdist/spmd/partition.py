@@ -329,6 +329,7 @@ def _plan(
             for tensor, keeps_rows in results:
                 if not (keeps_rows and stays_divided(plan.placement(tensor))):
                     plan.plan_way(plan.canonical(tensor), REPLICATE)
+            plan.settle_ways()
             return _PlannedStep(plan, batches, captured)
         except ComputeWholeError as error:
             whole |= error.operations

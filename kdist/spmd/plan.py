@@ -19,7 +19,16 @@ from .effects import handle_source
 from .functionalize import functionalize, functionalized_inputs
 from .functions import hold_back, is_compiled, kernel_of
 from .op_types import CALLS, PLAIN, QUIET, READS
-from .operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Rewrite, find_rule
+from .operation import (
+    LOCAL,
+    ComputeWholeError,
+    Decision,
+    Form,
+    LocalSizes,
+    Operation,
+    Rewrite,
+    find_rule,
+)
 from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Replicate, Shard
 from .redistribute import (
     KEEP,
@@ -29,6 +38,7 @@ from .redistribute import (
     Way,
     WriteSizes,
     gathers_rows,
+    settled,
     way_to,
 )
 from .tensor_facts import INPUTS, NeedsCollectiveError, Ref, StageNumber, StepFacts, TensorFacts
@@ -46,7 +56,7 @@ class PlannedOperation:
         ways: The ways from these to the wanted forms.
         stage: The stage that has it.
         controls: Operations that have to run before.
-        is_whole: Whether rows are gathered for it although it does not need all rows by its nature.
+        is_undivided: Whether it has no rule, or its rule is not certain.
         changes_variables: Whether it changes variables that every replica has a copy or part of.
     """
 
@@ -57,8 +67,16 @@ class PlannedOperation:
     ways: list[Way]
     stage: StageNumber
     controls: list[tf.Operation] = field(default_factory=list)
-    is_whole: bool = False
+    is_undivided: bool = False
     changes_variables: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every replica gets all rows for it, and it does not need them by its nature."""
+        pairs = zip(self.placements, self.ways, strict=True)
+        gathers = any(gathers_rows(placement, way) for placement, way in pairs)
+        has_rows = any(isinstance(placement, Shard) for placement in self.placements)
+        return (gathers and not self.decision.needs_all_rows) or (self.is_undivided and has_rows)
 
 
 @dataclass
@@ -175,7 +193,7 @@ class GraphPlan(TensorFacts):
         wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
         decision = Decision(wanted, results, on_one_replica=once)
         planned = self._plan(operation, decision, earliest)
-        planned.is_whole |= operation.any_shard
+        planned.is_undivided = True
         if once:
             self._copy_states(op, changed, planned.stage)
 
@@ -183,12 +201,11 @@ class GraphPlan(TensorFacts):
         self, operation: Operation, decision: Decision, earliest: StageNumber
     ) -> PlannedOperation:
         op, inputs, placements = operation.op, operation.inputs, operation.placements
-        stage, ways, is_whole = self._after_controls(op, earliest), [], False
-        for tensor, placement, form in zip(inputs, placements, decision.input_forms, strict=True):
+        stage, ways = self._after_controls(op, earliest), []
+        for tensor, form in zip(inputs, decision.input_forms, strict=True):
             way, available = self.plan_way(tensor, form)
             ways.append(way)
             stage = max(stage, available)
-            is_whole |= gathers_rows(placement, way) and not decision.needs_all_rows
         for size in decision.needs:
             stage = max(stage, self.count_rows(size))
         once = decision.on_one_replica
@@ -200,7 +217,7 @@ class GraphPlan(TensorFacts):
             stage = INPUTS
         controls = self._controls(op)
         planned = PlannedOperation(
-            op, decision, inputs, placements, ways, stage, controls, is_whole, changes
+            op, decision, inputs, placements, ways, stage, controls, changes_variables=changes
         )
         self._add(planned)
         for output, placement in zip(op.outputs, decision.output_placements, strict=True):
@@ -304,12 +321,14 @@ class GraphPlan(TensorFacts):
         """Plan a tensor's way to a wanted form; return it, and the first stage that can take it."""
         available, tensor = self.stage_of(tensor), self.canonical(tensor)
         placement = self.placement(tensor)
+        if is_fake(tensor) and not isinstance(form, LocalSizes):  # no replica reads it
+            return KEEP, available
         way = way_to(form, placement, self.variable_shard(tensor))
         if isinstance(way, WriteSizes):
             return way, max([available, *(self.count_rows(rows) for _, rows in way.rows)])
         if isinstance(placement, Opaque) and form != placement:
             raise ComputeWholeError({placement.origin})
-        if isinstance(way, Keep) or is_fake(tensor):
+        if isinstance(way, Keep):
             return KEEP, available
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})
@@ -322,6 +341,15 @@ class GraphPlan(TensorFacts):
         if isinstance(placement, Shard | Partial):
             return way, max(available, self._exchange_whole(tensor, placement))
         raise TypeError(f"no exchange is known of the placement {placement} of {tensor.name}")
+
+    def settle_ways(self) -> None:
+        """Keep inputs that are divided as wanted, now that all batches are merged.
+
+        An exchange that was planned for such an input alone is not written.
+        """
+        for planned in self.operations:
+            pairs = zip(planned.placements, planned.ways, strict=True)
+            planned.ways = [settled(placement, way) for placement, way in pairs]
 
     def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole of it."""

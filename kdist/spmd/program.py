@@ -193,8 +193,9 @@ class Program:
         self._add_up_full_bucket()
         function = end_function(stage, stage.prepare(), outer, **stage.attributes())
         outputs = []
+        values = [self._values(key) for key in stage.inputs]
         for replica in stage.replicas:
-            args = [self._values(key)[replica] for key in stage.inputs]
+            args = [value[replica] for value in values]
             waits = [
                 call for earlier in stage.after for call in earlier.calls_before(stage, replica)
             ]

@@ -108,6 +108,12 @@ def _way_to_rows(
     return SliceRows(shard, may_broadcast)
 
 
+def settled(placement: Placement, way: Way) -> Way:
+    """Return a way of a finished plan: later merges may have made the rows fit."""
+    is_slice = isinstance(way, SliceRows) and isinstance(placement, Shard)
+    return KEEP if is_slice and placement.fits(way.shard) else way  # type: ignore[attr-defined]
+
+
 def gathers_rows(placement: Placement, way: Way) -> bool:
     """Whether the rows of all replicas are gathered for a way."""
     return isinstance(placement, Shard) and not isinstance(way, Keep | WriteSizes)

@@ -59,9 +59,9 @@ class Moments(Reduction):
     def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
         means, variances = tf.unstack(stacked, axis=1)
         counts = tf.cast(rows_of_replicas(self.rows), stacked.dtype)
-        shares = counts / tf.reduce_sum(counts)  # without any row, moments are no numbers
-        shares = tf.reshape(shares, [-1, *[1] * (len(stacked.shape) - 2)])
-        return tf.stack(merge_moments(shares, means, variances))
+        total = tf.reduce_sum(counts)  # without any row, moments are no numbers
+        counts = tf.reshape(counts, [-1, *[1] * (len(stacked.shape) - 2)])
+        return tf.stack(merge_moments(counts, means, variances, total))
 
 
 @dataclass(frozen=True)
@@ -74,27 +74,27 @@ class CountedMoments(Reduction):
         del rows_of_replicas
         counts, means, squares = tf.unstack(stacked, axis=1)
         count = tf.reduce_sum(counts, 0)
-        shares = tf.math.divide_no_nan(counts, count)
         variances = tf.math.divide_no_nan(squares, counts)
-        mean, variance = merge_moments(shares, means, variances)
+        mean, variance = merge_moments(counts, means, variances, tf.maximum(count, 1))
         return tf.stack([count, mean, variance * count])
 
 
 def merge_moments(
-    shares: tf.Tensor, means: tf.Tensor, variances: tf.Tensor
+    counts: tf.Tensor, means: tf.Tensor, variances: tf.Tensor, total: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Merge the means and biased variances of groups of values.
 
     Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
 
     Args:
-        shares: Each group's share of the number of values, along the first axis.
+        counts: The numbers of values of the groups, or multiples of them, along the first axis.
         means: The groups' means; of a group without values it may be NaN.
         variances: The same of their variances.
+        total: The sum of `counts`; a divisor other than 0 gives zeros where there is no value.
     """
-    mean = tf.reduce_sum(tf.math.multiply_no_nan(means, shares), 0)
+    mean = tf.reduce_sum(tf.math.multiply_no_nan(means, counts), 0) / total
     variances += tf.math.squared_difference(means, mean)
-    return mean, tf.reduce_sum(tf.math.multiply_no_nan(variances, shares), 0)
+    return mean, tf.reduce_sum(tf.math.multiply_no_nan(variances, counts), 0) / total
 
 
 SUM = Elementwise("add", tf.reduce_sum)

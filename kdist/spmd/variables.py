@@ -155,9 +155,7 @@ class CopiedVariable(values.MirroredVariable):
 class _OneVariable(values.DistributedVariableTraceType):
     """Trace type that tells a variable from others of its shape.
 
-    TensorFlow would run a function that was traced for one of them with any other.
-
-    A `tf.function` that is called with a variable is traced again for another one.
+    So a `tf.function` that is called with a variable is traced again for another variable.
     """
 
     def __eq__(self, other: object) -> bool:

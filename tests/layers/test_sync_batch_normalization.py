@@ -550,3 +550,22 @@ def test_layers_of_one_shape_share_the_compiled_functions():
     before = _compiled_method.cache_info().misses
     SyncBatchNormalization()(x[:1], training=True)
     assert _compiled_method.cache_info().misses == before
+
+
+@pytest.mark.parametrize("constant", [255.0, 1001.0, 65535.0])
+def test_moments_of_a_constant_are_exact(constant):
+    """Replicas have different numbers of values that count."""
+
+    def make_model():
+        norm = kdist.layers.SyncBatchNormalization(momentum=0.0)
+        return keras.Sequential([keras.Input((5, 2)), keras.layers.Masking(0.0), norm])
+
+    x = np.full((8, 5, 2), constant, "float32")
+    for row in range(8):
+        x[row, : row % 5] = 0  # masked
+    model = kdist.MirroredStrategy(replicas=2, shards=8).build(make_model)
+    model.compile("sgd", "mse")
+    model.fit(x, np.zeros_like(x), batch_size=8, verbose=0, shuffle=False)
+    norm = model.layers[-1]
+    np.testing.assert_array_equal(norm.moving_mean.numpy(), [constant] * 2)
+    np.testing.assert_array_equal(norm.moving_variance.numpy(), [0, 0])

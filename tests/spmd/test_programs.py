@@ -417,3 +417,46 @@ def test_a_metric_made_outside_the_scope_counts_in_every_epoch():
         fit = model.fit(*data, epochs=3, validation_data=data, batch_size=4, verbose=0)
         found.append([fit.history["error"], fit.history["val_error"]])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("reduce", [tf.reduce_max, tf.reduce_prod])
+def test_a_gradient_of_a_compiled_condition_has_reductions_in_one_branch_alone(reduce):
+    """XLA's condition returns nothing for them from the other branch, which no gradient reads."""
+    strategy = kdist.MirroredStrategy(replicas=2)
+    weights = tf.constant([1.0, 2.0, 3.0])
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            z = x * weights
+            result = tf.cond(
+                weights[0] > 0,
+                lambda: tf.reshape(reduce(z, 0), [3]),
+                lambda: reduce(x, 0),
+            )
+            loss = tf.reduce_sum(result**2)
+        return loss, tape.gradient(loss, weights)
+
+    x = tf.constant(np.random.default_rng(4).normal(size=(6, 3)), tf.float32)
+    run = tf.function(
+        lambda batch: strategy.run_step(Step(step, jit_compile=True), (batch,)), autograph=False
+    )
+    made = run(per_replica(strategy, [x[:4], x[4:]]))
+    for value, expected in zip(made, step(x), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_rows_are_not_gathered_if_a_later_operation_shows_that_they_fit():
+    strategy = kdist.MirroredStrategy(replicas=2)
+
+    def step(x, y, p, q):
+        product = tf.concat([x, y], 0) * tf.concat([p, q], 0)
+        return tf.reduce_sum(product), tf.reduce_sum(x + p), tf.reduce_sum(y + q)
+
+    arrays = [np.random.default_rng(n).normal(size=(5 + n % 2, 3)) for n in (0, 1, 2, 3)]
+    batches = [per_replica(strategy, [tf.constant(a[:2]), tf.constant(a[2:])]) for a in arrays]
+    strategy.explained_rows = 5
+    run = tf.function(lambda *args: strategy.run(step, args=args), autograph=False)
+    np.testing.assert_allclose(run(*batches), step(*map(tf.constant, arrays)), rtol=1e-12)
+    assert strategy.explanation.gathered == 0
+    assert not strategy.explanation.places
