@@ -24,7 +24,7 @@ def page(classes=(TrainConfig, Search)):
         " that they set themselves; the last table is for `kdist tune`.",
     ]
     for settings in classes:
-        fields = [f for f in fields_of(settings) if f.name not in ("config", "space", "model")]
+        fields = [f for f in fields_of(settings) if f.name not in ("config", "space")]
         for group in dict.fromkeys(field.group for field in fields):
             lines += ["", f"## {group}", ""]
             lines += ["| setting | what it does | values | default |", "| --- | --- | --- | --- |"]

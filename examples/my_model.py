@@ -1,24 +1,26 @@
 """A model and data of your own, for any command of kdist.
 
     kdist train examples/my_model.py:build --epochs 5 --replicas 2 --monitor val_accuracy
-    kdist tune examples/my_model.py:build --epochs 3 --replicas 2 --max-trials 4
     kdist sweep scaling examples/my_model.py:build --replicas 1,2
     kdist check examples/my_model.py:build
     kdist find rate examples/my_model.py:build
+    python examples/my_model.py     # tunes it with KerasTuner on all replicas
 
 The data are made here, so that it runs anywhere: points on two spirals, which the model learns to
 tell apart.
 """
 
+import kdist
 import keras
+import keras_tuner
 import numpy as np
 
 
 def build(hp):
     """Return a compiled model.
 
-    The learning rate is that of one replica; `--lr-rule` scales it. `hp` is what `kdist tune`
-    searches, and has its defaults everywhere else, where `def build():` will do, too.
+    The learning rate is that of one replica; `--lr-rule` scales it. KerasTuner draws `hp`; commands
+    of kdist use its defaults, so that `def build():` will do for them, too.
     """
     model = keras.Sequential([keras.Input((2,))])
     for _ in range(hp.Int("layers", 1, 3, default=2)):
@@ -62,3 +64,22 @@ def _spirals(points, *, seed):
     angle = turn + np.pi * label
     x = turn[:, None] / 10 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return (x + random.normal(scale=0.02, size=x.shape)).astype("float32"), label.astype("int32")
+
+
+def main():
+    """Tune the model: stock KerasTuner, whose trials train on all replicas."""
+    tuner = keras_tuner.RandomSearch(
+        build,
+        objective="val_accuracy",
+        max_trials=4,
+        distribution_strategy=kdist.MirroredStrategy(),
+        directory="runs",
+        project_name="my-model",
+    )
+    (x, y), validation = data()
+    tuner.search(x, y, validation_data=validation, batch_size=32, epochs=3)
+    tuner.results_summary(num_trials=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -35,11 +35,6 @@ class NotTuned:
 
 
 @dataclasses.dataclass(frozen=True)
-class UnusedInTrials(NotTuned):
-    """Marks a field that does nothing in a trial of a search, and says why."""
-
-
-@dataclasses.dataclass(frozen=True)
 class HelpEnd:
     """Ends the help text of a field with one that is made from a table."""
 

@@ -65,24 +65,6 @@ def atomic_write(path: Path, content: str | bytes) -> None:
         part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def atomic_link(path: Path, source: Path) -> None:
-    """Make `path` another name of a file that nobody changes; a copy where there are no links.
-
-    Args:
-        path: The new name, whose folder exists; it may be that of an older file.
-        source: The file.
-
-    Raises:
-        OSError: It cannot be made; an existing file is left unchanged.
-    """
-    with atomic_path(path) as part:
-        part.unlink(missing_ok=True)  # of a process that was killed
-        try:
-            os.link(source, part)
-        except OSError:
-            shutil.copyfile(source, part)
-
-
 def writable_folder(path: Path, *, option: str) -> list[Path]:
     """Create a folder with its parents if it is missing, and check that it is writable.
 

@@ -3,9 +3,10 @@
 import csv
 import json
 
+from kdist.study.experiment import COLUMNS
 from kdist.study.folder import FORMAT, StudyFolder
+from kdist.study.search_results import COLUMNS as SEARCH_COLUMNS
 from kdist.study.search_settings import Search
-from kdist.study.sweep_kinds import EXPERIMENTS
 from kdist.training.config import TrainConfig
 
 SUMMARY = {
@@ -79,7 +80,7 @@ def write_sweep(folder, kind, rows, **about):
     (folder / "study.json").write_text(json.dumps(whole | about))
     written = []
     for number, given in enumerate(rows):
-        row = dict.fromkeys(EXPERIMENTS[kind].columns())
+        row = dict.fromkeys(COLUMNS)
         row |= {"name": f"p{number}", "kind": kind, "status": "done"}
         row |= {name: value for name, value in given.items() if name != "run"}
         if "run" in given:
@@ -164,32 +165,19 @@ def scaling_rows():
 
 
 def write_search(folder, trials, **settings):
-    """A folder of `kdist tune`; of each trial its values, score, status, metrics and failure."""
+    """A folder of `kdist tune`; of each trial its values and, if it failed, its error."""
     search = Search(**{"space": SPACE, "config": TrainConfig(depth=10, width=1)} | settings)
-    (folder / "trials").mkdir(parents=True)
-    StudyFolder(folder).write_about(search.about)
-    for number, trial in enumerate(trials):
-        path = folder / "trials" / f"trial_{number}"
-        path.mkdir()
-        metrics = {"val_accuracy": trial["score"]} if trial.get("score") is not None else {}
-        metrics |= trial.get("metrics", {})
-        state = {
-            "trial_id": str(number),
-            "status": trial.get("status", "COMPLETED"),
-            "score": trial.get("score"),
-            "hyperparameters": {"space": KERAS_SPACE, "values": trial["values"]},
-            "metrics": {
-                "metrics": {
-                    name: {"direction": "max", "observations": [{"value": [value], "step": 0}]}
-                    for name, value in metrics.items()
-                }
-            },
-        }
-        (path / "trial.json").write_text(json.dumps(state))
-        if "failure" in trial:
-            (path / "failure.txt").write_text(trial["failure"])
-    order = [str(number) for number in range(len(trials))]
-    (folder / "trials" / "oracle.json").write_text(json.dumps({"start_order": order}))
+    study = StudyFolder(folder, "trial")
+    with study.open(search.about):
+        study.write_rows(
+            [
+                dict.fromkeys(SEARCH_COLUMNS)
+                | {"name": f"trial-{number}", "status": "done"}
+                | {"best_val_accuracy": trial.get("score")}
+                | trial
+                for number, trial in enumerate(trials)
+            ]
+        )
     return folder
 
 
@@ -198,25 +186,20 @@ SPACE = {
     "batch_size": [16, 32],
     "dropout": {"min": 0.0, "max": 0.3},
 }
-KERAS_SPACE = [
-    {"class_name": "Float", "config": {"name": "base_lr", "sampling": "log"}},
-    {"class_name": "Choice", "config": {"name": "batch_size", "values": [16, 32]}},
-    {"class_name": "Float", "config": {"name": "dropout", "sampling": "linear"}},
-]
 
 
 def search_trials():
-    """Seven trials, not of several dropouts; the sixth failed, the last is running."""
-    rates = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.02)
+    """Six trials, not of several dropouts; the last failed."""
+    rates = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1)
     trials = [
         {
             "values": {"base_lr": rate, "batch_size": (16, 32)[at % 2], "dropout": 0.1},
             "score": 0.9 - abs(rate - 0.03),
-            "metrics": {"seconds": 10.0 + at, "epochs": 3.0},
+            "seconds": 10.0 + at,
+            "epochs": 3,
         }
         for at, rate in enumerate(rates)
     ]
-    failed = {"status": "FAILED", "score": None, "failure": "loss was nan after epoch 1\n\nTrace"}
+    failed = {"status": "failed", "error": "the loss was not finite: epoch 1, step 4"}
     trials[5] = {"values": trials[5]["values"]} | failed
-    trials[6] = {"values": trials[6]["values"], "status": "RUNNING"}
     return trials

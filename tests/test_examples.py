@@ -1,6 +1,7 @@
 import hashlib
 import json
 import math
+import os
 import pickle
 import re
 import signal
@@ -168,18 +169,21 @@ def test_lab3_large_batch(tmp_path):
 
 
 def test_my_model(tmp_path):
-    """By `kdist train` and `kdist tune`, with both of its data functions."""
+    """By `kdist train`, and by KerasTuner."""
     model = str(EXAMPLES / "my_model.py") + ":build"
     trained = ["train", model, "--epochs", "3", "--replicas", "2", "--monitor", "val_accuracy"]
     trained += ["--data", "batches", "--run-dir", str(tmp_path / "run")]
-    searched = ["tune", model, "--epochs", "1", "--replicas", "1", "--max-trials", "1"]
-    searched += ["--output", str(tmp_path / "search")]
-    commands = json.dumps([trained, searched])
+    code = f"{COMMANDS}\nimport my_model; my_model.main()"
     done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, commands], capture_output=True, text=True
+        [sys.executable, "-c", code, json.dumps([trained])],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{EXAMPLES}:{EXAMPLES.parent}"},
     )
     assert done.returncode == 0, done.stderr
     epochs = (tmp_path / "run" / "history.csv").read_text().splitlines()
     losses = [float(line.split(",")[epochs[0].split(",").index("loss")]) for line in epochs[1:]]
     assert losses[2] < losses[0]
-    assert (tmp_path / "search" / "best.json").exists()
+    assert "Results summary" in done.stdout
+    assert len(list((tmp_path / "runs" / "my-model").glob("trial_*"))) == 4

@@ -10,7 +10,6 @@ import pytest
 from kdist import files
 from kdist.errors import UserError, error_text
 from kdist.files import (
-    atomic_link,
     atomic_path,
     atomic_write,
     check_plain,
@@ -34,24 +33,6 @@ def test_the_new_content_takes_the_place_of_the_old(tmp_path, content, written):
     path.write_text("old")
     atomic_write(path, content)
     assert path.read_bytes() == written
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("has_links", [True, False])
-def test_a_second_name_stays_when_the_first_goes(tmp_path, monkeypatch, has_links):
-    source, path = tmp_path / "source", tmp_path / "path"
-    source.write_text("new")
-    path.write_text("old")
-    if not has_links:
-
-        def refuse(*paths):
-            raise PermissionError
-
-        monkeypatch.setattr(os, "link", refuse)
-    atomic_link(path, source)
-    assert (source.stat().st_ino == path.stat().st_ino) is has_links
-    source.unlink()
-    assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
 

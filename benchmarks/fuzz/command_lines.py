@@ -12,9 +12,7 @@ from .option_values import FIND, LAUNCH, LISTS, SWEEP, SWEEPS
 from .result_files import result_files, whole
 from .settings_files import FIELDS, settings, spaces
 
-_SEARCH = {
-    field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
-}
+_SEARCH = {field.name: field for field in fields_of(Search) if field.name != "config"}
 _OWN_MODELS = st.sampled_from([[], [], ["mine.py:build"]]) | ODD_PATHS.map(lambda path: [path])
 COMMANDS = tuple(name for name in app if not name.startswith("-"))
 
@@ -131,13 +129,12 @@ def tune(draw: st.DrawFn) -> Case:
     """`kdist tune`."""
     arguments = [
         "tune",
-        *draw(_OWN_MODELS),
         *draw(setting_options(_SEARCH)),
         *draw(setting_options(FIELDS, most=1)),
     ]
     case = draw(with_file(arguments, "--space", spaces()))
     if draw(st.booleans()):
-        return Case(case.arguments, {**case.files, "mine.py": b"def build(hp): pass\n"})
+        return case
     resumed = ["tune", "--max-trials=2", "--dataset=sample", "--depth=10", "--width=1"]
     arguments = resumed if draw(st.booleans()) else case.arguments
     return Case(arguments, {**case.files, **draw(result_files(("search",)))})

@@ -55,7 +55,7 @@ def prepare(home: Path) -> None:
     sys.meta_path.insert(0, _Stopper())
     os.environ |= {"HOME": str(home), "WANDB_MODE": "offline", "COLUMNS": "80"}
     os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody answers there
-    for name in ("WANDB_SWEEP_ID", "KERASTUNER_ORACLE_IP", "KERAS_HOME"):
+    for name in ("WANDB_SWEEP_ID", "KERAS_HOME"):
         os.environ.pop(name, None)
     for name in ("kdist.report.sections", "jinja2", "vl_convert", "wandb"):
         importlib.import_module(name)  # now, as a case has little time

@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from kdist.study.folder import FORMAT
+from kdist.study.search_results import COLUMNS
 from kdist.study.search_settings import Search
 from kdist.study.sweep_kinds import EXPERIMENTS
 from kdist.training.config import TrainConfig
@@ -64,25 +65,16 @@ _TRIED = {
 def _search() -> Files:
     """A finished search of two trials, where `kdist tune` looks for one."""
     search = Search(max_trials=2, config=TrainConfig(dataset="sample", depth=10, width=1))
-    files: dict[str, Any] = {
+    trials = [
+        dict.fromkeys(COLUMNS)
+        | {"name": f"trial-{number}", "status": "done", "score": score, "values": _TRIED}
+        | {"seconds": 10.0, "epochs": 3, "best_val_accuracy": score}
+        for number, score in enumerate((0.5, 0.75))
+    ]
+    files = {
         "study.json": {"format": FORMAT, **dataclasses.asdict(search.about)},
-        "summary.json": {"points_left": 0, "max_trials": 2},
-        "trials/oracle.json": {"start_order": ["0", "1"], "end_order": ["0", "1"]},
+        "trials.json": trials,
     }
-    for trial, score in (("0", 0.5), ("1", 0.75)):
-        files[f"trials/trial_{trial}/trial.json"] = {
-            "trial_id": trial,
-            "status": "COMPLETED",
-            "score": score,
-            "best_step": 1,
-            "hyperparameters": {"values": _TRIED},
-            "metrics": {
-                "metrics": {
-                    name: {"direction": "max", "observations": [{"value": [score], "step": 0}]}
-                    for name in ("val_accuracy", "seconds", "epochs")
-                }
-            },
-        }
     return {
         f"runs/tune/{name}": f"{json.dumps(value, indent=2)}\n".encode()
         for name, value in files.items()

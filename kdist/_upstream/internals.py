@@ -1,9 +1,8 @@
 """Private state of models, layers, metrics, optimizers and graphs."""
 
-import contextlib
 import inspect
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -230,27 +229,14 @@ def custom_gradients() -> list[str]:
     return [name for name in gradient_registry.list() if name.startswith("CustomGradient-")]
 
 
-def forget_custom_gradients(*, keep: Collection[str] = ()) -> None:
-    """Let go of the graphs that were traced so far.
+def forget_custom_gradients() -> None:
+    """Discard the graphs of custom gradients that were traced so far.
 
-    What was traced can still be run, and its gradients are part of it. Only the gradient of a
+    A traced function can still be run, and its gradients are part of it. Only the gradient of a
     function that had none when it was traced can no longer be taken.
-
-    Args:
-        keep: Names that are kept, as `custom_gradients` returned them before.
     """
-    for name in {*custom_gradients()} - {*keep}:
+    for name in custom_gradients():
         gradient_registry._registry.pop(name, None)
-
-
-@contextlib.contextmanager
-def temporary_custom_gradients() -> Iterator[None]:
-    """Forget the custom gradients that are traced inside the `with` block when it ends."""
-    before = custom_gradients()
-    try:
-        yield
-    finally:
-        forget_custom_gradients(keep=before)
 
 
 def global_seed_state() -> keras.Variable | None:

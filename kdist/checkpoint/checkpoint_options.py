@@ -23,9 +23,6 @@ class CheckpointOptions:
         held: Signals that the caller holds: the training is saved, and `Interrupted` raised.
         data: What tells the data from others of as many steps.
         any_rate: Whether a training may be resumed with another learning rate.
-        start_from: Folder of a training that this one continues, unless it has a checkpoint of its
-            own. Nothing is written there.
-        warns: Whether callbacks whose state cannot be saved are warned of.
 
     Raises:
         UserError: One of them is invalid.
@@ -41,8 +38,6 @@ class CheckpointOptions:
     held: Received | None = None
     data: str | None = None
     any_rate: bool = False
-    start_from: Path | None = None
-    warns: bool = True
 
     def __post_init__(self) -> None:
         if self.every_seconds is not None:

@@ -22,7 +22,6 @@ from .state import (
     copy_epoch_part,
     copy_training,
 )
-from .store import newest_checkpoint
 from .values import copy_values, state_variables
 from .worker_exchange import (
     SharedStore,
@@ -182,7 +181,7 @@ class FitCheckpoints:
         if saved is not None and self.is_over:
             pass_over_data(self._model, saved.epoch)
             self._finish_averages()
-        if self._options.warns and self._workers.is_chief:
+        if self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
         self._store.check_room(self._guard.allow_present())
         if isinstance(self._signals, PreemptionSignals):
@@ -268,14 +267,7 @@ class FitCheckpoints:
 
     def _find_saved(self) -> SavedTraining | None:
         """The training that the fit continues, checked; no value of the model is changed."""
-        options = self._options
-        found = self._store.find(options.resume)
-        if found is None and options.start_from is not None:
-            found = newest_checkpoint(options.start_from, announce=self._announce)
-            if found is not None:  # another training, whose files are not those of this one
-                checkpoint, arrays, state = found
-                own = self._callbacks.without_files(state["callbacks"])
-                found = checkpoint, arrays, state | {"callbacks": own}
+        found = self._store.find(self._options.resume)
         if found is None:
             return None
         saved = SavedTraining(*found)

@@ -151,10 +151,6 @@ class CallbackStates:
                 callback.set_state(from_json(states[name], arrays))
         return [line for line in lost if line]
 
-    def without_files(self, states: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the states but those of callbacks that continue a file of the same training."""
-        return {name: state for name, state in states.items() if name not in self._logs}
-
     def restore(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Restore the states after `on_train_begin`, or within an epoch after `on_epoch_begin`."""
         for name, callback in self._callbacks.items():

@@ -7,7 +7,7 @@ from typing import Any
 from cyclopts import App
 
 from ..fields import NotTimed, field_names, marked
-from ..study.sweep_experiment import Experiment
+from ..study.experiment import Experiment
 from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
@@ -131,7 +131,7 @@ def _sweep(experiment: Experiment, folder: Any) -> int:
     require("report")
     from ..study.sweep_run import sweep
 
-    return sweep(experiment, **given(folder))
+    return sweep(experiment, **given(folder)).exit_code
 
 
 app = App(

@@ -5,33 +5,26 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..fields import field_names
-from ..signals import signal_of
-from ..study.folder import StudyFolder
-from ..study.search_settings import UNUSED, Search, check_given
+from ..study.search_settings import Search, check_given
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from ..versions import require
 from .options import ConfigFile, given, options_of, read_files, takes
 
-_PLAIN = {"model", "space", "config"}
-# What a trial does not heed; a search has a folder of its own, and saves its models itself.
+# A search validates and saves its trials itself, in a folder of its own.
 _NOT_TAKEN = (
-    {*UNUSED, "save_model"}
+    {"validate", "save_model"}
     | (FOLDERS & field_names(Output))
-    | field_names(Checkpoints, OwnModel)  # a search has a model of its own
+    | field_names(Checkpoints, OwnModel)
 )
 
 
 @takes(
-    search=options_of(Search, without=_PLAIN), settings=options_of(TrainConfig, without=_NOT_TAKEN)
+    search=options_of(Search, without={"space", "config"}),
+    settings=options_of(TrainConfig, without=_NOT_TAKEN),
 )
 def tune(
-    model: Annotated[
-        str | None,
-        Parameter(help="FILE.py:FUNCTION, your own build(hp); by default the one of --network."),
-    ] = None,
-    /,
     *,
     space: Annotated[
         str | None, Parameter(help="Search space, TOML or JSON; by default one for --network.")
@@ -42,7 +35,6 @@ def tune(
 ) -> int:
     """Search for good hyperparameters; the same command again resumes an interrupted search."""
     asked = Search(
-        model=model,
         space=None if space is None else read_settings(space),
         config=TrainConfig.from_dict(read_files(None, config) | given(settings)),
         **given(search),
@@ -51,10 +43,4 @@ def tune(
     require("report")
     from ..study.search_run import tune as run
 
-    try:
-        run(asked)
-    except KeyboardInterrupt as error:
-        then = "resumes the search" if StudyFolder(asked.output).has_study else "begins anew"
-        print(f"Interrupted: the same command {then}.")
-        return 128 + signal_of(error)
-    return 0
+    return run(asked).exit_code

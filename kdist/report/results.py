@@ -64,13 +64,14 @@ def find_results(sources: Sources) -> list[Result]:
     results += [_point_result(sweep, row) for sweep in sources.sweeps for row in sweep.done]
     results += [
         Result(
-            name=f"{search.name}, trial {trial.trial_id}",
+            name=f"{search.name}, {row['name']}",
             data=data_set(search.settings),
-            setting=f"{search.path} {trial.trial_id}",
-            accuracy=finite(trial.metrics.get("val_accuracy")),
+            setting=f"{search.path} {row['name']}",
+            accuracy=finite(row["best_val_accuracy"]),
+            images_per_sec=finite(row["images_per_sec"]),
         )
         for search in sources.searches
-        for trial in search.ranked
+        for row in search.ranked
     ]
     return results
 

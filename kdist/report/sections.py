@@ -9,8 +9,8 @@ from ..charts.figures import Figure, learning_curves
 from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, setting
 from ..runs.record import RunRecord
 from ..runs.text import count, sanitize_text
-from ..study.search_trials import searched_model, trials_figure, trials_table
-from ..study.sweep_experiment import shared_cores_warning
+from ..study.experiment import shared_cores_warning
+from ..study.search_results import searched_model, trials_figure, trials_table
 from .inputs import Sources, compare_settings, data_set
 from .results import Headline, find_headlines, find_results
 from .studies import SearchRecord, SweepRecord
@@ -104,13 +104,11 @@ def _sweep_section(sweep: SweepRecord) -> Section:
 
 def _search_section(record: SearchRecord) -> Section:
     search = record.search
-    failed = [(f"trial {trial.trial_id}", trial.failure) for trial in record.failed]
+    failed = [(row["name"], str(row["error"])) for row in record.failed]
     tables = [trials_table(record.trials, search)] if record.trials else []
     if failed:
         tables.append(_reasons("Trials that failed", failed))
     parts = [f"{count(len(record.ranked), 'trial')} completed", f"{len(failed)} failed"]
-    if record.unfinished:
-        parts.append(f"{len(record.unfinished)} unfinished: stopped or still running")
     goal = "highest" if search.direction == "max" else "lowest"
     kind = f"{search.tuner.capitalize()} search of {searched_model(search)}"
     return Section(

@@ -9,10 +9,10 @@ from ..charts.statistics import Row, done
 from ..errors import UserError
 from ..runs.record import RunRecord, read_run
 from ..runs.text import sanitize_text
+from ..study.experiment import Experiment, read_rows
 from ..study.folder import STUDY_FILE, StudyFolder
+from ..study.search_results import read_trials, sort_trials
 from ..study.search_settings import KIND, Search, read_search
-from ..study.search_trials import TrialResult, best_first, read_trials
-from ..study.sweep_experiment import Experiment, read_rows
 from ..study.sweep_kinds import EXPERIMENTS
 
 
@@ -70,35 +70,28 @@ class SearchRecord:
         name: The name in reports.
         path: The folder.
         search: The settings of the search.
-        trials: The trials that began, in order.
+        trials: A row for each trial that ended, in order.
     """
 
     name: str
     path: Path
     search: Search
-    trials: Sequence[TrialResult]
+    trials: Sequence[Row]
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of every trial that are not tuned."""
-        config = self.search.config.to_dict()
-        return config | {"model": self.search.model, "data": self.search.data}
+        return self.search.config.to_dict()
 
     @property
-    def ranked(self) -> list[TrialResult]:
-        """The completed trials, best first."""
-        return best_first(self.trials, self.search)
+    def ranked(self) -> list[Row]:
+        """The finished trials, best first."""
+        return sort_trials(self.trials, self.search)
 
     @property
-    def failed(self) -> list[TrialResult]:
+    def failed(self) -> list[Row]:
         """The failed trials."""
-        return [trial for trial in self.trials if trial.status == "FAILED"]
-
-    @property
-    def unfinished(self) -> list[TrialResult]:
-        """The trials that were stopped or are still running."""
-        ended = ("COMPLETED", "FAILED")
-        return [trial for trial in self.trials if trial.status not in ended]
+        return [row for row in self.trials if row["status"] == "failed"]
 
 
 def read_study(path: Path) -> SweepRecord | SearchRecord:
@@ -129,6 +122,7 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     if about.kind != KIND:
         raise UserError(f"{path} is a study of the kind {about.kind!r}, which is unknown")
     try:
+        folder = StudyFolder(path, "trial")
         search = read_search(folder)
         trials = read_trials(folder, search)
     except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Many runs: grids (`sweep_*.py`), and searches by KerasTuner (`search_*.py`)."""
+"""Studies of many runs: sweeps over a grid, and searches by oracles of KerasTuner."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""`StudyFolder`: the files of a study, and the lock of the process that works on it."""
+"""`StudyFolder`: the files of a sweep or search, and the lock of the process that works on it."""
 
 import contextlib
 import csv
@@ -8,7 +8,7 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,27 @@ from ..files import (
     atomic_write,
     check_writable_folder,
     explain_write_errors,
-    missing_folders,
     parse_json,
     read_text,
-    remove_empty,
 )
 from ..runs.folder import RUNS
+from ..runs.text import sanitize_text
 
 STUDY_FILE = "study.json"
-FORMAT = 4
-_ROWS = "points.json"
-_PARTS = ("points", "trials")
-_RESULTS = ("summary.json", "space.json", "best.json", "trials.csv")
-# Of a machine, what makes speeds comparable.
+FORMAT = 5
+_RESULTS = ("summary.json", "oracle.json", "best.json")
+# The properties of a machine with which speeds can be compared.
 _SAME_MACHINE = ("cpu", "cores", "devices")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class About:
-    """What a study is, as plain data: equal ones are the same study.
+    """The contents of `study.json`: studies with equal contents are the same study.
 
     Attributes:
-        kind: `"search"`, or that of a sweep.
-        settings: Its settings.
-        machine: Where it runs, if its results depend on that.
+        kind: `"search"`, or the kind of sweep.
+        settings: The settings of the study.
+        machine: The machine that runs it, if its results depend on that.
     """
 
     kind: str
@@ -51,13 +48,13 @@ class About:
         """Compare with another study: a line per difference, such as `its depth is 10, not 16`.
 
         Args:
-            now: The other one.
-            may_change: Settings that may differ; of nested ones with a dot, as `config.depth`.
+            now: The other study.
+            may_change: Settings that may differ; nested settings with a dot, as `config.depth`.
         """
-        now = About(**json.loads(as_json(dataclasses.asdict(now))))  # as it is in a file
+        now = About(**json.loads(as_json(dataclasses.asdict(now))))  # as in a file
         if self.kind != now.kind:
             return [f"its kind is {self.kind}, not {now.kind}"]
-        then, here = ({n: one.machine.get(n) for n in _SAME_MACHINE} for one in (self, now))
+        then, here = ({n: about.machine.get(n) for n in _SAME_MACHINE} for about in (self, now))
         return _changes(self.settings, now.settings, may_change) + _changes(then, here, ())
 
 
@@ -84,31 +81,26 @@ def as_list(value: Any) -> str:
 
 
 class StudyFolder:
-    """The folder of a study: `study.json`, its points or trials, and the results.
+    """The folder of a sweep or search: `study.json`, points or trials, and their rows.
 
     Args:
         path: The folder, which need not exist.
+        noun: `"point"` in a sweep, `"trial"` in a search.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._made: list[Path] = []
+    def __init__(self, path: str | Path, noun: str = "point") -> None:
+        self.path, self.noun = Path(path), noun
+        self._rows_file = f"{noun}s.json"
 
-    @property
-    def trials(self) -> Path:
-        """KerasTuner's own folder: `oracle.json`, and one folder per trial."""
-        return self.path / "trials"
-
-    @property
-    def has_study(self) -> bool:
-        """Whether there is a study, which the same command resumes."""
-        return (self.path / STUDY_FILE).exists()
+    def trial(self, name: str) -> Path:
+        """Return the folder of a point or trial."""
+        return self.path / f"{self.noun}s" / name
 
     def about(self) -> About | None:
-        """Read what the study is; `None` if there is none.
+        """Read `study.json`; `None` if there is none.
 
         Raises:
-            UserError: It cannot be read, or is of another version of kdist.
+            UserError: The file cannot be read, or is of another version of kdist.
         """
         found = self.read(STUDY_FILE)
         if found is None:
@@ -133,7 +125,7 @@ class StudyFolder:
             Whether it has a study.
 
         Raises:
-            UserError: It has something else, or cannot be written.
+            UserError: The folder has other files, or cannot be written.
         """
         with explain_write_errors(self.path, hint="pass another --output"):
             if self.about() is not None:
@@ -150,7 +142,7 @@ class StudyFolder:
     def open(self, about: About, *, may_change: Collection[str] = ()) -> Iterator[bool]:
         """Create the folder, or resume the study in it; no other process works on it meanwhile.
 
-        Another study, by `About.differences`, gives way if none of its points or trials has begun:
+        Another study, by `About.differences`, gives way if none of its points or trials has ended:
         it was stopped to be corrected.
 
         Yields:
@@ -162,19 +154,18 @@ class StudyFolder:
         """
         before = self.about() if self.check_place() else None
         changed = [] if before is None else before.differences(about, may_change)
-        if changed and self.has_begun():
+        if changed and (self.path / self._rows_file).exists():
             raise UserError(
                 f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
                 " or another --output"
             )
         with contextlib.ExitStack() as stack:
             with explain_write_errors(self.path, hint="pass another --output"):
-                self._made = missing_folders(self.path)
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(self.alone())
                 if changed:
                     self._clear()
-                self.write_about(about)
+                self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
             yield before is not None and not changed
 
     @contextlib.contextmanager
@@ -182,7 +173,7 @@ class StudyFolder:
         """Keep other processes from working on the study.
 
         Raises:
-            UserError: One does already.
+            UserError: Another process works on it.
         """
         with (self.path / ".lock").open("a", encoding="utf-8") as lock:
             try:
@@ -194,20 +185,8 @@ class StudyFolder:
                 ) from error
             yield
 
-    def has_begun(self) -> bool:
-        """Whether a point has ended, or a trial has begun; even if they cannot be read."""
-        return (self.path / _ROWS).exists() or any(self.trials.glob("trial_*"))
-
-    def discard(self) -> None:
-        """Remove what a study has made that has nothing to resume."""
-        self._clear()
-        for name in (STUDY_FILE, ".lock"):
-            (self.path / name).unlink(missing_ok=True)
-        remove_empty(self._made)
-
     def _clear(self) -> None:
-        for name in _PARTS:
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        shutil.rmtree(self.path / f"{self.noun}s", ignore_errors=True)
         for name in _RESULTS:
             (self.path / name).unlink(missing_ok=True)
 
@@ -215,23 +194,23 @@ class StudyFolder:
         """Read a JSON file; `None` if it does not exist.
 
         Raises:
-            UserError: It cannot be read, or is not valid JSON.
+            UserError: The file cannot be read, or is not a JSON object.
         """
         found = self._parse(name)
         if not isinstance(found, dict | None):
             raise self._damaged(name, "it has no settings")
         return found
 
-    def read_rows(self) -> list[Any]:
-        """Read the rows of the points of a sweep that ended, as they are in their file.
+    def read_rows(self) -> list[dict[str, Any]]:
+        """Read the rows of the points or trials that ended.
 
         Raises:
-            UserError: It cannot be read, or is not a list in JSON.
+            UserError: Their file cannot be read, or is not a list in JSON.
         """
-        found = self._parse(_ROWS)
+        found = self._parse(self._rows_file)
         if not isinstance(found, list | None):
-            raise self._damaged(_ROWS, "it has no rows")
-        return found or []
+            raise self._damaged(self._rows_file, "it has no rows")
+        return [sanitize_text(row) for row in found or [] if isinstance(row, dict)]
 
     def _parse(self, name: str) -> Any:
         try:
@@ -248,18 +227,16 @@ class StudyFolder:
         """Write a JSON file, completely or not at all."""
         atomic_write(self.path / name, as_json(values))
 
-    def write_about(self, about: About) -> None:
-        """Write what the study is."""
-        self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
-
-    def write_rows(self, rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> None:
-        """Write the rows of the points of a sweep that ended, and their columns as CSV."""
+    def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the rows of the points or trials that ended, as JSON and as CSV."""
+        flat = [_flatten(row) for row in rows]
+        columns = dict.fromkeys(name for row in flat for name in row)
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(columns), extrasaction="ignore", lineterminator="\n")
+        writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
-        atomic_write(self.path / "points.csv", text.getvalue())
-        self.write(_ROWS, rows)
+        writer.writerows(flat)
+        atomic_write(self.path / f"{self.noun}s.csv", text.getvalue())
+        self.write(self._rows_file, rows)
 
     def read_summary(self) -> dict[str, Any] | None:
         """Read the summary of a finished study; `None` if there is none, or points are left."""
@@ -270,7 +247,7 @@ class StudyFolder:
 
 
 def same_studies(about: About) -> Iterator[StudyFolder]:
-    """The folders below `runs/` with the same sweep, newest first."""
+    """Yield the folders below `runs/` with the same sweep, newest first."""
     files = RUNS.glob(f"sweep-*/{STUDY_FILE}")
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         folder = StudyFolder(file.parent)
@@ -280,21 +257,29 @@ def same_studies(about: About) -> Iterator[StudyFolder]:
                 yield folder
 
 
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose nested values are columns of their own."""
+    nested = row.get("values", {})
+    return {name: value for name, value in row.items() if name != "values"} | {
+        name: value for name, value in nested.items() if name not in row
+    }
+
+
 def as_json(value: Any) -> str:
-    """JSON that every program reads: what is not a finite number becomes null."""
+    """Format as JSON, a number that is not finite as null."""
     return json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_ours(path: Path) -> bool:
-    # What a kill leaves before the study is written.
+    # Left by a kill before the study was written.
     return path.name == ".lock" or (
         path.name.startswith(".") and path.name.endswith(f".{STUDY_FILE}")
     )

@@ -1,4 +1,4 @@
-"""`SearchSpace`: the settings of a built-in network to tune, as plain data."""
+"""`SearchSpace`: the settings to tune, as plain data."""
 
 import dataclasses
 import json
@@ -14,7 +14,6 @@ from ..fields import NotTuned, field_names, marked
 from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel, Stopping
 
-#: Settings that cannot be tuned, and why.
 NOT_TUNED = {
     **{name: mark.why for name, mark in marked(TrainConfig, NotTuned).items()},
     **dict.fromkeys(field_names(OwnModel), "a search is of one model"),
@@ -23,8 +22,8 @@ NOT_TUNED = {
     **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),
     **dict.fromkeys(field_names(Output) & FOLDERS, "the search has a folder of its own"),
 }
+"""Settings that cannot be tuned, and why."""
 
-#: For a built-in network. Learning rates range from too small to diverging.
 DEFAULT_SPACE: dict[str, Any] = {
     "base_lr": {"min": 0.001, "max": 0.05, "sampling": "log"},
     "batch_size": [16, 32, 64, 128],
@@ -34,6 +33,7 @@ DEFAULT_SPACE: dict[str, Any] = {
     "dropout": {"min": 0.0, "max": 0.3, "step": 0.05},
     "label_smoothing": [0.0, 0.1],
 }
+"""The default space. Learning rates range from too small to diverging."""
 
 _RANGE_KEYS = ("min", "max", "step", "sampling")
 _SAMPLINGS = ("linear", "log", "reverse_log")
@@ -65,8 +65,7 @@ class Range:
             yield self.most
 
     def decode(self, value: float) -> float:
-        """Convert KerasTuner's value into the setting's."""
-        # KerasTuner sends float32 from chief to worker: rounding makes the runs the same.
+        """Convert KerasTuner's value into the setting's, which a table shows as it is."""
         return value if self.whole else float(f"{value:.6g}")
 
 
@@ -88,8 +87,6 @@ class Choice:
 
     def decode(self, value: Any) -> Any:
         """Convert KerasTuner's value into the choice."""
-        if isinstance(value, float):  # a chief sends float32
-            return min(self.values, key=lambda choice: abs(choice - value))
         return json.loads(value) if isinstance(value, str) and value not in self.values else value
 
 
@@ -137,8 +134,8 @@ class SearchSpace:
                 if problem is None:
                     continue
                 # It may be the first value of another setting that does not suit the base.
-                alone = {one: str(_problem(base, {one: values[one]})) for one in values}
-                wrong = next((one for one in alone if alone[one] == str(problem)), name)
+                alone = {key: str(_problem(base, {key: values[key]})) for key in values}
+                wrong = next((key for key in alone if alone[key] == str(problem)), name)
                 raise UserError(
                     f"the search space of {wrong} contains {values[wrong]}: {problem}"
                 ) from problem

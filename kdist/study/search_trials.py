@@ -1,328 +1,221 @@
-"""Results of a search, read from its folder without TensorFlow: its table, chart and files."""
+"""`SearchTrials`: the trials that an oracle of KerasTuner chooses, and is told the scores of."""
 
-import csv
-import dataclasses
-import io
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
-from ..charts.tables import MISSING, ResultsTable, setting
+import keras_tuner
+from keras_tuner.engine.trial import Trial as KerasTrial
+
+from .._upstream.keras_tuner import (
+    BayesianOptimizationOracle,
+    HyperbandOracle,
+    RandomSearchOracle,
+)
+from ..charts.statistics import Row
+from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
-from ..fields import field_names
-from ..files import atomic_write, parse_json, read_text
-from ..optimizers.scaling import scale_learning_rate
+from ..runs.record import RunRecord
 from ..training.config import TrainConfig
-from ..training.networks import NETWORKS, SIZES
-from ..training.settings import Output, model_name
-from .console import rich_table
 from .folder import StudyFolder
+from .search_results import COLUMNS, describe_values, read_result, trial_config
 from .search_settings import Search
+from .search_space import Range
+from .trial import Trial
+from .trial_process import remove_checkpoints
 
-if TYPE_CHECKING:
-    from ..charts.figures import Figure
+_STATE = "oracle.json"
+_CHECKPOINT_SECONDS = 300.0
 
 
-def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings of a trial, with which `kdist train` can repeat it.
+def make_oracle(search: Search) -> keras_tuner.Oracle:
+    """Make the oracle that chooses the trials of a search, with the search space."""
+    space = keras_tuner.HyperParameters()
+    search.search_space().declare(space)
+    options: dict[str, Any] = {
+        "objective": keras_tuner.Objective(search.objective, search.direction),
+        "hyperparameters": space,
+        "seed": search.config.seed + 1,  # KerasTuner takes 0 for any seed
+        "max_consecutive_failed_trials": 2**31,  # `SearchTrials` counts them
+    }
+    oracle: keras_tuner.Oracle
+    if search.tuner == "hyperband":
+        oracle = HyperbandOracle(
+            max_epochs=search.config.epochs,
+            min_epochs=least_epochs(search),
+            factor=search.factor,
+            **options,
+        )
+    elif search.tuner == "bayesian":
+        # KerasTuner would draw three times as many at random as there are dimensions.
+        initial = max(2, (search.max_trials or 0) // 3)
+        oracle = BayesianOptimizationOracle(num_initial_points=initial, **options)
+    else:
+        oracle = RandomSearchOracle(**options)
+    oracle.max_trials = search.max_trials
+    oracle.verbose = 0
+    return oracle
 
-    Learning rates are drawn for one replica with the `batch_size` of `base`. They are scaled to the
-    trial's own batch size by `lr_rule`, so that rate and batch size can be drawn independently: a
-    rate that suits a batch of 32 is not tried unchanged with 256. The run itself scales the rate to
-    the number of replicas.
+
+def least_epochs(search: Search) -> int:
+    """Return the minimum epochs per trial for Hyperband: one more than the longest warm-up."""
+    part = search.search_space().dimensions.get("warmup_epochs")
+    if part is None:
+        return int(search.config.warmup_epochs) + 1
+    return int(part.most if isinstance(part, Range) else max(part.values)) + 1
+
+
+class SearchTrials:
+    """The trials of a search.
+
+    The state of the oracle is in `oracle.json`, which is written whole when a trial begins or ends.
+    A trial that had begun when the search was killed runs first, or continues.
 
     Args:
-        base: The settings that are not tuned. Learning rates are drawn for its `batch_size`.
-        values: Settings of the trial, from `SearchSpace.decode`.
+        search: The settings.
+        folder: The folder of the search, open.
+        rows: The rows of the trials that ended before.
 
     Raises:
-        UserError: Settings are incompatible, such as Adam with a momentum.
-
-    Example:
-        >>> trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr
-        0.02
-    """
-    config = TrainConfig.from_dict({**base.to_dict(), **values})
-    rate = scale_learning_rate(
-        config.base_lr,
-        global_batch=config.batch_size,
-        reference_batch=base.batch_size,
-        rule=config.lr_rule,
-        optimizer=config.optimizer,
-    )
-    return TrainConfig.from_dict({**config.to_dict(), "base_lr": rate})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrialResult:
-    """The result of a trial.
-
-    Attributes:
-        trial_id: KerasTuner's name of the trial.
-        status: `"COMPLETED"`, `"FAILED"`, or KerasTuner's status of an unfinished trial.
-        score: The value of the objective; `None` unless completed.
-        values: Its hyperparameters; for a built-in network as settings. Those that Hyperband adds
-            begin with `tuner/`.
-        metrics: Means over the executions: the objective, `seconds`, `epochs`, …
-        failure: Why it failed, in one line.
-        sampling: How each hyperparameter with a range was sampled: `"linear"`, `"log"`, …
+        UserError: `oracle.json` is damaged.
     """
 
-    trial_id: str
-    status: str
-    score: float | None
-    values: dict[str, Any]
-    metrics: dict[str, float]
-    failure: str = ""
-    sampling: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    def __init__(self, search: Search, folder: StudyFolder, rows: Sequence[Row]) -> None:
+        self._search, self._folder, self._rows = search, folder, list(rows)
+        self._space = search.search_space()
+        self._oracle = make_oracle(search)
+        self._begun: list[KerasTrial] = []
+        self.total = search.max_trials
+        state = folder.read(_STATE)
+        if state is not None:
+            self._restore(state)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        oracle = self._oracle
+        try:
+            trials = [KerasTrial.from_state(trial) for trial in state["trials"]]
+            oracle.trials = {trial.trial_id: trial for trial in trials}
+            oracle.set_state(state["oracle"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                f"{self._folder.path / _STATE} is damaged ({type(error).__name__}: {error}): pass"
+                " another --output"
+            ) from error
+        rows = {row["name"]: row for row in self._rows}
+        for trial in [trial for trial in trials if trial.status == "RUNNING"]:
+            row = rows.get(_name(trial.trial_id))
+            if row is None:
+                self._begun.append(trial)
+            else:  # killed after the row was written
+                self._tell(trial, row)
+
+    def next_trial(self) -> Trial | None:
+        """Return the next trial; `None` if there is none, perhaps until another trial ends."""
+        if self._begun:
+            return self._make_trial(self._begun.pop(0))
+        if self.failed_too_often:
+            return None
+        with warnings.catch_warnings():
+            # A Gaussian process fitted to few points warns that it has not converged.
+            warnings.filterwarnings("ignore", module="sklearn")
+            trial = self._oracle.create_trial(str(len(self._oracle.start_order)))
+        if trial.status == "RUNNING":
+            self._save()
+            return self._make_trial(trial)
+        if trial.status == "STOPPED" and not self._is_over:  # not by the number of trials
+            self._remove_checkpoints(needed=set())
+        return None
 
     @property
-    def reached(self) -> bool:
-        """Whether every execution reached the target; true if there is none."""
-        return self.metrics.get("reached", 1.0) >= 1.0
+    def failed_too_often(self) -> bool:
+        """Whether so many trials in a row failed that the search stops before its last trial."""
+        last = self._rows[-self._search.max_failures :]
+        failed = [row for row in last if row["status"] == "failed"]
+        return len(failed) == self._search.max_failures and not self._is_over
 
+    @property
+    def _is_over(self) -> bool:
+        return self.total is not None and len(self._oracle.trials) >= self.total
 
-def read_trials(
-    folder: StudyFolder, search: Search, *, order: str = "start_order"
-) -> list[TrialResult]:
-    """Read the trials of a search so far, in the order in which they started.
-
-    Args:
-        folder: The folder of the search.
-        search: Its settings.
-        order: `"end_order"` for the finished trials only, in the order in which they ended.
-
-    Raises:
-        UserError: A file of KerasTuner's is damaged.
-    """
-    oracle = folder.read("trials/oracle.json") or {order: []}
-    try:
-        trials = [folder.trials / f"trial_{trial_id}" for trial_id in oracle[order]]
-        return [_read_trial(trial, search) for trial in trials]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"the trials in {folder.trials} are damaged ({type(error).__name__}: {error}): pass"
-            " another --output"
-        ) from error
-
-
-def _read_trial(folder: Path, search: Search) -> TrialResult:
-    state = parse_json(read_text(folder / "trial.json"))
-    space = state["hyperparameters"].get("space", [])
-    names = [part["config"]["name"] for part in space]
-    values = in_order(state["hyperparameters"]["values"], names)
-    if search.model is None:
-        added = {name: value for name, value in values.items() if name.startswith("tuner/")}
-        values = {**search.search_space().decode(values), **added}
-    file, failure = folder / "failure.txt", ""
-    if state["status"] == "FAILED":
-        text = file.read_text(encoding="utf-8") if file.exists() else "no reason given"
-        failure = text.splitlines()[0]
-    return TrialResult(
-        trial_id=state["trial_id"],
-        status=state["status"],
-        score=state["score"] if state["status"] == "COMPLETED" else None,
-        values=values,
-        metrics={
-            name: metric["observations"][-1]["value"][-1]
-            for name, metric in state["metrics"]["metrics"].items()
-        },
-        failure=failure,
-        sampling={
-            part["config"]["name"]: part["config"]["sampling"]
-            for part in space
-            if part["config"].get("sampling")
-        },
-    )
-
-
-def best_first(trials: Sequence[TrialResult], search: Search) -> list[TrialResult]:
-    """Sort the completed trials, best first; those that missed the target come last."""
-    sign = -1 if search.direction == "max" else 1
-    scored = [(not one.reached, sign * one.score, one) for one in trials if one.score is not None]
-    return [trial for *_, trial in sorted(scored, key=lambda one: one[:2])]
-
-
-def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
-    """Return the best trial's settings, for `kdist train --config`; `None` if none was completed.
-
-    They have as many replicas as the trial; none are named if it had all devices of its machine.
-    For the user's own `build(hp)` it returns the hyperparameters.
-    """
-    ranked = best_first(trials, search)
-    if not ranked:
-        return None
-    values = hyperparameters(ranked[0].values)
-    if search.model is not None:
-        return values
-    settings = trial_config(search.config, values).to_dict()
-    # How the search was tracked and where it ran are not settings of the best run.
-    return {name: value for name, value in settings.items() if name not in field_names(Output)}
-
-
-def hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial without those that Hyperband adds."""
-    return {name: value for name, value in values.items() if not name.startswith("tuner/")}
-
-
-def in_order(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return values by name, in the order of `names`; the others follow."""
-    known = [name for name in names if name in values]
-    return {name: values[name] for name in dict.fromkeys([*known, *values])}
-
-
-def describe(values: Mapping[str, Any]) -> str:
-    """Format the hyperparameters of a trial in one line."""
-    shown = hyperparameters(values)
-    if values.get("tuner/epochs"):
-        shown["epochs"] = f"{values['tuner/initial_epoch'] + 1} to {values['tuner/epochs']}"
-    return ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in shown.items()
-    )
-
-
-def trials_table(trials: Sequence[TrialResult], search: Search) -> ResultsTable:
-    """Make a table of trials, best first: their scores, what was measured, hyperparameters."""
-    names = tuned_names(trials)
-    measured = [
-        name
-        for name in ("val_accuracy", "seconds", "epochs")
-        if name != search.objective and any(name in trial.metrics for trial in trials)
-    ]
-    ordered = best_first(trials, search) + [trial for trial in trials if trial.score is None]
-    note = f"Best first, by {search.objective}; then the hyperparameters."
-    if search.executions_per_trial > 1:
-        note += f" Means over {search.executions_per_trial} runs per trial."
-    if search.model is None:
-        note += " Learning rates are those for one replica and the batch of the search."
-    return ResultsTable(
-        title="Trials",
-        columns=["Trial", search.objective, *measured, *names],
-        rows=[
-            [
-                trial.trial_id,
-                trial.status.lower()
-                if trial.score is None
-                else _short(trial.score) + ("" if trial.reached else ", missed the target"),
-                *(_short(trial.metrics.get(name)) for name in measured),
-                *(
-                    _short(trial.values[name]) if name in trial.values else MISSING
-                    for name in names
-                ),
-            ]
-            for trial in ordered
-        ],
-        note=note,
-    )
-
-
-def tuned_names(trials: Sequence[TrialResult]) -> list[str]:
-    """Return the names of the trials' hyperparameters, in order: the last columns of the table."""
-    return list(dict.fromkeys(name for trial in trials for name in hyperparameters(trial.values)))
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else setting(value)
-
-
-def trials_figure(trials: Sequence[TrialResult], search: Search) -> "Figure":
-    """Draw the trials that ended, in order and against each hyperparameter that varied."""
-    from ..charts.figures import search_figure
-
-    def outcome(trial: TrialResult) -> str:
-        if trial.score is None:
-            return "failed"
-        return "trial" if trial.reached else "missed the target"
-
-    numbers = list(range(1, len(trials) + 1))
-    if all(trial.trial_id.isdigit() for trial in trials):  # as KerasTuner names them
-        numbers = [int(trial.trial_id) for trial in trials]
-    rows: list[dict[str, Any]] = [
-        {"trial": number, "outcome": outcome(trial), "score": trial.score}
-        | {"values": hyperparameters(trial.values)}
-        for number, trial in zip(numbers, trials, strict=True)
-        if trial.score is not None or trial.status == "FAILED"
-    ]
-    sampling = {name: way for trial in trials for name, way in trial.sampling.items()}
-    return search_figure(
-        search.objective,
-        rows,
-        better=max if search.direction == "max" else min,
-        log=[name for name, way in sampling.items() if way in ("log", "reverse_log")],
-    )
-
-
-def searched_model(search: Search) -> str:
-    """Name the model of a search: the user's function, or the network."""
-    if search.model is not None:
-        return search.model
-    if SIZES & set(search.space or ()):
-        return NETWORKS[search.config.network].title
-    return model_name(search.config.to_dict())
-
-
-def report(
-    search: Search, folder: StudyFolder, *, announce: Callable[[str], None]
-) -> list[TrialResult]:
-    """Write `trials.csv`, `trials.png` and `best.json`, announce the results, and return them."""
-    trials = read_trials(folder, search)
-    atomic_write(folder.path / "trials.csv", _trials_csv(trials))
-    announce(_as_text(trials, search))
-    for trial in trials:
-        if trial.status == "FAILED":
-            announce(f"Trial {trial.trial_id} failed: {trial.failure}")
-    settings = best_settings(search, trials)
-    if settings is None:
-        announce("No trial was completed.")
-        return trials
-    figure = trials_figure(trials, search)
-    atomic_write(folder.path / f"{figure.id}.png", figure.png(of=searched_model(search)))
-    best = best_first(trials, search)[0]
-    folder.write("best.json", settings)
-    announce(f"Best trial: {best.trial_id}, {search.objective} {best.score:.4g}")
-    if not best.reached:
-        announce(
-            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; such trials"
-            " score at least ten times the time budget."
+    def _make_trial(self, trial: KerasTrial) -> Trial:
+        drawn = trial.hyperparameters.values
+        values, name = self._space.decode(drawn), _name(trial.trial_id)
+        epochs, parent, error = drawn.get("tuner/epochs"), None, ""
+        try:
+            config = trial_config(self._search.config, values)
+        except UserError as mistake:
+            config, error = self._search.config, str(mistake)
+        if "tuner/trial_id" in drawn:
+            before = _name(drawn["tuner/trial_id"])
+            checkpoints = self._folder.trial(before) / "run" / "checkpoints"
+            parent = before if checkpoint_files(checkpoints) else None
+        first = drawn.get("tuner/initial_epoch", 0) + 1
+        return Trial(
+            name=name,
+            config=_run_settings(config),
+            columns={**dict.fromkeys(COLUMNS), "name": name, "values": values},
+            words=describe_values(values) + (f", epochs {first} to {epochs}" if epochs else ""),
+            search={
+                "epochs": epochs,
+                "has_target": self._search.objective == "seconds_to_target",
+                "group": self._folder.path.resolve().name,
+                "run_name": f"{self._folder.path.resolve().name}-{trial.trial_id}",
+                "hyperparameters": values,
+                "objective": [self._search.objective, self._search.direction],
+            },
+            continues=parent,
+            error=error,
         )
-    path = folder.path / "best.json"
-    announce(
-        f"Best settings: kdist train --config {path}"
-        if search.model is None
-        else f"Best hyperparameters: {path}"
-    )
-    return trials
+
+    def read_result(self, trial: Trial, run: RunRecord) -> Row:  # noqa: ARG002 - of `Study`
+        """Return the columns that are read from the run of a trial; see `Study`."""
+        return read_result(run, self._search)
+
+    def describe_row(self, row: Row) -> str:
+        """Return the result of a trial in a few words."""
+        if row["status"] == "failed":
+            return f"failed: {row['error']}"
+        return f"{self._search.objective} {row['score']:.4g}"
+
+    def end_trial(self, trial: Trial, row: Row) -> None:
+        """Tell the oracle how a trial ended."""
+        self._rows.append(row)
+        self._tell(self._oracle.get_trial(_trial_id(trial.name)), row)
+        self._remove_checkpoints(needed=self._promotable())
+
+    def _tell(self, trial: KerasTrial, row: Row) -> None:
+        if row["status"] == "done":
+            self._oracle.update_trial(trial.trial_id, {self._search.objective: row["score"]})
+        trial.status = "COMPLETED" if row["status"] == "done" else "FAILED"
+        self._oracle.end_trial(trial)
+        self._save()
+
+    def _save(self) -> None:
+        trials = [trial.get_state() for trial in self._oracle.trials.values()]
+        self._folder.write(_STATE, {"oracle": self._oracle.get_state(), "trials": trials})
+
+    def _promotable(self) -> set[str]:
+        """Return the trials that Hyperband may promote: of brackets that are not complete."""
+        brackets = self._oracle.get_state().get("brackets", ())
+        trials = [trial for bracket in brackets for part in bracket["rounds"] for trial in part]
+        return {trial["id"] for trial in trials} - {trial["past_id"] for trial in trials}
+
+    def _remove_checkpoints(self, *, needed: set[str]) -> None:
+        """Remove the checkpoints of trials that ended, except for those that are needed."""
+        for trial_id, trial in self._oracle.trials.items():
+            is_needed = trial.status == "COMPLETED" and trial_id in needed
+            if trial.status != "RUNNING" and not is_needed:
+                remove_checkpoints(self._folder.trial(_name(trial_id)))
 
 
-def _trials_csv(trials: Sequence[TrialResult]) -> str:
-    """Format the trials as CSV: name, status, score, hyperparameters, metrics, failure."""
-    names = _columns([trial.values for trial in trials])
-    metrics = [name for name in _columns([trial.metrics for trial in trials]) if name not in names]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    # Not the objective's name: accuracy and loss are metrics of the training, too.
-    writer.writerow(["trial", "status", "score", *names, *metrics, "failure"])
-    for trial in trials:
-        cells = [trial.values.get(name, "") for name in names]
-        # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
-        epochs = trial.metrics.get("epochs")
-        is_whole = isinstance(epochs, float) and epochs.is_integer()
-        counts = {"epochs": int(epochs or 0)} if is_whole else {}
-        cells += [counts.get(name, trial.metrics.get(name, "")) for name in metrics]
-        score = "" if trial.score is None else trial.score
-        writer.writerow([trial.trial_id, trial.status, score, *cells, trial.failure])
-    return text.getvalue()
+def _run_settings(config: TrainConfig) -> dict[str, Any]:
+    saved = {"save_model": False, "checkpoint_every": _CHECKPOINT_SECONDS, "keep": 2}
+    return config.to_dict() | saved
 
 
-def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
-    from rich.console import Console
-
-    text = io.StringIO()
-    table = rich_table(trials_table(trials, search), wraps=False)
-    Console(file=text, width=1000).print(table)  # as wide as its cells; a terminal wraps it
-    return text.getvalue().rstrip()
+def _name(trial_id: str) -> str:
+    return f"trial-{trial_id}"
 
 
-def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
+def _trial_id(name: str) -> str:
+    return name.removeprefix("trial-")

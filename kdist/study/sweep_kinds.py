@@ -27,7 +27,8 @@ from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count
 from ..training.config import TrainConfig
-from .sweep_experiment import MOST_VALUES, Experiment, Point
+from .experiment import MOST_VALUES, Experiment
+from .trial import Trial
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
@@ -61,7 +62,6 @@ class ThroughputSweep(Experiment):
     """
 
     kind: ClassVar[str] = "throughput"
-    axes: ClassVar[tuple[str, ...]] = ("round",)
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
@@ -82,7 +82,7 @@ class ThroughputSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Point]:
+    def round(self, turn: int) -> list[Trial]:
         config = {**self.common_settings(self.replicas), **TIMED_RUN, "epochs": self.epochs}
         return [
             self.point(
@@ -115,10 +115,10 @@ class ThroughputSweep(Experiment):
             "Speed",
             summary["points"],
             {
-                "replicas": lambda one: f"{one['replicas']:.0f}",
-                "batch per replica": lambda one: f"{one['batch_size']:.0f}",
+                "replicas": lambda row: f"{row['replicas']:.0f}",
+                "batch per replica": lambda row: f"{row['batch_size']:.0f}",
                 "images/s (min to max epoch)": _spread("images_per_sec", ",.0f"),
-                "rounds": lambda one: str(one["rounds"]),
+                "rounds": lambda row: str(row["rounds"]),
             },
         )
         fits = _table(
@@ -168,7 +168,7 @@ def _table(
 def _spread(
     name: str, form: str, factor: float = 1.0, none: str = ""
 ) -> Callable[[Mapping[str, Any]], str]:
-    return lambda one: format_spread(one[name], form, factor) or none
+    return lambda row: format_spread(row[name], form, factor) or none
 
 
 def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
@@ -200,7 +200,7 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
         value = value_of(whole)
         if len(rounds) < 2:  # one round has no spread
             return {"median": value, "low": None, "high": None}
-        ends = [one for one in (*map(value_of, rounds), value) if math.isfinite(one)]
+        ends = [end for end in (*map(value_of, rounds), value) if math.isfinite(end)]
         low, high = min(ends, default=math.inf), max(ends, default=math.inf)
         return {"median": value, "low": low, "high": high}
 
@@ -240,7 +240,6 @@ class AccuracySweep(Experiment):
     """
 
     kind: ClassVar[str] = "accuracy"
-    axes: ClassVar[tuple[str, ...]] = ("lr_rule", "seed")
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
     required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
     trains: ClassVar[bool] = True
@@ -266,7 +265,7 @@ class AccuracySweep(Experiment):
     def repetitions(self) -> int:
         return self.seeds
 
-    def round(self, turn: int) -> list[Point]:
+    def round(self, turn: int) -> list[Trial]:
         return [
             self._point_of_rule(batch, rule, replicas, turn)
             for replicas in self.replicas
@@ -274,7 +273,7 @@ class AccuracySweep(Experiment):
             for batch in self.batch_sizes
         ]
 
-    def _point_of_rule(self, batch: int, rule: str, replicas: int, seed: int) -> Point:
+    def _point_of_rule(self, batch: int, rule: str, replicas: int, seed: int) -> Trial:
         rate = scale_learning_rate(
             self.base_lr,
             global_batch=batch * replicas,
@@ -322,12 +321,12 @@ class AccuracySweep(Experiment):
             f"Time to validation accuracy above {'?' if target is None else format(target, 'g')}",
             summary["groups"],
             {
-                "batch per replica": lambda one: f"{one['batch_size']:.0f}",
-                "replicas": lambda one: f"{one['replicas']:.0f}",
-                "rule": lambda one: str(one["lr_rule"]),
-                "reached": lambda one: (
-                    f"{one['reached']} of {one['runs']}"
-                    + (f", {one['diverged']} diverged" if one["diverged"] else "")
+                "batch per replica": lambda row: f"{row['batch_size']:.0f}",
+                "replicas": lambda row: f"{row['replicas']:.0f}",
+                "rule": lambda row: str(row["lr_rule"]),
+                "reached": lambda row: (
+                    f"{row['reached']} of {row['runs']}"
+                    + (f", {row['diverged']} diverged" if row["diverged"] else "")
                 ),
                 "seconds": _spread("seconds_to_target", ",.1f", none="more than half never"),
                 "epochs": _spread("epochs_to_target", "g", none="more than half never"),
@@ -374,7 +373,6 @@ class ScalingSweep(Experiment):
     """
 
     kind: ClassVar[str] = "scaling"
-    axes: ClassVar[tuple[str, ...]] = ("round", "mode")
     setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
@@ -416,7 +414,7 @@ class ScalingSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Point]:
+    def round(self, turn: int) -> list[Trial]:
         config = {**self.common_settings(self.replicas), **TIMED_RUN, "epochs": self.epochs}
         return [
             self.point(
@@ -440,7 +438,7 @@ class ScalingSweep(Experiment):
             for (mode, replicas), group in groups.items()
         ]
         order = sorted(
-            points, key=lambda one: (one["mode"] != "weak", one["mode"], one["replicas"])
+            points, key=lambda row: (row["mode"] != "weak", row["mode"], row["replicas"])
         )
         return {"base_replicas": base, "points": order}
 
@@ -450,9 +448,9 @@ class ScalingSweep(Experiment):
             "Efficiency",
             summary["points"],
             {
-                "mode": lambda one: str(one["mode"]),
-                "replicas": lambda one: f"{one['replicas']:.0f}",
-                "batch": lambda one: f"{one['batch_size']:.0f}",
+                "mode": lambda row: str(row["mode"]),
+                "replicas": lambda row: f"{row['replicas']:.0f}",
+                "batch": lambda row: f"{row['batch_size']:.0f}",
                 "images/s": _spread("images_per_sec", ",.0f"),
                 "efficiency": _spread("efficiency", ".2f"),
                 "step, ms": _spread("step_seconds", ".1f", 1e3),
@@ -491,6 +489,6 @@ def _point_summary(
 
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
-    one.kind: one for one in (ThroughputSweep, AccuracySweep, ScalingSweep)
+    kind.kind: kind for kind in (ThroughputSweep, AccuracySweep, ScalingSweep)
 }
 """Each kind by the name that `study.json` has for it."""

@@ -1,12 +1,10 @@
 """`sweep`: runs the points of a sweep that are left, and shows the results."""
 
 import contextlib
+import dataclasses
 import os
-import shutil
-import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -14,28 +12,27 @@ from rich.text import Text
 
 from ..arguments import path_text
 from ..charts.statistics import Row, done, failures
-from ..errors import UserError, error_text
+from ..errors import UserError
 from ..files import atomic_write
 from ..launch.child import OUT_OF_MEMORY
 from ..performance.hardware import machine as describe_machine
 from ..runs.folder import unused_path
+from ..runs.record import RunRecord
 from ..runs.text import count
-from ..signals import signal_of
 from ..training.config import TrainConfig
 from ..training.images import load_data
 from ..training.settings import model_name
 from ..training.worker_place import refuse_workers
-from .console import Progress, print_line, rich_table
+from .driver import Driver, Outcome, StartTrial, explain_disk
+from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
 from .folder import About, StudyFolder, same_studies
-from .sweep_experiment import Experiment, Point, read_rows, shared_cores_warning
-from .sweep_process import can_be_resumed
-from .sweep_process import run_point as run_in_process
+from .progress import print_line, print_table
+from .trial import Trial, measure
+from .trial_process import TrialProcess, remove_checkpoints
 
-# Of ten seconds at least, a day.
+# A day, at ten seconds a run.
 _MOST_RUNS = 10_000
 _FILE_WIDTH = 160
-
-RunPoint = Callable[[Point, Path, type[Experiment]], Row]
 
 
 def sweep(
@@ -44,25 +41,21 @@ def sweep(
     output: str | None = None,
     fresh: bool = False,
     retry_failed: bool = False,
-    run_point: RunPoint = run_in_process,
+    start: StartTrial = TrialProcess,
     machine: Callable[[], dict[str, Any]] = describe_machine,
     console: Console | None = None,
-) -> int:
+) -> Outcome:
     """Run a sweep, resume one, or show the results of a finished one.
 
     Args:
         experiment: The experiment.
-        output: Its folder; `None` for an unfinished one with the same settings below `runs/`, or
-            else a new one.
-        fresh: Make a new one, even if an unfinished one could be resumed.
+        output: The folder; by default of an unfinished sweep with the same settings below `runs/`,
+            or else a new folder.
+        fresh: Begin a new sweep, even if an unfinished one could be resumed.
         retry_failed: Run points again that failed in an earlier call.
-        run_point: Runs one point.
-        machine: Describes where it runs.
+        start: Starts the process of a point.
+        machine: Describes the machine of the sweep.
         console: Takes all output.
-
-    Returns:
-        An exit code: 0, 1 where it stopped early or every point failed, 128 + the signal's number
-        after Ctrl-C, SIGTERM or SIGHUP.
 
     Raises:
         UserError: Invalid settings, or another sweep in the folder; nothing was run then.
@@ -73,7 +66,6 @@ def sweep(
         instead="run it on one machine, without a launcher; --replicas 1,2 compares numbers of"
         " replicas",
     )
-    # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     print_line(console, experiment.describe())
     check_experiment(experiment, announce=lambda line: print_line(console, line))
@@ -87,15 +79,20 @@ def sweep(
     here = machine()
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     if output is None:
-        found = None if fresh else _unfinished(about, experiment, retry_failed)
+        found = None if fresh else _find_unfinished(about, experiment, retry_failed)
         folder = found or StudyFolder(unused_path("sweep-"))
     with folder.open(about) as resumed:
-        run = _SweepRun(experiment, folder, console, retry_failed=retry_failed)
-        resuming = f"Resuming the sweep in {folder.path}, {count(run.left, 'point')} left"
+        points = SweepPoints(experiment, folder, _rows(folder, experiment, retry_failed))
+        resuming = f"Resuming the sweep in {folder.path}, {count(points.left, 'point')} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
-        run.run_points(run_point)
-        run.show(here)
-    return run.end()
+        outcome = Driver(points, folder, points.rows, console, start=start).run()
+        if points.rows and not outcome.stopped:
+            try:
+                _show(points, folder, here, console)
+            except OSError as error:
+                outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
+    _print_end(points, folder, outcome, console)
+    return outcome
 
 
 def check_experiment(
@@ -103,15 +100,15 @@ def check_experiment(
 ) -> None:
     """Check the settings of all runs, and their data, which are downloaded if they have to be.
 
-    Data of the user's are read by the runs alone, as their files import TensorFlow.
+    Data of a user's model are read by the runs alone, as their files import TensorFlow.
 
     Args:
         experiment: The experiment.
         announce: Called with lines about a download.
 
     Raises:
-        UserError: There are too many runs, one of them would be refused, its data cannot be found,
-            or its speed could not be measured.
+        UserError: There are too many runs, the settings of a run are invalid, its data cannot be
+            found, or its speed could not be measured.
     """
     runs = len(experiment.round(0)) * experiment.repetitions
     if runs > _MOST_RUNS:
@@ -121,195 +118,160 @@ def check_experiment(
         )
     # Rounds differ in nothing but the seed, which is the largest in the last.
     last = experiment.round(experiment.repetitions - 1)
-    configs = [TrainConfig.from_dict({**point.config}) for point in last]
-    for config in configs[:1]:  # they have the same data
-        if config.model is None:
-            data = load_data(config, announce=announce, or_sample=False)
-            images = len(data.train_images)
-            if images < experiment.timed_batch:
-                raise UserError(
-                    f"{images:,} training images do not fill a global batch of"
-                    f" {experiment.timed_batch:,}, so that its speed cannot be measured: drop the"
-                    " largest batch or number of replicas"
-                )
+    config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
+    if config.model is None:
+        images = len(load_data(config, announce=announce, or_sample=False).train_images)
+        if images < experiment.timed_batch:
+            raise UserError(
+                f"{images:,} training images do not fill a global batch of"
+                f" {experiment.timed_batch:,}, so that its speed cannot be measured: drop the"
+                " largest batch or number of replicas"
+            )
 
 
-def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> StudyFolder | None:
-    """The newest sweep below `runs/` that is the same and has points to run, or no summary."""
+def _find_unfinished(
+    about: About, experiment: Experiment, retry_failed: bool
+) -> StudyFolder | None:
+    """Find the newest of the same sweeps below `runs/` with points to run, or without a summary."""
     for folder in same_studies(about):
         with contextlib.suppress(UserError):  # damaged
-            rows = read_rows(folder, type(experiment))
-            left = len(rows) < len(experiment.points()) or folder.read_summary() is None
-            if left or (retry_failed and any(row["status"] == "failed" for row in rows)):
+            rows = _rows(folder, experiment, retry_failed)
+            if len(rows) < len(experiment.points()) or folder.read_summary() is None:
                 return folder
     return None
 
 
-class _SweepRun:
-    """The points of a sweep: those that ended in earlier calls, and those that are left.
+def _rows(folder: StudyFolder, experiment: Experiment, retry_failed: bool) -> list[Row]:
+    """Read the rows of points that need not run again."""
+    names = {point.name for point in experiment.points()}
+    return [
+        row
+        for row in read_rows(folder, type(experiment))
+        if row["name"] in names and not (retry_failed and row["status"] == "failed")
+    ]
 
-    Attributes:
-        interrupted: The signal that ended it; `None` if none did.
-        stopped: Why it stopped early; empty where it did not.
+
+class SweepPoints:
+    """The points of a sweep: a list of trials, each with a row when it has ended.
+
+    Args:
+        experiment: The experiment.
+        folder: The folder of the sweep.
+        rows: The rows of the points that ended before.
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        folder: StudyFolder,
-        console: Console,
-        *,
-        retry_failed: bool,
-    ) -> None:
-        self.experiment, self.folder, self.console = experiment, folder, console
-        self.points = experiment.points()
-        self.interrupted: signal.Signals | None = None
-        self.stopped = ""
-        names = {point.name for point in self.points}
-        self._rows = {
-            row["name"]: row
-            for row in read_rows(folder, type(experiment))
-            if row["name"] in names and not (retry_failed and row["status"] == "failed")
-        }
+    def __init__(self, experiment: Experiment, folder: StudyFolder, rows: Sequence[Row]) -> None:
+        self.experiment, self._folder = experiment, folder
+        self._points = experiment.points()
+        self._rows = {row["name"]: row for row in rows}
+        self._left = [point for point in self._points if point.name not in self._rows]
+        self.total: int | None = len(self._points)
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all points that ended, in the order of the points."""
-        return [self._rows[point.name] for point in self.points if point.name in self._rows]
+        """The rows of the points that ended, in the order of the points."""
+        return [self._rows[point.name] for point in self._points if point.name in self._rows]
 
     @property
     def left(self) -> int:
-        """How many points remain."""
-        return len(self.points) - len(self._rows)
+        """The number of points without a row."""
+        return len(self._points) - len(self._rows)
 
-    @property
-    def failed(self) -> list[dict[str, Any]]:
-        """Names and errors of the points that failed."""
-        return failures(self.rows)
-
-    def run_points(self, run_point: RunPoint) -> None:
-        """Run the remaining points, one after the other.
-
-        A point that fails gets a row with its error, and the next one is run. A full disk ends the
-        sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a
-        row for the point that it hits, which is run when the sweep is started again.
-        """
-        progress = Progress(
-            lambda line: print_line(self.console, line),
-            noun="point",
-            total=len(self.points),
-            ended=len(self._rows),
-            console=self.console if self.console.is_terminal else None,
-        )
-        with progress:
-            try:
-                for point in self.points:
-                    if point.name not in self._rows:
-                        progress.begin(point.name)
-                        row = self._run_point(point, run_point)
-                        progress.end(_in_words(row))
-            except KeyboardInterrupt as error:
-                self.interrupted = signal_of(error)
-            except OSError as error:
-                self._stop(error)
-
-    def _run_point(self, point: Point, run_point: RunPoint) -> Row:
-        path = self.folder.path / "points" / point.name
-        if not can_be_resumed(path, point.config):
-            if path.is_dir():  # of an interrupted run
-                shutil.rmtree(path)
-            path.mkdir(parents=True)
-        row = self._without_memory(point) or run_point(point, path, type(self.experiment))
-        self.folder.write_rows([*self._rows.values(), row], self.experiment.columns())
-        self._rows[point.name] = row
-        return row
-
-    def _without_memory(self, point: Point) -> Row | None:
-        """A row for a repetition of what ran out of memory: it would again, and may take long."""
-        for other in self.points:
-            row = self._rows.get(other.name)
-            if row is None or other.group != point.group or row["status"] != "failed":
-                continue
-            if str(row["error"]).startswith(OUT_OF_MEMORY):
+    def next_trial(self) -> Trial | None:
+        """Return the next point; a repetition of a point that ran out of memory has an error."""
+        if not self._left:
+            return None
+        point = self._left.pop(0)
+        for other in self._points:
+            error = self._rows.get(other.name, {}).get("error")
+            if other.group == point.group and str(error).startswith(OUT_OF_MEMORY):
                 error = f"{OUT_OF_MEMORY}, as {other.name}; not run again"
-                return row | {"name": point.name, **point.axes, "error": error}
-        return None
+                return dataclasses.replace(point, error=error)
+        return point
 
-    def _stop(self, error: OSError) -> None:
-        """Note why files cannot be written."""
-        path = self.folder.path
-        try:
-            where = f"{shutil.disk_usage(path).free / 2**20:,.0f} MiB free in {path}"
-        except OSError as gone:  # somebody removed the folder, or its disk
-            where = f"{path}: {error_text(gone)}"
-        self.stopped = f"{error_text(error)} ({where})"
-
-    def show(self, machine: dict[str, Any]) -> None:
-        """Show tables, and write rows, charts and the summary; also of a sweep cut short."""
-        if not self.rows or self.stopped:
-            return
-        try:
-            self._show(machine)
-        except OSError as error:
-            self._stop(error)
-
-    def _show(self, machine: dict[str, Any]) -> None:
-        experiment, failed = self.experiment, len(self.failed)
-        ended, warning = done(self.rows), shared_cores_warning(machine, self.rows)
-        summary = {
-            "points_left": self.left,
-            "warning": warning,
-            **experiment.summarize(ended, experiment.settings),
-            "failed": self.failed,
-        }
-        self.folder.write_rows(self.rows, experiment.columns())
-        for table in experiment.tables(summary):
-            self.console.print(rich_table(table), highlight=False)
-            for line in table.note.splitlines():
-                self.console.print(Text(line))
-        for one in self.failed:
-            self.console.print(Text(f"Failed: {one['name']}: {one['error']}"))
-        if warning:
-            self.console.print(Text(f"Warning: {warning}"))
-        hidden = f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
-        note = " ".join(filter(None, [hidden if failed else "", warning]))
-        for figure in experiment.figures(ended, summary):
-            path = self.folder.path / f"{figure.id}.png"
-            atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
-            print_line(self.console, f"Chart: {path}")
-        self.folder.write("summary.json", summary)  # last: with it the sweep is finished
-
-    def end(self) -> int:
-        """Say how the sweep ended where it did not go well; returns the exit code."""
-        every = len(self.points)
-        if self.left or self.stopped:
-            print_line(
-                self.console,
-                f"{f'Stopped: {self.stopped}' if self.stopped else 'Interrupted'};"
-                f" {every - self.left} of {every} points are in {self.folder.path}, the same"
-                " command resumes the sweep.",
+    def read_result(self, trial: Trial, run: RunRecord) -> Row:
+        """Return the columns that are read from the run of a point; see `Study`."""
+        found = measure(run)
+        if found["diverged"] and not self.experiment.trains:
+            where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
+            raise UserError(f"the loss was not finite: {where}")
+        asked = trial.columns["global_batch"]
+        if trial.config.get("model") and found["global_batch"] != asked:
+            raise UserError(
+                f"its data have batches of {found['global_batch']}, not of {asked}: let the data"
+                " function take batch_size, or return arrays"
             )
-            return 1 if self.interrupted is None else 128 + self.interrupted
-        if len(self.failed) < every:
-            return 0
-        which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
-        print_line(self.console, f"{which} failed: --retry-failed runs {them} again")
-        return 1
-
-
-def _in_words(row: Row) -> str:
-    """The result of a point in a few words."""
-    if row["status"] == "failed":
-        return f"failed: {row['error']}"
-    words = []
-    if row["images_per_sec"] is not None:
-        words.append(f"{row['images_per_sec']:,.0f} images/s")
-    if row["diverged"]:
-        words.append("target not met: the loss was not finite")
-    elif row["reached_target"] is not None:
-        words.append(
-            f"target met in epoch {row['epochs_to_target']}, {row['seconds_to_target']:.1f} seconds"
-            if row["reached_target"]
-            else f"target not met, best {row['best_val_accuracy']:.3f}"
+        invalid = explain_invalid(
+            {**trial.columns, **found, "status": "done"}, type(self.experiment)
         )
-    return ", ".join(words) or "done"
+        if invalid:
+            raise UserError(f"its run folder cannot be read: {invalid}")
+        return found
+
+    def describe_row(self, row: Row) -> str:
+        """Return the result of a point in a few words."""
+        if row["status"] == "failed":
+            return f"failed: {row['error']}"
+        words = []
+        if row["images_per_sec"] is not None:
+            words.append(f"{row['images_per_sec']:,.0f} images/s")
+        if row["diverged"]:
+            words.append("target not met: the loss was not finite")
+        elif row["reached_target"]:
+            seconds = f"{row['seconds_to_target']:.1f} seconds"
+            words.append(f"target met in epoch {row['epochs_to_target']}, {seconds}")
+        elif row["reached_target"] is not None:
+            words.append(f"target not met, best {row['best_val_accuracy']:.3f}")
+        return ", ".join(words) or "done"
+
+    def end_trial(self, trial: Trial, row: Row) -> None:
+        """Keep the row; a failed point keeps its checkpoints, to be continued on demand."""
+        self._rows[trial.name] = row
+        if row["status"] == "done":
+            remove_checkpoints(self._folder.trial(trial.name))
+
+
+def _show(
+    points: SweepPoints, folder: StudyFolder, machine: dict[str, Any], console: Console
+) -> None:
+    """Print tables, and write rows, charts and the summary; also of a sweep cut short."""
+    experiment, failed = points.experiment, failures(points.rows)
+    ended, warning = done(points.rows), shared_cores_warning(machine, points.rows)
+    summary = {
+        "points_left": points.left,
+        "warning": warning,
+        **experiment.summarize(ended, experiment.settings),
+        "failed": failed,
+    }
+    folder.write_rows(points.rows)
+    for table in experiment.tables(summary):
+        print_table(console, table)
+    for row in failed:
+        console.print(Text(f"Failed: {row['name']}: {row['error']}"))
+    if warning:
+        console.print(Text(f"Warning: {warning}"))
+    verb = "is" if len(failed) == 1 else "are"
+    hidden = f"{count(len(failed), 'point')} failed and {verb} not drawn."
+    note = " ".join(filter(None, [hidden if failed else "", warning]))
+    for figure in experiment.figures(ended, summary):
+        path = folder.path / f"{figure.id}.png"
+        atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
+        print_line(console, f"Chart: {path}")
+    folder.write("summary.json", summary)  # last: with it the sweep is finished
+
+
+def _print_end(
+    points: SweepPoints, folder: StudyFolder, outcome: Outcome, console: Console
+) -> None:
+    """Print how a sweep ended that stopped early, or of which every point failed."""
+    every = points.total or 0
+    if points.left or outcome.stopped:
+        reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
+        print_line(
+            console,
+            f"{reason}; {every - points.left} of {every} points are in {folder.path}, the same"
+            " command resumes the sweep.",
+        )
+    elif len(failures(points.rows)) == every:
+        which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
+        print_line(console, f"{which} failed: --retry-failed runs {them} again")

@@ -247,6 +247,37 @@ class TrainConfig(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchTrial:
+    """The place of a run in a search.
+
+    Attributes:
+        epochs: Epochs after which the run pauses; `None` for all epochs of its settings, which a
+            schedule spans in any case.
+        has_target: Whether the target accuracy ends the run.
+        group: The name of the search on a dashboard.
+        run_name: The name of the trial there.
+        hyperparameters: The values that were drawn.
+        objective: The name of the objective, and `"max"` or `"min"`.
+    """
+
+    epochs: int | None
+    has_target: bool
+    group: str
+    run_name: str
+    hyperparameters: Mapping[str, Any]
+    objective: tuple[str, str]
+
+    def tracked(self) -> dict[str, Any]:
+        """Return the arguments for `kdist.tracking.tracking`."""
+        return {
+            "group": self.group,
+            "run_name": self.run_name,
+            "hyperparameters": self.hyperparameters,
+            "objective": self.objective,
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainPlan:
     """Batch sizes and learning rate of a run.
 

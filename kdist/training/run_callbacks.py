@@ -20,7 +20,7 @@ from ..runs.folder import RunFolder
 from ..signals import Received
 from ..tracking.factory import tracking
 from ..tracking.tracker import Tracker
-from .config import TrainConfig, TrainPlan
+from .config import SearchTrial, TrainConfig, TrainPlan
 from .model import RunParts
 from .progress import make_progress
 from .settings import model_name
@@ -145,6 +145,7 @@ def make_callbacks(
     *,
     more: Sequence[keras.callbacks.Callback] = (),
     verbose: int = 1,
+    trial: SearchTrial | None = None,
 ) -> RunCallbacks:
     """Make the callbacks of a run.
 
@@ -154,12 +155,13 @@ def make_callbacks(
         folder: The run folder.
         more: The caller's own callbacks.
         verbose: As in `fit`; 0 silences these callbacks, too.
+        trial: The place of the run in a search.
 
     Raises:
         UserError: A tracker cannot be used.
     """
     line = min(verbose, 1)
-    stop, history = _stop(config, verbose=line), keras.callbacks.History()
+    stop, history = _stop(config, trial, verbose=line), keras.callbacks.History()
     total_time = PrintTotalTime(verbose=0)
     finite = StopAtNonFinite(verbose=line)
     telemetry, images = None, _images_to_tell(parts)
@@ -179,7 +181,7 @@ def make_callbacks(
         SaveTrainingData(folder.history, verbose=0),
         # Last, to see all of `logs`.
         *(
-            _trackers(config, parts, folder, telemetry, verbose=verbose)
+            _trackers(config, parts, folder, telemetry, trial, verbose=verbose)
             if folder.is_written
             else ()
         ),
@@ -194,8 +196,9 @@ def _images_to_tell(parts: RunParts) -> int | None:
     return None if counts_images(parts.model) else parts.training_images
 
 
-def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
-    if config.model is not None and config.monitor is None:
+def _stop(config: TrainConfig, trial: SearchTrial | None, *, verbose: int) -> StopAtAccuracy:
+    has_target = config.model is None or config.monitor is not None
+    if not has_target or (trial is not None and not trial.has_target):
         budget = math.inf if config.time_budget is None else config.time_budget
         return StopAtAccuracy(None, time_budget=budget, verbose=verbose)
     return StopAtAccuracy(
@@ -212,6 +215,7 @@ def _trackers(
     parts: RunParts,
     folder: RunFolder,
     telemetry: TrainingTelemetry | None,
+    trial: SearchTrial | None,
     *,
     verbose: int,
 ) -> list[keras.callbacks.Callback]:
@@ -234,6 +238,7 @@ def _trackers(
         tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
+        **({} if trial is None else trial.tracked()),
     )
     for tracker in trackers:
         if isinstance(tracker, Tracker):

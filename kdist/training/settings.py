@@ -21,7 +21,6 @@ from ..fields import (
     HelpEnd,
     NotTimed,
     NotTuned,
-    UnusedInTrials,
     field_names,
     folder_names,
     listed,
@@ -52,8 +51,8 @@ _ONE_NETWORK = NotTuned("each network has settings of its own: search one after 
 _ONE_STRATEGY = NotTuned("one strategy trains all trials")
 _LUCK = NotTuned("the best seed is the luckiest, not the best setting")
 _OF_THE_SEARCH = NotTuned("a search saves the models itself")
-_ALWAYS_VALIDATED = UnusedInTrials("every trial is validated")
-_NOT_MEASURED = UnusedInTrials("no trial measures it")
+_ALWAYS_VALIDATED = NotTuned("every trial is validated")
+_ONLY_MEASURES = NotTuned("it only measures and does not change training")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,7 +217,7 @@ class Extras:
     """
 
     validate: Annotated[bool, _ALWAYS_VALIDATED, NotTimed()] = True
-    telemetry: Annotated[Count | None, _NOT_MEASURED] = None
+    telemetry: Annotated[Count | None, _ONLY_MEASURES] = None
     save_model: Annotated[bool, _OF_THE_SEARCH, NotTimed()] = True
 
 

@@ -15,7 +15,7 @@ from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..runs.folder import RunFolder
 from ..signals import hold_signals
-from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
+from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
 from .images import load_data
 from .precision import precision_scope
@@ -73,6 +73,7 @@ def train(
     verbose: int = 1,
     resume: bool = False,
     or_sample: bool = True,
+    trial: SearchTrial | None = None,
 ) -> TrainResult:
     """Train a network, or your own model, with the settings in `config`.
 
@@ -86,6 +87,7 @@ def train(
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
         or_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and say so.
+        trial: The place of the run in a search.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
     written; a second signal ends at once. If the caller handles or ignores a signal, that is not
@@ -130,7 +132,7 @@ def train(
             precision_scope(config.precision, strategy.devices),
             explain_out_of_memory(config, data),
         ):
-            return _train(config, data, folder, strategy, callbacks, announce, verbose)
+            return _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
     except NonFiniteWeightsError as error:  # where the loss was finite still
         folder.discard()
         raise TrainingError(str(error)) from error
@@ -203,6 +205,7 @@ def _train(
     callbacks: Sequence["keras.callbacks.Callback"],
     announce: Callable[[str], None],
     verbose: int,
+    trial: SearchTrial | None,
 ) -> TrainResult:
     import keras
 
@@ -214,7 +217,7 @@ def _train(
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
     announce(describe_xla(parts.model.jit_compile, config.xla, strategy.devices))
-    made = make_callbacks(config, parts, folder, more=callbacks, verbose=verbose)
+    made = make_callbacks(config, parts, folder, more=callbacks, verbose=verbose, trial=trial)
     more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
     with hold_signals(*more_signals) as received:
         checkpoint = make_checkpoint(config, parts, folder, held=received, verbose=verbose)
@@ -231,10 +234,9 @@ def _train(
         given = dict(parts.fit)
         if not config.validate:
             given.pop("validation_data", None)
+        epochs = (trial and trial.epochs) or config.epochs
         with early_end, ended(made.ordered):
-            parts.model.fit(
-                callbacks=early_end.callbacks, epochs=config.epochs, verbose=verbose, **given
-            )
+            parts.model.fit(callbacks=early_end.callbacks, epochs=epochs, verbose=verbose, **given)
         seconds = time.perf_counter() - start
         if folder.is_resumed:
             seconds = made.total_time.seconds  # with those before

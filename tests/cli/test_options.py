@@ -14,6 +14,7 @@ from kdist.cli.app import app
 from kdist.cli.options import parse_integer
 from kdist.errors import UserError
 from kdist.fields import check_fields
+from kdist.study.driver import Outcome
 from kdist.study.sweep_kinds import ThroughputSweep
 
 
@@ -83,7 +84,7 @@ def asked(monkeypatch, capsys):
 
     def sweep(experiment, **options):
         seen.append((experiment, options))
-        return 0
+        return Outcome(rows=[{"status": "done"}])
 
     monkeypatch.setattr("kdist.study.sweep_run.sweep", sweep)
 

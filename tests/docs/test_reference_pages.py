@@ -8,11 +8,9 @@ import sys
 import kdist
 import pytest
 from kdist.callbacks.save_training_data import COLUMNS as HISTORY
-from kdist.study.sweep_kinds import EXPERIMENTS
+from kdist.study.experiment import COLUMNS as POINTS
+from kdist.study.search_results import COLUMNS as TRIALS
 from markdown_pages import ROOT, documented_objects
-
-# Of all kinds of sweeps.
-POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
 MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "schedules")
@@ -50,7 +48,12 @@ def test_import_kdist_alone_gives_every_documented_name():
 
 
 @pytest.mark.parametrize(
-    ("heading", "columns"), [("### `history.csv`", HISTORY), ("### `points.csv`", POINTS)]
+    ("heading", "columns"),
+    [
+        ("### `history.csv`", HISTORY),
+        ("### `points.csv`", POINTS),
+        ("### `trials.csv`", {*TRIALS} - {"values"}),
+    ],
 )
 def test_columns_are_documented(heading, columns):
     page = (ROOT / "docs" / "reference" / "run-folder.md").read_text()

@@ -98,7 +98,7 @@ def test_nothing_to_show(tmp_path, name, words):
 
 def test_a_sweep_of_another_version_alone_says_so(tmp_path):
     sweep = write_sweep(tmp_path / "s", "accuracy", [], format=0)
-    with pytest.raises(UserError, match="has format 0, this kdist reads 4"):
+    with pytest.raises(UserError, match="has format 0, this kdist reads 5"):
         find_sources([str(sweep)])
 
 

@@ -4,8 +4,8 @@ import pytest
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.studies import read_study
+from kdist.study.experiment import COLUMNS
 from kdist.study.folder import FORMAT
-from kdist.study.sweep_kinds import ThroughputSweep
 from report_folders import accuracy_rows, throughput_rows, write_run
 from report_folders import write_sweep as write_whole_sweep
 
@@ -18,7 +18,7 @@ def write_sweep(folder, **about):
 
 
 def point(name="one", /, **values):
-    row = dict.fromkeys(ThroughputSweep.columns()) | {"kind": "throughput", "status": "done"}
+    row = dict.fromkeys(COLUMNS) | {"kind": "throughput", "status": "done"}
     row |= {"name": name, "batch_size": 8, "replicas": 1, "images_per_step": 8}
     row |= dict.fromkeys(("images_per_sec", "images_per_sec_low", "images_per_sec_high"), 50.0)
     return row | values
@@ -73,7 +73,7 @@ def test_rows_that_are_damaged_are_told(tmp_path, content):
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"format": 99}, "has format 99, this kdist reads 4"),
+        ({"format": 99}, "has format 99, this kdist reads 5"),
         ({"kind": "speed"}, "kind 'speed', which is unknown"),
         ({"kind": []}, "lacks a study's kind"),
         ({"settings": None}, "lacks a study's kind, settings or machine"),

@@ -1,364 +1,152 @@
+"""A search as a command runs it, without processes."""
+
 import csv
+import errno
+import io
 import json
-import signal
-from contextlib import closing
+import subprocess
+import sys
 
 import pytest
-from interrupting_model import interrupting_model
-from kdist.checkpoint.store import CheckpointStore
+from fake_runs import FakeProcess
 from kdist.cli.app import app
 from kdist.errors import UserError
-from kdist.signals import raise_signals
-from kdist.study import search_run
-from kdist.study.folder import StudyFolder
-from kdist.study.search_processes import role_variables
-from kdist.study.search_run import trial_trackers, tune, tuner_of
+from kdist.report.studies import read_study
+from kdist.study.search_run import tune
 from kdist.study.search_settings import Search
-from kdist.study.search_trials import read_trials
 from kdist.training.config import TrainConfig
+from report_folders import write_run
+from rich.console import Console
 
-MODEL = """
-import keras
-
-def build(hp):
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 4))])
-    model.compile("sgd", "mse")
-    return model
-
-def data():
-    return None
-
-value = 1
-"""
+CONFIG = TrainConfig(dataset="sample", depth=10, width=1, epochs=2)
 
 
-@pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text(MODEL)
-    return str(path)
+class FakeTrials:
+    """Stands in for `TrialProcess`; `at` has exceptions and errors by the names of trials."""
+
+    def __init__(self, **at):
+        self.at, self.begun = at, []
+
+    def __call__(self, trial, folder, share):
+        self.begun.append(trial)
+        what = self.at.get(trial.name.replace("-", "_"))
+        if isinstance(what, BaseException):
+            raise what
+        if what is None:
+            write_run(folder / "run", (0.1 * len(self.begun), 0.05))
+        return FakeProcess(trial, what or "")
+
+    @property
+    def names(self):
+        return [trial.name for trial in self.begun]
 
 
-def test_wrong_data_are_told_before_the_first_trial(path, tmp_path):
-    search = Search(
-        model=f"{path}:build", output=str(tmp_path / "out"), config=TrainConfig(replicas=1)
+def run(start, width=80, **options):
+    """Exit code and output of a search in `out`."""
+    settings = {"max_trials": 3, "config": CONFIG, "output": "out"} | options
+    console = Console(file=io.StringIO(), width=width)
+    outcome = tune(Search(**settings), start=start, console=console)
+    return outcome.exit_code, console.file.getvalue()
+
+
+def test_a_search_leaves_a_table_a_chart_and_the_best_settings(here):
+    start = FakeTrials(trial_1="ValueError: no")
+    code, out = run(start)
+    assert code == 0
+    assert start.names == ["trial-0", "trial-1", "trial-2"]
+    assert "Search folder: out\n" in out
+    assert "trial-1: failed: ValueError: no (" in out
+    assert "3 of 3 trials" in out
+    assert "Failed: trial-1: ValueError: no" in out
+    assert "Best trial: trial-2, val_accuracy 0.3\n" in out
+    assert out.endswith("Best settings: kdist train --config out/best.json\n")
+    table = out[out.index("┏") : out.index("Best first")]
+    assert max(map(len, table.splitlines())) <= 80
+    rows = list(csv.DictReader((here / "out" / "trials.csv").read_text().splitlines()))
+    assert [row["status"] for row in rows] == ["done", "failed", "done"]
+    best = json.loads((here / "out" / "best.json").read_text())
+    assert str(best["batch_size"]) == rows[2]["batch_size"]
+    assert (here / "out" / "trials.png").read_bytes().startswith(b"\x89PNG")
+    assert [row["name"] for row in read_study(here / "out").ranked] == ["trial-2", "trial-0"]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
+def test_the_same_command_resumes_a_search(here, end):
+    first = FakeTrials(trial_1=end)
+    code, out = run(first)
+    assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
+    word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full ("
+    assert word in out
+    assert out.endswith("1 trial ended in out, the same command resumes the search.\n")
+    again = FakeTrials()
+    code, out = run(again)
+    assert code == 0
+    assert "Resuming the search in out, 1 trial ended\n" in out
+    assert again.names == ["trial-1", "trial-2"]
+    assert again.begun[0] == first.begun[1]
+
+
+def test_a_finished_search_shows_its_results_and_takes_more_trials(here):
+    run(FakeTrials())
+    start = FakeTrials()
+    code, out = run(start, width=200)
+    assert (code, start.names) == (0, [])
+    assert "Best trial: trial-2" in out
+    assert out.endswith(
+        "The search in out is finished: pass a larger --max-trials to continue, or another --output"
+        " for a new one\n"
     )
-    with pytest.raises(UserError, match="the data function returned NoneType"):
-        tune(search, announce=lambda line: None)
-    assert not (tmp_path / "out").exists()
+    assert run(start, max_trials=4)[0] == 0
+    assert start.names == ["trial-3"]
 
 
-WITH_DATA = """
-import keras
-import numpy as np
-
-x = np.ones((16, 2), "float32")
-
-def data():
-    return (x, x[:, 0]), (x, x[:, 0])
-
-def build(hp):
-    units = hp.Int("units", 1, 4)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units)])
-    model.compile("sgd", "mse")
-    return model
-"""
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "words"),
-    [
-        ("import keras\n", "import kerass\n", "line 2: ModuleNotFoundError: No module named"),
-        ("def build(hp):", "def build(hp)", "line 10: SyntaxError: expected ':'"),
-        ("return (x, x", "raise OSError('gone'); (x, x", "line 8: OSError: gone$"),
-        ("import keras\n", "import sys\nsys.exit('done')\n", "line 3: SystemExit: done"),
-        ("    units = ", "    raise SystemExit(3)\n    units = ", "line 11: SystemExit: 3"),
-        (
-            "(x, x[:, 0])\n",
-            "(x[:, [0, 1, 1]], x[:, 0])\n",
-            r"the model of build\(hp\) does not take the validation data: ValueError: .* expected"
-            r" shape=\(None, 2\), found shape=\(None, 3\)",
-        ),
-        ("    units = ", "    hp.nothing = hp.nothing\n    units = ", "line 11: AttributeError: "),
-        (
-            '    model.compile("sgd", "mse")\n',
-            "",
-            r"build\(hp\) returned Sequential that is not compiled",
-        ),
-        (
-            "keras.Input((2,))",
-            "keras.Input((5,))",
-            r"the model of build\(hp\) does not take the training data: ValueError: .* expected"
-            r" shape=\(None, 5\), found shape=\(None, 2\)",
-        ),
-        ("", "", "trials are compared by val_accuracy, but training reported loss, val_loss"),
-    ],
-)
-def test_what_is_wrong_with_the_file_ends_the_search_and_leaves_nothing(
-    path, tmp_path, right, wrong, words, monkeypatch
-):
-    with open(path, "w") as file:
-        file.write(WITH_DATA.replace(right, wrong, 1))
-    monkeypatch.chdir(tmp_path)
-    epochs = TrainConfig(replicas=1, epochs=1)
-    search = Search(model=f"{path}:build", output="runs/tune", config=epochs)
-    with pytest.raises(UserError, match=words) as raised:
-        tune(search, announce=lambda line: None)
-    assert "\n" not in str(raised.value)
-    assert [found.name for found in tmp_path.iterdir() if found.suffix != ".py"] in (
-        [],
-        ["__pycache__"],
+def test_failures_in_a_row_stop_a_search(here):
+    start = FakeTrials(trial_0="no", trial_1="ValueError: no")
+    code, out = run(start, max_failures=2, width=300)
+    assert (code, start.names) == (1, ["trial-0", "trial-1"])
+    assert "No trial was completed.\n" in out
+    assert (
+        "Stopped: the last 2 trials failed, with 'ValueError: no'; a larger --max-failures" in out
     )
+    assert run(start, max_failures=3)[0] == 0
 
 
-BATCHES = """
-import keras
-import tensorflow as tf
-
-def data():
-    x = tf.random.stateless_uniform((24, 2), seed=(1, 2))
-    pairs = tf.data.Dataset.from_tensor_slices((x, x[:, 0]))
-    return pairs.batch(8), pairs.take(12).batch(8)
-
-def sized(batch_size):
-    assert batch_size == 16
-    x = tf.random.stateless_uniform((24, 2), seed=(1, 2))
-    pairs = tf.data.Dataset.from_tensor_slices((x, x[:, 0]))
-    return pairs.batch(batch_size), pairs.take(12).batch(batch_size)
-
-def build(hp):
-    units = hp.Int("units", 1, 2)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.5), "mse")
-    return model
-
-class Stepping(keras.Sequential):
-    def train_step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = self.compute_loss(x=x, y=y, y_pred=self(x, training=True))
-        gradients = tape.gradient(loss, self.trainable_variables)
-        self.optimizer.apply(gradients, self.trainable_variables)
-        return {"loss": loss}
-
-def stepping(hp):
-    model = Stepping([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 1))])
-    model.compile(keras.optimizers.SGD(0.5), "mse")
-    return model
-
-def own(hp):
-    hp.Choice("batch_size", [8, 16])
-    return build(hp)
-"""
+def test_other_settings_are_another_search(here):
+    run(FakeTrials())
+    with pytest.raises(UserError, match="another study: its config.epochs is 2, not 3"):
+        run(FakeTrials(), config=TrainConfig(dataset="sample", depth=10, width=1, epochs=3))
 
 
-@pytest.mark.parametrize(
-    ("function", "data", "batch", "rate"),
-    [("build", "data", 32, 0.5), ("build", "sized", 8, 1.0), ("stepping", "data", 32, 0.5)],
-)
-def test_a_search_takes_batches_of_the_users(path, tmp_path, function, data, batch, rate):
-    with open(path, "w") as file:
-        file.write(BATCHES)
-    search = Search(
-        model=f"{path}:{function}",
-        data=data,
-        objective="loss",
-        max_trials=1,
-        output=str(tmp_path / "out"),
-        config=TrainConfig(replicas=1 + (function == "build"), epochs=1, batch_size=batch),
-    )
-    folder = tune(search, announce=lambda line: None)
-    (trial,) = read_trials(folder, search)
-    assert (trial.status, trial.failure) == ("COMPLETED", "")
-    model = tuner_of(search.output).get_best_models()[0]
-    assert float(model.optimizer.learning_rate.numpy()) == rate
+def test_nothing_is_written_before_the_data_are_there(here, monkeypatch):
+    def fail(*_, **__):
+        raise UserError("no data")
+
+    monkeypatch.setattr("kdist.study.search_run.load_data", fail)
+    with pytest.raises(UserError, match="no data"):
+        run(FakeTrials())
+    assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("function", "batch", "words"),
-    [
-        ("build", 16, r"received --batch-size 16, but .* data\(\) returns batches of its own"),
-        ("own", 32, "declares batch_size, but the data have batches of their own"),
-    ],
-)
-def test_a_batch_size_for_the_users_own_batches_is_refused(path, tmp_path, function, batch, words):
-    with open(path, "w") as file:
-        file.write(BATCHES)
-    search = Search(
-        model=f"{path}:{function}",
-        output=str(tmp_path / "out"),
-        config=TrainConfig(replicas=2, batch_size=batch),
-    )
-    with pytest.raises(UserError, match=words):
-        tune(search, announce=lambda line: None)
-    assert not (tmp_path / "out").exists()
+def test_no_trial_that_beat_the_target_is_said(here):
+    config = TrainConfig(dataset="sample", depth=10, width=1, epochs=2, time_budget=9)
+    start = FakeTrials()
+    code, out = run(start, objective="seconds_to_target", config=config, width=200)
+    assert code == 0
+    assert "No trial beat the target accuracy of 0.85; such trials score at least ten times" in out
+    assert start.begun[0].search["has_target"]
 
 
-@pytest.mark.parametrize("error", [UserError("no"), KeyboardInterrupt()])
-@pytest.mark.parametrize(
-    ("resumed", "ended", "saved", "left"),
-    [
-        (False, [], False, False),
-        (False, ["0"], False, True),
-        (False, [], True, True),
-        (True, [], False, True),
-    ],
-)
-def test_a_search_with_nothing_to_resume_leaves_nothing(
-    tmp_path, monkeypatch, error, resumed, ended, saved, left
-):
-    search = Search(output=str(tmp_path / "runs" / "tune"))
-    folder = StudyFolder(search.output)
-
-    def fail(*_):
-        checkpoints = folder.trials / "trial_0" / "checkpoints" / "execution-0"
-        checkpoints.mkdir(parents=True)
-        (checkpoints / "best.weights.h5").touch()  # of an epoch, without what its trial needs
-        folder.write("trials/oracle.json", {"start_order": [], "end_order": ended})
-        if saved:
-            with closing(CheckpointStore(checkpoints)) as store:
-                store.commit(epoch=1, batch=2, arrays={}, state={})
-        raise error
-
-    if resumed:
-        with folder.open(search.about):
-            pass
-    monkeypatch.setattr("kdist.study.search_run._run", fail)
-    with pytest.raises(type(error)):
-        tune(search, announce=lambda line: None)
-    assert (tmp_path / "runs").exists() == left
-    if left:
-        assert (folder.path / "study.json").exists()
-
-
-def test_what_is_printed_after_a_signal_is_true(path, tmp_path, capsys):
-    with open(path, "w") as file:
-        file.write(interrupting_model("os.kill(os.getpid(), signal.SIGTERM)"))
-    output = tmp_path / "out"
-    command = ["tune", f"{path}:build", "--objective", "loss", "--max-trials", "1", "--replicas"]
-    command += ["1", "--epochs", "2", "--output", str(output)]
-
-    def run():
-        with raise_signals():
-            return app(command, exit_on_error=False, print_error=False)
-
-    (tmp_path / "signals").touch()
-    assert run() == 128 + signal.SIGTERM
-    assert capsys.readouterr().out.endswith("Interrupted: the same command resumes the search.\n")
-    assert list(output.glob("trials/trial_0/checkpoints/execution-0/e*"))
-    assert run() == 0
-    assert "Resuming" in capsys.readouterr().out
-    assert [trial["epochs"] for trial in table(output)] == ["2"]
-
-
-def test_a_signal_before_anything_was_saved_leaves_nothing(path, tmp_path, capsys, monkeypatch):
-    with open(path, "w") as file:
-        file.write(interrupting_model("os.kill(os.getpid(), signal.SIGTERM)"))
-
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("kdist.study.search_run._run", fail)
-    output = tmp_path / "out"
-    assert app(["tune", f"{path}:build", "--output", str(output)]) == 128 + signal.SIGINT
-    assert capsys.readouterr().out == "Interrupted: the same command begins anew.\n"
-    assert not output.exists()
-
-
-def table(output):
-    with open(output / "trials.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_a_chief_leaves_the_trials_of_its_workers(tmp_path, monkeypatch):
-    for name, value in role_variables("chief", ip="127.0.0.1", port=4000).items():
-        monkeypatch.setenv(name, value)
-    search = Search(output=str(tmp_path / "tune"))
-
-    def fail(*_):
-        (tmp_path / "tune" / "trials" / "trial_0").mkdir(parents=True)
-        raise UserError("no")
-
-    monkeypatch.setattr("kdist.study.search_run._run", fail)
-    with pytest.raises(UserError):
-        tune(search, announce=lambda line: None)
-    assert (tmp_path / "tune" / "trials" / "trial_0").exists()
-
-
-def test_a_folder_of_other_hyperparameters_is_refused(path, tmp_path):
-    with open(path, "a") as file:
-        file.write("\ndef data():\n    return (1, 1), (1, 1)\n")
-    search = Search(
-        model=f"{path}:build", output=str(tmp_path / "out"), config=TrainConfig(replicas=1)
-    )
-    folder = StudyFolder(search.output)
-    with folder.open(search.about):
-        pass
-    space = {"space": [{"class_name": "Int", "config": {"name": "layers"}}]}
-    folder.write("space.json", space)
-    with pytest.raises(UserError, match=r"other hyperparameters \(layers, units\)"):
-        tune(search, announce=lambda line: None)
-    assert json.loads((folder.path / "space.json").read_text()) == space
-
-
-def test_a_folder_without_a_search_has_no_tuner(tmp_path):
-    with pytest.raises(UserError, match="there is no search in"):
-        tuner_of(str(tmp_path))
-
-
-# Trackers
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """What `tracking` was asked for."""
-    seen = []
+def test_the_command_has_the_exit_code_of_the_search(here, monkeypatch, capsys):
+    start = FakeTrials(trial_0=KeyboardInterrupt())
     monkeypatch.setattr(
-        search_run, "tracking", lambda *names, **options: seen.append((names, options)) or []
+        "kdist.study.search_run.tune", lambda search: tune(search, start=start, console=Console())
     )
-    return seen
+    command = ["tune", "--dataset", "sample", "--max-trials", "3", "--output", "out"]
+    assert app(command, exit_on_error=False) == 130
+    assert "Interrupted; 0 trials ended in out" in capsys.readouterr().out
 
 
-def test_without_trackers_there_are_none(tmp_path):
-    assert trial_trackers(Search(), StudyFolder(str(tmp_path)), replicas=1) is None
-
-
-def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked):
-    search = Search(
-        space={"momentum": [None, 0.9], "batch_size": [64, 32]},
-        executions_per_trial=2,
-        config=TrainConfig(track="wandb", track_batches=5),
-    )
-    folder = StudyFolder(str(tmp_path / "search"))
-    left = folder.trials / "trial_03" / "tracking-1" / "wandb"
-    left.mkdir(parents=True)  # by a run that was killed
-    make = trial_trackers(search, folder, replicas=2)
-    for execution in (0, 1):
-        assert make("03", execution, {"momentum": "0.9", "batch_size": 64}) == []
-    assert not left.exists()
-    (names, options), (_, second) = asked
-    assert names == ("wandb",)
-    assert (options["group"], options["run_name"]) == ("search", "search-03-0")
-    assert options["folder"] == folder.trials / "trial_03" / "tracking-0"
-    assert second["run_name"] == "search-03-1"
-    assert options["hyperparameters"] == {"momentum": 0.9, "batch_size": 64}
-    assert options["config"]["base_lr"] == pytest.approx(0.02)  # as it is trained with
-    assert (options["config"]["replicas"], options["config"]["global_batch"]) == (2, 128)
-    assert options["config"]["learning_rate"] == pytest.approx(0.04)
-    assert options["objective"] == ("val_accuracy", "max")
-    assert options["every_batches"] == 5
-
-
-def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
-    search = Search(
-        model="m.py:build",
-        objective="seconds_to_target",
-        config=TrainConfig(track="wandb", time_budget=60),
-    )
-    make = trial_trackers(search, StudyFolder(str(tmp_path / "search")), replicas=2)
-    make("0", 0, {"units": 3})
-    (_, options) = asked[0]
-    assert options["run_name"] == "search-0"
-    assert options["hyperparameters"] == {"units": 3}
-    assert options["config"] == {"units": 3, "replicas": 2, "global_batch": 64}
-    assert options["objective"] == ("seconds_to_target", "min")
+def test_a_search_is_set_up_without_tensorflow():
+    code = "import kdist.study.search_run, sys; print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n"

@@ -5,8 +5,9 @@ import sys
 import pytest
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
-from kdist.study.search_run import least_epochs, tune
+from kdist.study.search_run import divide_machine, tune
 from kdist.study.search_settings import MAY_CHANGE, Search, check_given, read_search
+from kdist.study.search_trials import least_epochs
 from kdist.training.config import TrainConfig
 
 
@@ -17,21 +18,13 @@ from kdist.training.config import TrainConfig
         ({"objective": "speed"}, "objective has to be one of val_accuracy, val_loss, seconds_to"),
         ({"objective": "seconds_to_target"}, "needs a time budget, received none: pass --time-b"),
         ({"max_trials": 0}, "max_trials has to be from 1 to 1000000, received 0"),
-        ({"executions_per_trial": 1.5}, "executions_per_trial has to be an integer"),
         ({"factor": 1}, "factor has to be from 2 to 100, received 1"),
         ({"factor": 4}, "factor=4 is for Hyperband: pass --tuner hyperband"),
-        ({"data": "images"}, "data=images needs your own build"),
         ({"workers": 0}, "workers has to be from 1 to 1024, received 0"),
-        ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
-        ({"config": TrainConfig(telemetry=5)}, "received telemetry, but no trial meas"),
+        ({"config": TrainConfig(validate=False)}, "received validate=False, but every trial"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
         ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
         ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),
-        ({"model": "m.py:build", "space": {"width": [1]}}, "remove --space"),
-        (
-            {"model": "m.py:build", "config": TrainConfig(depth=10, epochs=2)},
-            "received depth, which m.py:build decides itself: remove it",
-        ),
     ],
 )
 def test_a_mistake_is_named(values, words):
@@ -80,7 +73,7 @@ def test_hyperband_grants_more_than_the_warm_up():
 
 
 def opened(path, search):
-    return StudyFolder(path).open(search.about, may_change=MAY_CHANGE)
+    return StudyFolder(path, "trial").open(search.about, may_change=MAY_CHANGE)
 
 
 def test_a_folder_holds_one_search(tmp_path):
@@ -89,7 +82,7 @@ def test_a_folder_holds_one_search(tmp_path):
         assert not resumed
         with pytest.raises(UserError, match="another process works on the study"):
             opened(path, search).__enter__()
-    (path / "trials" / "trial_0").mkdir(parents=True)
+    StudyFolder(path, "trial").write_rows([])
     before = (path / "study.json").read_bytes()
     with pytest.raises(UserError, match="another study: its config.epochs is 3, not 4;"):
         opened(path, Search(config=TrainConfig(epochs=4))).__enter__()
@@ -100,11 +93,11 @@ def test_a_folder_holds_one_search(tmp_path):
 
 def test_a_search_without_a_trial_gives_way_to_a_corrected_one(tmp_path):
     with opened(tmp_path, Search()):
-        (tmp_path / "space.json").write_text("{}")
+        (tmp_path / "oracle.json").write_text("{}")
     corrected = Search(config=TrainConfig(epochs=4))
     with opened(tmp_path, corrected) as resumed:
         assert not resumed
-    assert not (tmp_path / "space.json").exists()
+    assert not (tmp_path / "oracle.json").exists()
     assert read_search(StudyFolder(tmp_path)) == corrected
 
 
@@ -130,24 +123,45 @@ def test_a_file_in_the_folders_place_is_told(tmp_path):
         opened(path, Search()).__enter__()
 
 
+def test_a_model_of_the_users_is_left_to_keras_tuner(tmp_path):
+    file = tmp_path / "m.py"
+    file.write_text("")
+    words = "tune your own model with KerasTuner and distribution_strategy="
+    with pytest.raises(UserError, match=words):
+        Search(config=TrainConfig(model=f"{file}:build"))
+
+
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("gpus", "workers", "replicas", "each", "shares"),
     [
-        ("model.py", "FILE.py:FUNCTION, received model.py"),
-        ("no.py:build", "there is no file no.py"),
+        ("", None, 2, 2, [None]),
+        ("", 2, None, 1, [None, None]),
+        ("0,1,2,3", 2, None, 2, [("0", "1"), ("2", "3")]),
+        ("0,1,2,3", 2, 1, 1, [("0",), ("1",)]),
     ],
 )
-def test_a_model_that_is_not_there_is_told_before_anything_is_made(tmp_path, model, words):
+def test_trials_at_once_have_equal_shares(monkeypatch, gpus, workers, replicas, each, shares):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    search = Search(workers=workers, config=TrainConfig(replicas=replicas))
+    search, found = divide_machine(search)
+    assert search.config.replicas == each
+    assert [share.gpus for share in found] == shares
+
+
+@pytest.mark.parametrize(
+    ("workers", "replicas", "words"),
+    [
+        (2, 2, "received 2 workers with 2 replicas each, but 3 GPUs are visible: lower --workers"),
+        (2, None, "2 workers cannot share 3 GPUs evenly"),
+    ],
+)
+def test_gpus_have_to_suffice(monkeypatch, tmp_path, workers, replicas, words):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    output = tmp_path / "out"
+    config = TrainConfig(replicas=replicas)
     with pytest.raises(UserError, match=words):
-        tune(Search(model=model, output=str(tmp_path / "out")))
-    assert not (tmp_path / "out").exists()
-
-
-def test_workers_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatch):
-    for name in ("ORACLE_IP", "ORACLE_PORT", "TUNER_ID"):
-        monkeypatch.setenv(f"KERASTUNER_{name}", "1")
-    with pytest.raises(UserError, match="unset the variable"):
-        tune(Search(workers=2, output=str(tmp_path / "out")))
+        tune(Search(workers=workers, output=str(output), config=config))
+    assert not output.exists()
 
 
 def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):

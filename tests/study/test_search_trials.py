@@ -1,253 +1,216 @@
-import csv
-import dataclasses
-import io
-import json
-import types
+"""Trials of a search: the choices of the oracles, their record, and checkpoints that are kept."""
 
-import keras_tuner
+import json
+import random
+
 import pytest
-from kdist.charts.tables import MISSING
+from hypothesis import assume, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
-from kdist.study.search_run import tune
-from kdist.study.search_scores import best_epoch, target_metrics
 from kdist.study.search_settings import Search
-from kdist.study.search_trials import (
-    TrialResult,
-    best_first,
-    best_settings,
-    describe,
-    read_trials,
-    report,
-    trials_table,
-)
-from kdist.training.config import TrainConfig
+from kdist.study.search_trials import SearchTrials, make_oracle
+from kdist.training.config import SearchTrial, TrainConfig
+
+SPACE = {"base_lr": {"min": 0.001, "max": 0.1, "sampling": "log"}}
 
 
-def test_who_missed_the_target_counts_ten_times_and_the_closer_less():
-    def scored(best, reached=False, budget=9):
-        stop = types.SimpleNamespace(
-            reached=reached, met_seconds=7.0, seconds=3.0, best={"val_accuracy": best}
-        )
-        return target_metrics(stop, 0.85, time_budget=budget)["seconds_to_target"]
-
-    assert scored(0.9, reached=True) == 7
-    assert 90 < scored(0.84) < scored(0.10)
-    assert 30 < scored(0.84, budget=None) < 31
+def make_search(tuner="random", *, epochs=9, seed=0, space=SPACE, **options):
+    config = TrainConfig(depth=10, width=1, epochs=epochs, seed=seed)
+    return Search(tuner=tuner, space=space, config=config, **options)
 
 
-def test_the_best_epoch_is_that_of_the_objective():
-    history = {"val_accuracy": [0.1, float("nan"), 0.7, 0.5], "loss": [4.0, 3.0, 2.0, 1.0]}
-    assert best_epoch(history, keras_tuner.Objective("val_accuracy", "max")) == {
-        "val_accuracy": 0.7,
-        "loss": 2.0,
+class Records:
+    """A search without training: a score is a function of the learning rate."""
+
+    def __init__(self, folder, search, *, failing=()):
+        self.folder, self.search, self.failing = StudyFolder(folder, "trial"), search, failing
+        self.folder.path.mkdir(exist_ok=True)
+        self.rows = []
+        self.open()
+
+    def open(self):
+        """As after a kill: from the files alone."""
+        self.trials = SearchTrials(self.search, self.folder, self.rows)
+
+    def end(self, trial, *, tell=True):
+        failed = trial.error or trial.name in self.failing
+        score = 1 / (1 + abs(trial.columns["values"].get("base_lr", 1) - 0.02))
+        result = {"status": "failed"} if failed else {"status": "done", "score": score}
+        row = trial.columns | result
+        self.rows.append(row)
+        if tell:
+            self.trials.end_trial(trial, row)
+
+    def run(self, number=99):
+        """Run trials one after the other; returns their names, rates and epochs."""
+        seen = []
+        while len(seen) < number and (trial := self.trials.next_trial()) is not None:
+            seen.append(describe(trial))
+            self.end(trial)
+        return seen
+
+
+def describe(trial):
+    return trial.name, trial.columns["values"]["base_lr"], trial.search["epochs"], trial.continues
+
+
+def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
+    space = {"momentum": [None, 0.9], "batch_size": [64]}
+    search = make_search("hyperband", space=space)
+    trial = Records(tmp_path / "tune", search).trials.next_trial()
+    config = TrainConfig.from_dict(trial.config)
+    assert (config.batch_size, config.base_lr, config.epochs) == (64, 0.02, 9)
+    assert (config.checkpoint_every, config.save_model) == (300, False)
+    place = SearchTrial(**trial.search)
+    assert place.epochs == 1
+    assert not place.has_target
+    assert place.tracked() == {
+        "group": "tune",
+        "run_name": "tune-0000",
+        "hyperparameters": trial.columns["values"],
+        "objective": ["val_accuracy", "max"],
     }
-    assert best_epoch(history, keras_tuner.Objective("loss", "min"))["val_accuracy"] == 0.5
-    with pytest.raises(UserError, match="val_loss, but training reported val_accuracy, loss"):
-        best_epoch(history, keras_tuner.Objective("val_loss", "min"))
+    assert trial.words == f"momentum {config.momentum}, batch_size 64, epochs 1 to 1"
+    json.dumps(trial.search)
 
 
-def write_trial(folder, trial_id, status, values, **metrics):
-    path = folder.trials / f"trial_{trial_id}"
-    path.mkdir(parents=True)
-    state = {
-        "trial_id": trial_id,
-        "status": status,
-        "score": next(iter(metrics.values()), None),
-        "hyperparameters": {"space": [], "values": values},
-        "metrics": {
-            "metrics": {
-                name: {"direction": "max", "observations": [{"value": [value], "step": 0}]}
-                for name, value in metrics.items()
-            }
-        },
-    }
-    (path / "trial.json").write_text(json.dumps(state))
-    return path
+def test_settings_that_do_not_go_together_fail_the_trial(tmp_path):
+    search = make_search(space={"optimizer": ["sgd", "adam"], "momentum": [None, 0.9]})
+    trials = SearchTrials(search, StudyFolder(tmp_path, "trial"), [])
+    found = [trials.next_trial() for _ in range(4)]
+    errors = {tuple(trial.columns["values"].values()): trial.error for trial in found}
+    assert errors["adam", 0.9].startswith("received momentum=0.9 with optimizer=adam")
+    assert [error for error in errors.values() if error] == [errors["adam", 0.9]]
 
 
-@pytest.fixture
-def searched(tmp_path):
-    """A search of five trials, of which one failed and one was being trained."""
-    search = Search(
-        space={"base_lr": {"min": 0.001, "max": 0.1}, "momentum": [None, 0.9]},
-        config=TrainConfig(epochs=2, depth=10, width=1, track="wandb"),
-    )
-    folder = StudyFolder(str(tmp_path))
-    for number, (rate, momentum, accuracy) in enumerate(
-        [(0.01, "null", 0.5), (0.02, "0.9", 0.8), (0.03, "null", 0.6)]
-    ):
-        values = {"base_lr": rate, "momentum": momentum}
-        write_trial(
-            folder,
-            str(number),
-            "COMPLETED",
-            values,
-            val_accuracy=accuracy,
-            accuracy=0.9,
-            seconds=2.0,
-            epochs=2.0,
-        )
-    failed = write_trial(folder, "3", "FAILED", {"base_lr": 0.1, "momentum": "0.9"})
-    (failed / "failure.txt").write_text("loss was nan after epoch 1\n\nTraceback …\n")
-    write_trial(folder, "4", "RUNNING", {"base_lr": 0.05, "momentum": "0.9"})
-    order = {"start_order": ["0", "1", "2", "3", "4"]}
-    (folder.trials / "oracle.json").write_text(json.dumps(order))
-    return search, folder
+@pytest.mark.parametrize("tuner", ["random", "hyperband"])
+def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path, tuner):
+    search = make_search(tuner, max_trials=12)
+    whole = Records(tmp_path / "whole", search, failing=("trial-03",)).run()
+    assert len(whole) == 12
+    records = Records(tmp_path / "killed", search, failing=("trial-03",))
+    found = records.run(3)
+    begun = describe(records.trials.next_trial())
+    records.open()  # killed within the fourth trial, which is failing
+    found += records.run(4)
+    assert found[3] == begun
+    trial = records.trials.next_trial()
+    found.append(describe(trial))
+    records.end(trial, tell=False)
+    records.open()  # killed after the row of the trial was written
+    assert found + records.run() == whole
 
 
-def test_trials_are_read_as_settings(searched):
-    search, folder = searched
-    trials = read_trials(folder, search)
-    assert [trial.status for trial in trials] == [*["COMPLETED"] * 3, "FAILED", "RUNNING"]
-    assert trials[1].values == {"base_lr": 0.02, "momentum": 0.9}
-    assert trials[0].values["momentum"] is None
-    assert trials[3].failure == "loss was nan after epoch 1"
-    ranked = best_first(trials, search)
-    assert [trial.trial_id for trial in ranked] == ["1", "2", "0"]
+def test_the_same_seed_draws_the_same_trials(tmp_path):
+    def rates(tuner, seed, name):
+        records = Records(tmp_path / name, make_search(tuner, max_trials=4, seed=seed))
+        return [rate for _, rate, *_ in records.run()]
+
+    first = rates("random", 0, "a")
+    assert first == rates("random", 0, "b") != rates("random", 1, "c")
+    bayesian = rates("bayesian", 0, "d")
+    assert bayesian == rates("bayesian", 0, "e")
+    assert len(set(bayesian)) == 4
 
 
-def test_the_best_settings_are_those_of_a_run(searched):
-    search, folder = searched
-    best = TrainConfig.from_dict(best_settings(search, read_trials(folder, search)))
-    assert (best.base_lr, best.momentum, best.depth, best.epochs) == (0.02, 0.9, 10, 2)
-    assert best.track is None
-    assert best_settings(search, []) is None
+def test_a_search_goes_on_with_more_trials(tmp_path):
+    records = Records(tmp_path, make_search(max_trials=2))
+    assert len(records.run()) == 2
+    records.search = make_search(max_trials=5)
+    records.open()
+    assert [name for name, *_ in records.run()] == ["trial-2", "trial-3", "trial-4"]
 
 
-@pytest.mark.parametrize("replicas", [None, 2])  # `None`: all devices of any machine
-def test_the_best_settings_have_as_many_replicas_as_the_trial(searched, replicas):
-    search, folder = searched
-    search = dataclasses.replace(search, config=TrainConfig(replicas=replicas))
-    assert best_settings(search, read_trials(folder, search))["replicas"] == replicas
+def test_a_search_stops_after_failures_in_a_row(tmp_path):
+    names = [f"trial-{number}" for number in (1, 3, 4)]
+    records = Records(tmp_path, make_search(max_trials=9, max_failures=2), failing=names)
+    assert [name for name, *_ in records.run()] == [f"trial-{number}" for number in range(5)]
+    assert records.trials.failed_too_often
+    records.search = make_search(max_trials=9, max_failures=3)
+    records.open()
+    assert len(records.run()) == 4
+    last = Records(tmp_path / "b", make_search(max_trials=1, max_failures=1), failing=["trial-0"])
+    last.run()
+    assert not last.trials.failed_too_often
 
 
-def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
-    search, folder = searched
-    lines = []
-    report(search, folder, announce=lines.append)
-    text = "\n".join(lines)
-    assert "Trial 3 failed: loss was nan after epoch 1" in text
-    assert "Best trial: 1, val_accuracy 0.8" in text
-    assert "┃ Trial ┃ val_accuracy ┃" in text
-    rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
-    assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
-    head = (folder.path / "trials.csv").read_text().splitlines()[0].split(",")
-    assert len(set(head)) == len(head)
-    assert (rows[1]["score"], rows[1]["accuracy"]) == ("0.8", "0.9")
-    assert (rows[1]["base_lr"], rows[1]["seconds"], rows[1]["epochs"]) == ("0.02", "2.0", "2")
-    assert (folder.path / "trials.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((folder.path / "best.json").read_text())["base_lr"] == 0.02
+def test_a_damaged_state_is_told(tmp_path):
+    (tmp_path / "oracle.json").write_text('{"oracle": {}, "trials": [{}]}')
+    with pytest.raises(UserError, match=r"oracle.json is damaged \(KeyError"):
+        SearchTrials(make_search(), StudyFolder(tmp_path, "trial"), [])
 
 
-def test_who_reached_the_target_comes_first(tmp_path):
-    budget = TrainConfig(time_budget=60)
-    search = Search(objective="seconds_to_target", space={"width": [1, 2]}, config=budget)
-    folder = StudyFolder(str(tmp_path))
-    write_trial(folder, "0", "COMPLETED", {"width": 1}, seconds_to_target=5.0, reached=0.5)
-    write_trial(folder, "1", "COMPLETED", {"width": 2}, seconds_to_target=50.0, reached=1.0)
-    (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
-    ranked = best_first(read_trials(folder, search), search)
-    assert [trial.trial_id for trial in ranked] == ["1", "0"]
+@pytest.mark.parametrize(("least", "epochs"), [(0.0, {1, 3, 9}), (1.5, {3, 9}), (8.0, {9})])
+def test_hyperband_trains_for_more_epochs_than_the_warm_up(tmp_path, least, epochs):
+    config = TrainConfig(depth=10, width=1, epochs=9, warmup_epochs=least)
+    search = Search(tuner="hyperband", space=SPACE, config=config)
+    assert {trained for *_, trained, _ in Records(tmp_path, search).run()} == epochs
+    assert make_oracle(search).max_trials is None
 
 
-def test_the_table_has_what_was_measured_and_tuned():
-    def trial(trial_id, score, reached=1.0, **more):
-        return TrialResult(
-            trial_id=trial_id,
-            status="FAILED" if score is None else "COMPLETED",
-            score=score,
-            values={"width": 2, "tuner/epochs": 3, **more},
-            metrics={} if score is None else {"seconds": 12.34567, "reached": reached},
-        )
-
-    budget = TrainConfig(time_budget=60)
-    search = Search(objective="seconds_to_target", space={"width": [1, 2]}, config=budget)
-    trials = [trial("0", 600.0, reached=0.5), trial("1", None, xla=True), trial("2", 50.0)]
-    table = trials_table(trials, search)
-    assert table.columns == ["Trial", "seconds_to_target", "seconds", "width", "xla"]
-    assert table.rows == [
-        ["2", "50", "12.35", "2", MISSING],
-        ["0", "600, missed the target", "12.35", "2", MISSING],
-        ["1", "failed", MISSING, "2", "yes"],
-    ]
-    assert table.note.startswith("Best first, by seconds_to_target;")
+def checkpoint(folder, name):
+    """Save a checkpoint of a trial."""
+    store = CheckpointStore(folder.trial(name) / "run" / "checkpoints")
+    store.commit(epoch=1, batch=2, arrays={}, state={})
+    store.close()
 
 
-def test_a_trial_is_described_in_a_line():
-    values = {"a": 0.123456, "b": "x", "tuner/epochs": 9, "tuner/initial_epoch": 3}
-    assert describe(values) == "a 0.1235, b x, epochs 4 to 9"
+def test_only_a_trial_with_checkpoints_is_continued(tmp_path):
+    search = make_search("hyperband", epochs=3)
+    records = Records(tmp_path, search)
+    for _ in range(99):
+        trial = records.trials.next_trial()
+        if trial.search["epochs"] == 3:
+            break
+        records.end(trial)
+    assert trial.continues is None
+    begun = Records(tmp_path / "b", search)
+    while (trial := begun.trials.next_trial()).search["epochs"] < 3:
+        checkpoint(begun.folder, trial.name)
+        begun.end(trial)
+    best = max(begun.rows, key=lambda row: row["score"])
+    assert (trial.continues, trial.columns["values"]) == (best["name"], best["values"])
 
 
-def test_hyperparameters_are_in_the_order_of_the_space_everywhere(tmp_path):
-    """KerasTuner's chief sends the values of a trial in an order of their own."""
-    search = Search(model="mine.py:build", output=str(tmp_path))
-    folder = StudyFolder(str(tmp_path))
-    for number, values in enumerate([{"b": 1, "a": 2}, {"a": 3, "extra": 0, "b": 4}]):
-        path = write_trial(folder, str(number), "COMPLETED", values, val_accuracy=0.5)
-        state = json.loads((path / "trial.json").read_text())
-        space = [{"class_name": "Int", "config": {"name": name}} for name in ("a", "b")]
-        state["hyperparameters"]["space"] = space
-        (path / "trial.json").write_text(json.dumps(state))
-    (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
-    trials = read_trials(folder, search)
-    assert [list(trial.values) for trial in trials] == [["a", "b"], ["a", "b", "extra"]]
-    assert list(best_settings(search, trials)) == ["a", "b"]
-
-
-@pytest.mark.parametrize(("short", "full"), [("accuracy", "val_accuracy"), ("loss", "val_loss")])
-def test_objectives_are_called_as_keras_reports_them(short, full):
-    search = Search(objective=short)
-    assert search.objective == full
-
-
-def finished(tmp_path, statuses, ended=None, **options):
-    search = Search(space={"width": [1, 2]}, output=str(tmp_path), **options)
-    folder = StudyFolder(str(tmp_path))
-    for number, status in enumerate(statuses):
-        scores = {"val_accuracy": 0.5} if status == "COMPLETED" else {}
-        write_trial(folder, str(number), status, {"width": 1}, **scores)
-    names = [str(number) for number in range(len(statuses))]
-    order = {"start_order": names, "end_order": ended or names}
-    (folder.trials / "oracle.json").write_text(json.dumps(order))
-    folder.write_about(search.about)
-    if len(statuses) == search.max_trials:
-        folder.write("summary.json", {"points_left": 0, "max_trials": search.max_trials})
-    return search
-
-
-def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
-    search = finished(tmp_path, ["FAILED", "COMPLETED", "FAILED"], max_trials=3)
-    monkeypatch.setattr("kdist.study.search_run.run_trials", None)
-    lines = []
-    tune(search, announce=lines.append)
-    assert "Best trial: 1, val_accuracy 0.5" in lines
-    assert lines[-1] == (
-        f"The search in {tmp_path} is finished: pass a larger --max-trials to continue, or another"
-        " --output for a new one"
-    )
-
-
-@pytest.mark.parametrize(
-    ("statuses", "options", "words"),
-    [
-        (["FAILED"], {"max_trials": 1}, "as its trial failed, with 'no reason"),
-        (["FAILED"] * 3, {"max_trials": 3}, "as all 3 trials failed, the last with 'no reason"),
-        (
-            ["COMPLETED", "FAILED", "FAILED"],
-            {"max_failures": 2},
-            "as the last 2 trials failed, the last with",
-        ),
-        (  # two at once
-            ["COMPLETED", "FAILED", "COMPLETED", "FAILED"],
-            {"max_failures": 2, "ended": ["0", "2", "1", "3"]},
-            "as the last 2 trials failed, the last with",
-        ),
-    ],
+@hypothesis_settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(1, 1000),
+    factor=st.sampled_from([2, 3]),
+    workers=st.integers(1, 3),
+    objective=st.sampled_from(["val_accuracy", "val_loss"]),
 )
-def test_a_search_that_failures_ended_is_an_error(tmp_path, monkeypatch, statuses, options, words):
-    search = finished(tmp_path, statuses, **options)
-    monkeypatch.setattr("kdist.study.search_run.run_trials", lambda *_, **__: None)
-    with pytest.raises(UserError, match=words):
-        tune(search, announce=lambda line: None)
-    assert (tmp_path / "trials.csv").exists()
+def test_checkpoints_are_there_for_as_long_as_they_are_needed(
+    tmp_path_factory, seed, factor, workers, objective
+):
+    """Hyperband, with trials that end at random, and the files that are there."""
+    draw, folder = random.Random(seed), StudyFolder(tmp_path_factory.mktemp("search"), "trial")
+    search = make_search(
+        "hyperband",
+        epochs=factor**2,
+        seed=seed,
+        factor=factor,
+        objective=objective,
+        max_failures=99,
+    )
+    trials, running, promoted, left = SearchTrials(search, folder, []), [], 0, True
+    while left or running:
+        if left and len(running) < workers and draw.random() < 0.7:
+            trial = trials.next_trial()
+            left = trial is not None or bool(running)
+            if trial is not None:
+                is_promoted = trial.search["epochs"] > 1 and "epochs 1 to" not in trial.words
+                assert (trial.continues is not None) == is_promoted
+                promoted += is_promoted
+                checkpoint(folder, trial.name)
+                running.append(trial)
+        elif running:
+            trial = running.pop(draw.randrange(len(running)))
+            assert (folder.trial(trial.name) / "run" / "checkpoints").exists()
+            status = draw.choice(["done"] * 5 + ["failed"])
+            trials.end_trial(trial, trial.columns | {"status": status, "score": draw.random()})
+            left = True
+    assume(promoted)  # all trials of a round may have failed
+    assert [*folder.path.rglob("checkpoints")] == []

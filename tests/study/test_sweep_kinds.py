@@ -7,10 +7,9 @@ from kdist.charts.statistics import done
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.sections import make_report
+from kdist.study.experiment import COLUMNS, shared_cores_warning
 from kdist.study.folder import About, StudyFolder
-from kdist.study.sweep_experiment import shared_cores_warning
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
-from report_folders import write_run
 
 
 def accuracy(**values):
@@ -40,24 +39,23 @@ def experiments():
 def finished_rows(experiment):
     extra = {"reached_target": True, "seconds_to_target": 0.5, "epochs_to_target": 2}
     extra |= {"best_val_accuracy": 0.9}
-    return [done_row(point, type(experiment), **extra) for point in experiment.points()]
+    return [done_row(point, **extra) for point in experiment.points()]
 
 
-@pytest.fixture(params=experiments(), ids=lambda one: one.kind)
+@pytest.fixture(params=experiments(), ids=lambda kind: kind.kind)
 def experiment(request):
     return request.param
 
 
 def test_columns_are_declared(experiment):
-    columns = experiment.columns()
-    assert set(experiment.setting) <= set(columns)
-    assert set(experiment.required) <= set(columns)
+    assert {*experiment.setting, *experiment.required} <= {*COLUMNS}
     for point in experiment.points():
-        assert set(point.axes) <= set(columns)
-        for name, value in point.axes.items():
-            assert columns[name].check(value) == value
-            with pytest.raises(UserError):
-                columns[name].check([value])
+        assert list(point.columns) == list(COLUMNS)
+        for name, value in point.columns.items():
+            if value is not None:
+                assert COLUMNS[name].check(value) == value
+                with pytest.raises(UserError):
+                    COLUMNS[name].check([value])
 
 
 def test_repetitions_are_one_group(experiment):
@@ -66,7 +64,7 @@ def test_repetitions_are_one_group(experiment):
         groups.setdefault(point.group, []).append(point)
     assert {len(points) for points in groups.values()} == {experiment.repetitions}
     for points in groups.values():
-        assert {experiment.group(point.axes) for point in points} == {points[0].group}
+        assert {experiment.group(point.columns) for point in points} == {points[0].group}
 
 
 def test_settings_are_the_fields(experiment):
@@ -84,23 +82,15 @@ def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, mon
     drawn = []
     monkeypatch.setattr(Figure, "png", lambda figure, **_: drawn.append(figure) or b"png")
 
-    class Runs(FakeRuns):
-        def __call__(self, point, folder, experiment):
-            row = super().__call__(point, folder, experiment)
-            if experiment.trains:
-                (folder / "run").rmdir()
-                write_run(folder / "run")
-            return row | {"run_dir": f"points/{point.name}/run"}
-
-    runs = Runs()
+    runs = FakeRuns()
     runs.at = {row["name"]: row for row in finished_rows(experiment)}
     assert run(runs, experiment, machine=MACHINE, output="out")[0] == 0
     report = make_report(find_sources(["out"]))
     shown = report.sections[0].figures
-    assert [one.id for one in shown] == [one.id for one in drawn]
-    for one, figure in zip(shown, drawn, strict=True):
-        assert (one.title, one.caption) == (figure.title, figure.caption)
-        assert one.data == figure.data
+    assert [figure.id for figure in shown] == [figure.id for figure in drawn]
+    for figure, other in zip(shown, drawn, strict=True):
+        assert (figure.title, figure.caption) == (other.title, other.caption)
+        assert figure.data == other.data
 
 
 def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
@@ -140,19 +130,18 @@ def test_the_rate_follows_the_global_batch_by_each_rule():
     assert rates == pytest.approx({"linear": 0.08, "sqrt": 0.01 * 8**0.5, "auto": 0.01 * 8**0.5})
     one = points["b32-r2-linear-seed2"]
     assert one.config["lr_rule"] == "none"
-    assert (one.config["seed"], one.axes["seed"], one.axes["global_batch"]) == (2, 2, 64)
+    assert (one.config["seed"], one.columns["seed"], one.columns["global_batch"]) == (2, 2, 64)
 
 
 def accuracy_rows(experiment, outcomes):
     """Rows with seconds to the target, or `None` for a run given up after 100 seconds."""
     rows = []
     for point in experiment.points():
-        seconds = outcomes[point.axes["batch_size"]][point.axes["seed"]]
+        seconds = outcomes[point.columns["batch_size"]][point.columns["seed"]]
         there = seconds is not None
         rows.append(
             done_row(
                 point,
-                AccuracySweep,
                 seconds=seconds + 5 if there else 100.0,
                 epochs=9 if there else 10,
                 reached_target=there,
@@ -202,7 +191,7 @@ def test_tables_and_charts_of_accuracies(here):
     }
     runs = FakeRuns()
     runs.at = rows
-    runs.at["b32-r2-none-seed0"] = {"status": "failed", "error": "ValueError: no"}
+    runs.at["b32-r2-none-seed0"] = {"error": "ValueError: no"}
     code, out = run(runs, experiment, output="out")
     assert code == 0
     assert "40.0 (30.0 to 50.0)" in out
@@ -217,7 +206,7 @@ def test_tables_and_charts_of_accuracies(here):
 def test_without_a_run_that_ended_there_is_no_chart(here):
     experiment = accuracy(lr_rules=["linear"], seeds=1)
     runs = FakeRuns()
-    runs.at = {p.name: {"status": "failed", "error": "no"} for p in experiment.points()}
+    runs.at = {p.name: {"error": "no"} for p in experiment.points()}
     code, out = run(runs, experiment)
     assert code == 1
     assert "Chart" not in out
@@ -229,7 +218,10 @@ def test_without_a_run_that_ended_there_is_no_chart(here):
 def test_the_same_batch_a_replica_or_the_same_global_batch():
     points = scaling(rounds=1).points()
     batches = {
-        (p.axes["mode"], p.axes["replicas"]): (p.config["batch_size"], p.axes["global_batch"])
+        (p.columns["mode"], p.columns["replicas"]): (
+            p.config["batch_size"],
+            p.columns["global_batch"],
+        )
         for p in points
     }
     assert batches == {
@@ -238,7 +230,7 @@ def test_the_same_batch_a_replica_or_the_same_global_batch():
         ("strong", 1): (128, 128),
         ("strong", 2): (64, 128),
     }
-    names = [p.name for p in points if p.axes["mode"] == "weak"]
+    names = [p.name for p in points if p.columns["mode"] == "weak"]
     assert names == ["weak-r1-round1", "weak-r2-round1"]
     for point in points:  # nothing but the steps is in an epoch, on any number of replicas
         assert (point.config["validate"], point.config["save_model"]) == (False, False)
@@ -266,10 +258,12 @@ DRIFT = {1: 1.0, 2: 2.0, 3: 1.5}  # a machine that is slower in some rounds
 def scaling_rows(experiment):
     rows = []
     for point in experiment.points():
-        axes = point.axes
+        axes = point.columns
         seconds = ALONE * axes["batch_size"] / 64 + TOGETHER * (axes["replicas"] > 1)
         rate = axes["global_batch"] / (seconds * DRIFT[axes["round"]])
-        rows.append(done_row(point, ScalingSweep, images_per_sec=rate))
+        rows.append(
+            done_row(point, images_per_sec=rate, images_per_sec_low=rate, images_per_sec_high=rate)
+        )
     return rows
 
 

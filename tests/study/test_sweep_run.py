@@ -11,14 +11,12 @@ import subprocess
 import sys
 
 import pytest
-from fake_runs import MACHINE, SMALL, FakeRuns, done_row, run, throughput
-from kdist.checkpoint.store import CheckpointStore
+from fake_runs import MACHINE, SMALL, FakeRuns, run, throughput
 from kdist.errors import UserError
 from kdist.report.studies import read_study
 from kdist.signals import Interrupted, signal_of
+from kdist.study.experiment import COLUMNS
 from kdist.study.folder import StudyFolder
-from kdist.study.sweep_kinds import ThroughputSweep
-from kdist.study.sweep_process import can_be_resumed
 from kdist.study.sweep_run import sweep
 from rich.console import Console
 
@@ -68,7 +66,7 @@ def test_a_sweep_leaves_tables_and_charts(here, runs):
     folder = only_folder(here)
     rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
     assert [row["name"] for row in rows] == NAMES
-    assert list(rows[0]) == list(ThroughputSweep.columns())
+    assert list(rows[0]) == list(COLUMNS)
     assert rows[0]["error"] == ""
     assert json.loads((folder / "points.json").read_text())[0]["batch_size"] == 8
     assert sorted(row["name"] for row in read_study(folder).rows) == sorted(NAMES)
@@ -116,7 +114,7 @@ def test_what_is_finished_or_differs_is_not_resumed(here, runs, ended):
 
 
 def test_a_finished_sweep_shows_its_results_again(here, runs):
-    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    runs.at[SECOND] = {"error": "ValueError: no"}
     _, first = run(runs, output="out")
     assert runs.names == NAMES
     code, again = run(runs, output="out")
@@ -129,7 +127,7 @@ def test_a_finished_sweep_shows_its_results_again(here, runs):
 
 
 def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
-    failed = {"status": "failed", "error": "ValueError: no", "images_per_sec": None}
+    failed = {"error": "ValueError: no"}
     runs.at[SECOND] = failed
     code, out = run(runs, output="out")
     assert code == 0
@@ -146,7 +144,7 @@ def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
 
 
 def test_a_sweep_of_which_every_point_failed_has_no_result(here, runs):
-    failed = {"status": "failed", "error": "ValueError: no", "images_per_sec": None}
+    failed = {"error": "ValueError: no"}
     runs.at |= dict.fromkeys(NAMES, failed)
     for _ in range(2):  # the second time it is shown
         code, out = run(runs, output="out")
@@ -157,7 +155,7 @@ def test_a_sweep_of_which_every_point_failed_has_no_result(here, runs):
 
 
 def test_failed_points_are_retried_without_naming_the_folder(here, runs):
-    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    runs.at[SECOND] = {"error": "ValueError: no"}
     run(runs)
     again = FakeRuns()
     run(again, retry_failed=True)
@@ -195,7 +193,7 @@ def test_a_sweep_cut_short_at_its_charts_gets_them(killed, here, end, monkeypatc
 
 
 def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
-    failed = {"status": "failed", "error": "out of memory: OOM when allocating", "run_dir": None}
+    failed = {"error": "out of memory: OOM when allocating"}
     runs.at["b16-r2-round1"] = failed
     _, out = run(runs)
     assert runs.names == [name for name in NAMES if name != "b16-r2-round2"]
@@ -225,7 +223,7 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
 
 
 def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
-    def remove(point, folder, experiment):
+    def remove(point, folder, share):
         shutil.rmtree(here / "out")
         raise OSError(errno.EIO, "Input/output error")
 
@@ -311,13 +309,6 @@ def test_two_sweeps_do_not_work_on_one_folder(killed, runs):
         run(runs, output=str(killed))
 
 
-def test_on_a_terminal_bars_and_a_line_for_each_point(here, runs):
-    _, out = run(runs, terminal=True)
-    assert "━" in out
-    assert f"{FIRST}: 74 images/s (0.0 seconds); 1 of 8 points, about" in out
-    assert "seconds left" in out
-
-
 def test_charts_say_which_model_and_how_many_points_failed(here, runs, monkeypatch):
     drawn = []
     monkeypatch.setattr(
@@ -346,27 +337,6 @@ def test_one_measurement_has_no_spread(here, runs):
     assert "?" not in out
 
 
-def test_a_point_with_checkpoints_is_not_cleared(here):
-    train = {"dataset": "sample", "checkpoint_every": 9}
-    experiment = throughput(train=train, rounds=1, batch_sizes=[8], replicas=[1])
-    (point,) = experiment.points()
-
-    def cut_short(point, folder, experiment):
-        config = {**point.config, "run_dir": str(folder / "run")}
-        (folder / "order.json").write_text(json.dumps({"config": config}))
-        with contextlib.closing(CheckpointStore(folder / "run" / "checkpoints")) as store:
-            store.commit(epoch=1, batch=2, arrays={}, state={})
-        raise KeyboardInterrupt
-
-    run(cut_short, experiment)
-
-    def resumed(point, folder, experiment):
-        assert can_be_resumed(folder, point.config)
-        return done_row(point, experiment)
-
-    assert run(resumed, experiment)[0] == 0
-
-
 # Before the devices are listed
 
 
@@ -391,7 +361,8 @@ def test_a_sweep_says_what_it_does_before_it_lists_the_devices(here):
         return MACHINE
 
     console = Console(file=out, width=200)
-    assert sweep(throughput(), run_point=FakeRuns(), machine=listed, console=console) == 0
+    outcome = sweep(throughput(), start=FakeRuns(), machine=listed, console=console)
+    assert outcome.exit_code == 0
 
 
 def test_a_batch_larger_than_the_data_is_refused_before_the_devices_are_listed(here):

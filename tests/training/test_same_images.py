@@ -8,9 +8,6 @@ from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.study import Search, tune
-from kdist.study.folder import StudyFolder
-from kdist.study.search_processes import Role
-from kdist.study.search_run import load_tuner
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training.config import TrainConfig
@@ -57,7 +54,7 @@ def test_a_sweep_ends_before_its_first_point(finds, tmp_path):
         sweep(
             ThroughputSweep(train={"depth": 10}),
             output=str(tmp_path / "out"),
-            run_point=run,
+            start=run,
             machine=run,
             console=Console(file=io.StringIO()),
         )
@@ -68,14 +65,5 @@ def test_a_search_ends_before_its_first_trial(finds, tmp_path):
     finds(SAMPLE)
     search = Search(output=str(tmp_path / "tune"))
     with pytest.raises(UserError, match=MISSING):
-        tune(search, announce=lambda _: None)
+        tune(search, console=Console(file=io.StringIO()))
     assert not (tmp_path / "tune").exists()
-    folder = StudyFolder(search.output)
-
-    def images(role, **options):
-        return load_tuner(search, folder, role, announce=lambda _: None, **options).hypermodel.data
-
-    assert images(Role(), trains=False) is SAMPLE  # as for `tuner_of`
-    assert images(Role("chief")) is SAMPLE  # which trains nothing
-    finds(FULL)
-    assert images(Role()) is FULL

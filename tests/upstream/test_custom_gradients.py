@@ -3,9 +3,7 @@ import weakref
 
 import tensorflow as tf
 from kdist._upstream.internals import (
-    custom_gradients,
     forget_custom_gradients,
-    temporary_custom_gradients,
 )
 
 
@@ -39,16 +37,3 @@ def test_a_step_that_was_traced_trains_on():
     assert float(step()) == 2
     forget_custom_gradients()
     assert float(step()) == -2
-
-
-def test_only_those_of_a_block_are_forgotten():
-    outside = tf.function(twice).get_concrete_function(tf.TensorSpec(()))
-    before = custom_gradients()
-    with temporary_custom_gradients():
-        tf.function(twice).get_concrete_function(tf.TensorSpec((1,)))
-        assert len(custom_gradients()) > len(before)
-    assert custom_gradients() == before
-    weight = tf.Variable(1.0)
-    with tf.GradientTape() as tape:
-        loss = outside(weight)
-    assert float(tape.gradient(loss, weight)) == 2

@@ -41,7 +41,7 @@ def path(tmp_path):
 
 
 def test_functions_are_found_by_name(path):
-    functions = load_functions(f"{path}:build", "data", needs_hp=True)
+    functions = load_functions(f"{path}:build", "data")
     assert (functions.build.__name__, functions.make_data()) == ("build", None)
     assert functions.files == (path,)
 
@@ -49,16 +49,15 @@ def test_functions_are_found_by_name(path):
 @pytest.mark.parametrize(
     ("function", "data", "words"),
     [
-        ("biuld", "data", r"has no function biuld\(hp\)"),
-        ("value", "data", r"has no function value\(hp\)"),
+        ("biuld", "data", r"has no function biuld\(\)"),
+        ("value", "data", r"has no function value\(\)"),
         ("build", "images", r"has no function images\(\)"),
-        ("data", "data", r"data has to take one argument, as in def data\(hp\):"),
         ("build", "build", r"build has to take no argument, as in def build\(\):"),
     ],
 )
 def test_functions_that_are_not_there_are_told(path, function, data, words):
     with pytest.raises(UserError, match=words):
-        load_functions(f"{path}:{function}", data, needs_hp=True)
+        load_functions(f"{path}:{function}", data)
 
 
 @pytest.mark.parametrize("data", [None, 3, [1, 2], ((1, 2), (3, 4), (5, 6))])
@@ -167,16 +166,10 @@ def kinds(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("function", "needs_hp", "takes_hp"),
-    [
-        ("plain", False, False),
-        ("sized", False, False),
-        ("sized", True, True),
-        ("with_default", False, True),
-    ],
+    ("function", "takes_hp"), [("plain", False), ("sized", False), ("with_default", True)]
 )
-def test_a_model_may_take_hyperparameters(kinds, function, needs_hp, takes_hp):
-    functions = load_functions(f"{kinds}:{function}", "arrays", needs_hp=needs_hp)
+def test_a_model_may_take_hyperparameters(kinds, function, takes_hp):
+    functions = load_functions(f"{kinds}:{function}", "arrays")
     assert functions.takes_hp == takes_hp
 
 
@@ -206,16 +199,15 @@ def test_hyperparameters_that_nobody_chose_have_their_defaults(path, kinds):
 
 
 @pytest.mark.parametrize(
-    ("function", "data", "needs_hp", "words"),
+    ("function", "data", "words"),
     [
-        ("plain", "arrays", True, "plain has to take one argument, as in def plain"),
-        ("two", "arrays", False, "two has to take no argument or one"),
-        ("plain", "both", False, "both has to take no argument, .* or only the batch"),
+        ("two", "arrays", "two has to take no argument or one"),
+        ("plain", "both", "both has to take no argument, .* or only the batch"),
     ],
 )
-def test_functions_of_other_arguments_are_refused(kinds, function, data, needs_hp, words):
+def test_functions_of_other_arguments_are_refused(kinds, function, data, words):
     with pytest.raises(UserError, match=words):
-        load_functions(f"{kinds}:{function}", data, needs_hp=needs_hp)
+        load_functions(f"{kinds}:{function}", data)
 
 
 def test_data_may_be_in_another_file(path, kinds):

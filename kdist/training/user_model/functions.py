@@ -154,7 +154,6 @@ class UserFunctions:
         build: The function that makes the model.
         make_data: The function that makes the data.
         files: The files that they are in: one, or the model's and that of the data.
-        needs_hp: Whether `build` gets KerasTuner's hyperparameters however it takes them.
         build_name: The name of `build`, which need not have one of its own, as a `partial`.
         data_name: The name of `make_data`.
     """
@@ -162,7 +161,6 @@ class UserFunctions:
     build: Callable[..., Any]
     make_data: Callable[..., Any]
     files: tuple[str, ...] = ()
-    needs_hp: bool = False
     build_name: str = "build"
     data_name: str = "data"
 
@@ -170,18 +168,15 @@ class UserFunctions:
     def takes_hp(self) -> bool:
         """Whether `build` takes hyperparameters: an argument, or one of any name that it needs."""
         has_hp = has_parameter(self.build, "hp") or not _takes(self.build)
-        return self.needs_hp or (_takes(self.build, "hp") and has_hp)
+        return _takes(self.build, "hp") and has_hp
 
     @property
     def takes_batch(self) -> bool:
         """Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of arrays."""
         return has_parameter(self.make_data, "batch_size") and _takes(self.make_data, batch_size=1)
 
-    def make_model(self, hp: Any = None) -> Any:
-        """Return what `build` returns.
-
-        Args:
-            hp: The hyperparameters; `None` for their defaults.
+    def make_model(self) -> Any:
+        """Return the result of `build`, with the defaults of its hyperparameters if it takes them.
 
         Raises:
             UserError: It raises an exception; the message names the line.
@@ -189,11 +184,9 @@ class UserFunctions:
         with explain_errors_of(*self.files):
             if not self.takes_hp:
                 return self.build()
-            if hp is None:
-                import keras_tuner
+            import keras_tuner
 
-                hp = keras_tuner.HyperParameters()
-            return self.build(hp)
+            return self.build(keras_tuner.HyperParameters())
 
     def load_data(self, batch: int, validation_batch: int | None = None) -> UserData:
         """Return the data, checked.
@@ -243,14 +236,13 @@ class UserFunctions:
         )
 
 
-def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunctions:
+def load_functions(name: str, data: str) -> UserFunctions:
     """Load the functions that make a model and its data.
 
     Args:
         name: `"FILE.py:FUNCTION"`.
         data: The function that returns the data: its name in the same file, or
             `"FILE.py:FUNCTION"`.
-        needs_hp: Whether the model's function has to take hyperparameters, for a search.
 
     Raises:
         UserError: A file has no such function, or fails.
@@ -260,11 +252,8 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
     module = _load(Path(path))
     data_module = module if data_path == path else _load(Path(data_path))
     build = getattr(module, function, None)
-    argument = "hp" if needs_hp else ""
     if not callable(build):
-        raise UserError(
-            f"{path} has no function {function}({argument}): write one that returns a model"
-        )
+        raise UserError(f"{path} has no function {function}(): write one that returns a model")
     functions = UserFunctions(
         build=build,
         make_data=_data_function(data_module, data_path, data_function),
@@ -272,13 +261,9 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
         build_name=function,
         data_name=data_function,
     )
-    if needs_hp and not _takes(build, "hp"):
-        arguments = "one argument"
-    elif not needs_hp and not functions.takes_hp and not _takes(build):
-        arguments = "no argument or one"
-    else:
-        return dataclasses.replace(functions, needs_hp=needs_hp)
-    raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
+    if functions.takes_hp or _takes(build):
+        return functions
+    raise UserError(f"{path}: {function} has to take no argument or one, as in def {function}(hp):")
 
 
 def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""`Experiment`: a kind of sweep, with its points, the columns of their rows, tables and figures."""
+"""`Experiment`: a kind of sweep: its points, the columns of their rows, tables and figures."""
 
 import abc
 import dataclasses
@@ -13,64 +13,40 @@ from annotated_types import Gt, MaxLen
 from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
-from ..fields import Field, fields_of
+from ..fields import fields_of
 from ..performance.hardware import on_cpu
-from ..runs.text import count, sanitize_text
+from ..runs.text import count
 from ..training.user_model.functions import files_of
 from .folder import StudyFolder, as_list
+from .trial import Trial
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
 
 
-# Points ---------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run of a sweep.
-
-    Args:
-        name: Its folder's.
-        config: Settings of the run, as `TrainConfig` takes them.
-        axes: The values that identify it, columns of its row.
-        group: Equal for points that are repetitions of each other.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-    axes: Mapping[str, Any]
-    group: str
-
-
-# Kinds ----------------------------------------------------------------------------------------
-
 MOST_VALUES = MaxLen(100)
-"""Of a setting that a sweep varies: as many runs of seconds at least, by the values of others."""
+"""The most values of a setting that a sweep varies: each is a run of several seconds."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment(abc.ABC):
-    """A kind of sweep with its settings, the fields: equal settings are the same sweep.
+    """A kind of sweep; the fields are its settings, and equal settings are the same sweep.
 
-    A new kind is a subclass in `sweep_kinds.py`, with its charts, and a command in
-    `kdist/cli/sweep.py`. It varies settings of `TrainConfig`: what is none has to become one first.
-    What is computed from rows are class methods, as a report has rows and settings but no
+    A new kind is a subclass in `sweep_kinds.py`, with a command in `kdist/cli/sweep.py`. It varies
+    settings of `TrainConfig`. Summaries are class methods, as a report has rows and settings but no
     experiment to run.
 
     Attributes:
-        kind: Its name, on the command line and in `study.json`.
-        axes: The columns that tell its points apart besides batch and replicas.
+        kind: The name on the command line and in `study.json`.
         setting: The columns that name a setting; points that agree in them are repetitions.
-        required: The columns that a point has to have when it is done.
-        trains: Whether its runs are whole trainings; others only time a few epochs.
+        required: The columns of every point that is done.
+        trains: Whether runs are whole trainings, or only time a few epochs.
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
     """
 
     kind: ClassVar[str]
-    axes: ClassVar[tuple[str, ...]]
     setting: ClassVar[tuple[str, ...]]
     required: ClassVar[tuple[str, ...]]
     trains: ClassVar[bool] = False
@@ -79,7 +55,7 @@ class Experiment(abc.ABC):
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """The settings, as plain data; of a model of the user's with what is in its files."""
+        """The settings as plain data, with hashes of the files of a user's model."""
         settings = dataclasses.asdict(self)
         model = self.train.get("model")
         if model is not None:
@@ -96,12 +72,6 @@ class Experiment(abc.ABC):
         words = [f"{name} {as_list(value)}" for name, value in shown.items()]
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
-    @classmethod
-    def columns(cls) -> dict[str, Field]:
-        """All columns of its rows, in the order of `points.csv`."""
-        others = {*_AXES} - {*cls.axes}
-        return {field.name: field for field in fields_of(PointRow) if field.name not in others}
-
     @property
     def timed_batch(self) -> int:
         """The largest global batch whose speed is measured, which the data have to fill."""
@@ -110,14 +80,14 @@ class Experiment(abc.ABC):
     @property
     @abc.abstractmethod
     def repetitions(self) -> int:
-        """How often every setting is run."""
+        """The number of runs of every setting."""
 
     @abc.abstractmethod
-    def round(self, turn: int) -> list[Point]:
-        """A point for each setting, in order; `turn` is from 0 to `repetitions` - 1."""
+    def round(self, turn: int) -> list[Trial]:
+        """Return a point for each setting, in order; `turn` is from 0 to `repetitions` - 1."""
 
-    def points(self) -> list[Point]:
-        """All points as they are run: every other round backwards, so that drift affects all."""
+    def points(self) -> list[Trial]:
+        """Return all points in order: every other round backwards, so that drift affects all."""
         return [
             point
             for turn in range(self.repetitions)
@@ -126,35 +96,34 @@ class Experiment(abc.ABC):
 
     @classmethod
     def group(cls, axes: Mapping[str, Any]) -> str:
-        """The setting of a point or row in words, such as `batch 8, replicas 2`."""
+        """Describe the setting of a point or row, such as `batch 8, replicas 2`."""
         words = {"batch_size": "batch ", "replicas": "replicas "}
         return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
 
     def point(
         self, name: str, replicas: int, batch: int, config: Mapping[str, Any], **axes: Any
-    ) -> Point:
+    ) -> Trial:
         """Make a point.
 
         Args:
-            name: Its folder's.
-            replicas: Their number.
+            name: The name of its folder.
+            replicas: The number of replicas.
             batch: Training images per batch and replica.
             config: The other settings of its run.
             **axes: The values of further columns.
         """
-        axes = {
-            "batch_size": batch,
-            "replicas": replicas,
-            "global_batch": batch * replicas,
-            **axes,
-        }
-        config = {**config, "batch_size": batch, "replicas": replicas}
-        return Point(name=name, config=config, axes=axes, group=self.group(axes))
+        axes |= {"batch_size": batch, "replicas": replicas, "global_batch": batch * replicas}
+        return Trial(
+            name=name,
+            config={**config, "batch_size": batch, "replicas": replicas},
+            columns={**dict.fromkeys(COLUMNS), "name": name, "kind": self.kind, **axes},
+            group=self.group(axes),
+        )
 
     def common_settings(self, replicas: Sequence[int]) -> dict[str, Any]:
-        """`train`, with which runs on so many replicas each differ in nothing else.
+        """Return the settings of all runs, which differ in nothing but the number of replicas.
 
-        By default a run compiles its step with XLA on one GPU and on several does not.
+        By default a run compiles its step with XLA on one GPU, but not on several.
         """
         given = {
             name: value for name, value in self.train.items() if (name, value) != ("xla", None)
@@ -167,27 +136,27 @@ class Experiment(abc.ABC):
         """Sum up the points that are done, as plain data.
 
         Args:
-            rows: Of the points that are done, with the required columns.
-            settings: Of the sweep, as `study.json` has them.
+            rows: The rows of these points, with the required columns.
+            settings: The settings of the sweep, as in `study.json`.
         """
 
     @classmethod
     @abc.abstractmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        """The summary as tables for printing; tables without rows are omitted."""
+        """Return the summary as tables; tables without rows are omitted."""
 
     @classmethod
     @abc.abstractmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
-        """The charts of the rows of points that are done, and their summary."""
+        """Return the charts of the rows of points that are done, and of their summary."""
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
-    """The warning for figures of several replicas that are parts of a CPU, else `None`.
+    """Return a warning if several replicas are parts of a CPU, else `None`.
 
     Args:
-        about: What `kdist.performance.hardware.machine` found.
-        rows: Of the points.
+        about: The result of `kdist.performance.hardware.machine`.
+        rows: The rows of the points.
     """
     most = max((row["replicas"] for row in rows), default=1)
     if most == 1 or not on_cpu(about):
@@ -198,16 +167,13 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
     )
 
 
-# Rows -----------------------------------------------------------------------------------------
-
 Positive = Annotated[float, Gt(0)]
 
 
 @dataclasses.dataclass(kw_only=True)
 class PointRow:
-    """The columns of a point's row, in the order of `points.csv`; a kind has some of the axes."""
+    """The columns of a point's row, in the order of `points.csv`; a kind has some of them."""
 
-    # How it ended and what it ran on.
     name: str
     kind: str
     status: Literal["done", "failed"]
@@ -215,12 +181,12 @@ class PointRow:
     batch_size: Positive
     replicas: Positive
     global_batch: Positive
-    # What else tells the points of a kind apart.
+    # By the kind of sweep.
     round: Positive
     mode: str
     lr_rule: str
     seed: float
-    # What is read from the folder of its run.
+    # Read from the folder of the run.
     learning_rate: float
     images_per_step: Positive
     images_per_sec: Positive
@@ -237,24 +203,22 @@ class PointRow:
     run_dir: str
 
 
-_AXES = ("round", "mode", "lr_rule", "seed")
+COLUMNS = {field.name: field for field in fields_of(PointRow)}
 
 
 def read_rows(folder: StudyFolder, experiment: type[Experiment]) -> list[Row]:
-    """Read the rows of the points of a sweep that ended; those that are invalid are left out.
+    """Read the rows of the points of a sweep that ended; invalid rows are left out.
 
     Raises:
         UserError: Their file is damaged.
     """
-    names = experiment.columns()
-    found = [one for one in folder.read_rows() if isinstance(one, dict)]
-    rows = [{name: one.get(name) for name in names} for one in found]
-    return [sanitize_text(row) for row in rows if not why_invalid(row, experiment)]
+    rows = [{name: row.get(name) for name in COLUMNS} for row in folder.read_rows()]
+    return [row for row in rows if not explain_invalid(row, experiment)]
 
 
-def why_invalid(row: Row, experiment: type[Experiment]) -> str:
-    """Why a row cannot be used: a value of the wrong type, or one that is missing."""
-    for name, column in experiment.columns().items():
+def explain_invalid(row: Row, experiment: type[Experiment]) -> str:
+    """Return why a row cannot be used: a value that is missing or of the wrong type; or nothing."""
+    for name, column in COLUMNS.items():
         if row[name] is not None:
             try:
                 column.check(row[name])

@@ -1,0 +1,204 @@
+"""`Driver`: runs the trials of a study in child processes, and records a row for each.
+
+A sweep and a search are the same to the driver: a `Study` names trials until none is left, and is
+told how each ended. Rows are written before the next trial begins, so that the same command
+continues after a kill.
+"""
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from signal import Signals
+from typing import Protocol
+
+from rich.console import Console
+
+from ..charts.statistics import Row
+from ..errors import UserError, error_text
+from ..launch.child import Share
+from ..runs.record import RunRecord, read_run
+from ..runs.text import count
+from ..signals import signal_of
+from .folder import StudyFolder
+from .progress import Progress, print_line
+from .trial import Trial
+from .trial_process import TrialProcess
+
+_POLL_SECONDS = 0.1
+# For a process to end its step and to save a checkpoint.
+_GRACE_SECONDS = 30.0
+
+StartTrial = Callable[[Trial, Path, Share], TrialProcess]
+
+
+class Study(Protocol):
+    """A source of trials.
+
+    Attributes:
+        total: Number of trials; `None` if unknown.
+    """
+
+    total: int | None
+
+    def next_trial(self) -> Trial | None:
+        """Return a trial to begin; `None` if there is none, perhaps until another one ends."""
+
+    def read_result(self, trial: Trial, run: RunRecord) -> Row:
+        """Return the columns that are read from the run of a trial.
+
+        Raises:
+            UserError: The run is of no use, and the trial has failed.
+        """
+
+    def describe_row(self, row: Row) -> str:
+        """Return the result of a trial in a few words."""
+
+    def end_trial(self, trial: Trial, row: Row) -> None:
+        """Take note of the row of a trial, and remove checkpoints that nobody needs."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The outcome of a sweep or search.
+
+    Attributes:
+        rows: A row for each trial that ended, in the order in which they ended.
+        signal: The signal that ended it; `None` if there was none.
+        stopped: The reason why it stopped early; empty if it did not.
+    """
+
+    rows: Sequence[Row]
+    signal: Signals | None = None
+    stopped: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 if it stopped early or every trial failed, or 128 + the number of the signal."""
+        if self.signal is not None:
+            return 128 + self.signal
+        failed = all(row["status"] == "failed" for row in self.rows)
+        return 1 if self.stopped or failed else 0
+
+
+class Driver:
+    """Runs the trials that are left of a study.
+
+    Args:
+        study: The source of the trials.
+        folder: The folder of the study, open.
+        rows: The rows of the trials that ended before.
+        console: Takes the lines about the progress.
+        shares: GPUs and cores of the trials that run at the same time; one trial by default.
+        start: Starts the process of a trial.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        folder: StudyFolder,
+        rows: Sequence[Row],
+        console: Console,
+        *,
+        shares: Sequence[Share] = (Share(),),
+        start: StartTrial = TrialProcess,
+    ) -> None:
+        self._study, self._folder, self._console = study, folder, console
+        self._rows = list(rows)
+        self._progress = Progress(
+            console, noun=folder.noun, total=study.total, ended=len(self._rows)
+        )
+        self._free, self._start = list(shares), start
+        self._running: list[tuple[TrialProcess, Share]] = []
+
+    def run(self) -> Outcome:
+        """Run trials until none is left.
+
+        A failed trial gets a row with its error. A full disk stops the study, as every further
+        trial would fail; Ctrl-C, SIGTERM and SIGHUP end it, too. The trials that they hit get no
+        row, and run again, or continue from their checkpoints, with the same command.
+        """
+        try:
+            self._begin_trials()
+            while self._running:
+                self._end_trial(*self._wait())
+                self._begin_trials()
+        except KeyboardInterrupt as error:
+            return Outcome(rows=self._rows, signal=signal_of(error))
+        except OSError as error:
+            return Outcome(rows=self._rows, stopped=explain_disk(error, self._folder.path))
+        finally:
+            self._end_all()
+        return Outcome(rows=self._rows)
+
+    def _begin_trials(self) -> None:
+        """Begin trials while there are shares; record those that cannot be run."""
+        while self._free and (trial := self._study.next_trial()) is not None:
+            self._progress.begin(trial.name, trial.words)
+            if trial.error:
+                self._record(trial, {"status": "failed", "error": trial.error})
+                continue
+            process = self._start(trial, self._folder.trial(trial.name), self._free[0])
+            self._running.append((process, self._free.pop(0)))
+
+    def _wait(self) -> tuple[TrialProcess, Share]:
+        """Wait for a process to end, and return it with its share."""
+        while True:
+            for index, (process, _) in enumerate(self._running):
+                if process.has_ended:
+                    return self._running.pop(index)
+            time.sleep(_POLL_SECONDS)
+
+    def _end_trial(self, process: TrialProcess, share: Share) -> None:
+        try:
+            error = process.find_error()
+        finally:
+            process.kill()
+        self._free.append(share)
+        trial = process.trial
+        self._record(trial, {"status": "failed", "error": error} if error else self._read(trial))
+
+    def _read(self, trial: Trial) -> Row:
+        path = self._folder.trial(trial.name) / "run"
+        try:
+            run = read_run(path)
+        except (UserError, OSError) as error:
+            return {"status": "failed", "error": f"its run folder cannot be read: {error}"}
+        try:
+            result = self._study.read_result(trial, run)
+        except UserError as error:
+            return {"status": "failed", "error": str(error)}
+        return {"status": "done", "run_dir": str(path.relative_to(self._folder.path)), **result}
+
+    def _record(self, trial: Trial, result: Row) -> None:
+        row = {"name": trial.name, **trial.columns, **result}
+        self._folder.write_rows([*self._rows, row])
+        self._rows.append(row)
+        self._study.end_trial(trial, row)
+        self._progress.end(trial.name, self._study.describe_row(row))
+
+    def _end_all(self) -> None:
+        """End the processes once their trials are saved; at once at a second signal."""
+        try:
+            saving = [process for process, _ in self._running if process.ask_to_end()]
+            if saving:
+                line = f"Saving {count(len(saving), self._folder.noun)}; Ctrl-C again ends at once"
+                print_line(self._console, line)
+            until = time.monotonic() + _GRACE_SECONDS
+            for process in saving:
+                process.wait(max(0.0, until - time.monotonic()))
+        except (KeyboardInterrupt, TimeoutError):
+            pass
+        finally:
+            for process, _ in self._running:
+                process.kill()
+
+
+def explain_disk(error: OSError, path: Path) -> str:
+    """Return the reason why files cannot be written, with the space that is left."""
+    try:
+        where = f"{shutil.disk_usage(path).free / 2**20:,.0f} MiB free in {path}"
+    except OSError as gone:  # the folder was removed, or its disk
+        where = f"{path}: {error_text(gone)}"
+    return f"{error_text(error)} ({where})"

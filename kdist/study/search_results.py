@@ -1,0 +1,196 @@
+"""Results of a search: the rows of its trials, their table and chart, and the best settings."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import as_real
+from ..charts.statistics import Row
+from ..charts.tables import ResultsTable, seconds
+from ..errors import UserError
+from ..fields import field_names
+from ..optimizers.scaling import scale_learning_rate
+from ..runs.record import RunRecord, finite
+from ..training.config import TrainConfig
+from ..training.networks import NETWORKS, SIZES
+from ..training.settings import Checkpoints, Output, model_name
+from .folder import StudyFolder
+from .search_settings import Search
+from .trial import measure
+
+if TYPE_CHECKING:
+    from ..charts.figures import Figure
+
+PENALTY = 10
+"""Factor on the time budget of a trial that missed the target: the penalized average runtime
+(PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3."""
+
+COLUMNS = (
+    *("name", "status", "error", "score", "reached", "values", "seconds", "epochs"),
+    *("images_per_sec", "learning_rate", "best_val_accuracy", "run_dir"),
+)
+"""The columns of a trial's row, in the order of `trials.csv`; those of `values` come last."""
+
+
+def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """Return the settings of a trial, with which `kdist train` can repeat it.
+
+    Learning rates are drawn for one replica with the `batch_size` of `base`. They are scaled to the
+    trial's own batch size by `lr_rule`, so that rate and batch size can be drawn independently: a
+    rate that suits a batch of 32 is not tried unchanged with 256. The run itself scales the rate to
+    the number of replicas.
+
+    Args:
+        base: The settings that are not tuned. Learning rates are drawn for its `batch_size`.
+        values: Settings of the trial, from `SearchSpace.decode`.
+
+    Raises:
+        UserError: Settings are incompatible, such as Adam with a momentum.
+
+    Example:
+        >>> trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr
+        0.02
+    """
+    config = TrainConfig.from_dict({**base.to_dict(), **values})
+    rate = scale_learning_rate(
+        config.base_lr,
+        global_batch=config.batch_size,
+        reference_batch=base.batch_size,
+        rule=config.lr_rule,
+        optimizer=config.optimizer,
+    )
+    return TrainConfig.from_dict({**config.to_dict(), "base_lr": rate})
+
+
+def read_result(run: RunRecord, search: Search) -> Row:
+    """Return the columns that are read from the run of a trial.
+
+    The score of a metric is that of the best epoch. With `seconds_to_target` a trial that missed
+    the target scores at least ten times the time budget, the same for all trials: otherwise a trial
+    that fails fast would score better than one that comes close. Of two such trials, the score of
+    the one that came closer is smaller.
+
+    Raises:
+        UserError: The loss was not finite, or no epoch has the metric.
+    """
+    measured = measure(run)
+    if measured["diverged"]:
+        where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
+        raise UserError(f"the loss was not finite: {where}")
+    row = {name: measured[name] for name in COLUMNS if name in measured}
+    if search.objective == "seconds_to_target":
+        reached, best = measured["seconds_to_target"], measured["best_val_accuracy"] or 0.0
+        missed_by = max(0.0, search.config.target_accuracy - best)
+        penalty = PENALTY * (search.config.time_budget or 0.0) * (1 + missed_by)
+        score = penalty if reached is None else reached
+        return row | {"score": score, "reached": reached is not None}
+    values = run.known(search.objective)
+    if not values:
+        raise UserError(f"{search.objective} was not finite in any epoch")
+    return row | {"score": max(values) if search.direction == "max" else min(values)}
+
+
+def read_trials(folder: StudyFolder, search: Search) -> list[Row]:
+    """Read the rows of the trials that ended, in the order in which they ended.
+
+    Raises:
+        UserError: Their file is damaged.
+    """
+    rows = [{name: row.get(name) for name in COLUMNS} for row in folder.read_rows()]
+    names = (search.space or {}).keys()
+    for row in rows:
+        drawn = row["values"].keys() if isinstance(row["values"], Mapping) else ()
+        numbers = [row[name] for name in ("seconds", "epochs", "best_val_accuracy")]
+        is_done = row["status"] == "done" and finite(row["score"]) is not None
+        if (
+            not isinstance(row["name"], str)
+            or not (is_done or row["status"] == "failed")
+            or drawn != names
+            or any(number is not None and as_real(number) is None for number in numbers)
+        ):
+            raise UserError(
+                f"the trials in {folder.path} are damaged ({row['name']}): pass another --output"
+            )
+    return rows
+
+
+def sort_trials(trials: Sequence[Row], search: Search) -> list[Row]:
+    """Sort the trials that are done, best first; those that missed the target come last."""
+    sign = -1 if search.direction == "max" else 1
+    scored = [row for row in trials if row["status"] == "done"]
+    return sorted(scored, key=lambda row: (row["reached"] is False, sign * row["score"]))
+
+
+def best_settings(trials: Sequence[Row], search: Search) -> dict[str, Any] | None:
+    """Return the best trial's settings for `kdist train --config`; `None` if no trial is done.
+
+    They have the number of replicas of the trial; none if it had all devices of its machine.
+    """
+    ranked = sort_trials(trials, search)
+    if not ranked:
+        return None
+    settings = trial_config(search.config, ranked[0]["values"]).to_dict()
+    # Tracking and checkpoints of the search are not settings of the best run.
+    return {n: v for n, v in settings.items() if n not in field_names(Output, Checkpoints)}
+
+
+def describe_values(values: Mapping[str, Any]) -> str:
+    """Format the values that were drawn for a trial in one line."""
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )
+
+
+def trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
+    """Make a table of trials, best first, then those that failed."""
+    failed = [row for row in trials if row["status"] == "failed"]
+
+    def score(row: Row) -> str:
+        if row["status"] == "failed":
+            return "failed"
+        return f"{row['score']:.4g}" + (", missed the target" if row["reached"] is False else "")
+
+    return ResultsTable(
+        title="Trials",
+        columns=["Trial", search.objective, "Time", "Epochs", "Settings"],
+        rows=[
+            [
+                row["name"].removeprefix("trial-"),
+                score(row),
+                seconds(row["seconds"]),
+                "" if row["epochs"] is None else f"{row['epochs']:.0f}",
+                describe_values(row["values"]),
+            ]
+            for row in [*sort_trials(trials, search), *failed]
+        ],
+        note=f"Best first, by {search.objective}. Learning rates are those for one replica and a"
+        f" batch of {search.config.batch_size}.",
+    )
+
+
+def trials_figure(trials: Sequence[Row], search: Search) -> "Figure":
+    """Draw the trials that ended, in order and against each hyperparameter that varied."""
+    from ..charts.figures import search_figure
+
+    def outcome(row: Row) -> str:
+        if row["status"] == "failed":
+            return "failed"
+        return "missed the target" if row["reached"] is False else "trial"
+
+    ranges = {name: part for name, part in (search.space or {}).items() if isinstance(part, dict)}
+    return search_figure(
+        search.objective,
+        [
+            {"trial": number, "outcome": outcome(row)} | {k: row[k] for k in ("score", "values")}
+            for number, row in enumerate(trials, 1)
+        ],
+        better=max if search.direction == "max" else min,
+        log=[name for name, part in ranges.items() if "log" in str(part.get("sampling"))],
+    )
+
+
+def searched_model(search: Search) -> str:
+    """Name the network of a search."""
+    if SIZES & set(search.space or ()):
+        return NETWORKS[search.config.network].title
+    return model_name(search.config.to_dict())

@@ -1,0 +1,63 @@
+"""`Trial`: a run of a study, and the columns that are measured of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..charts.statistics import Row
+from ..errors import UserError
+from ..runs.record import RunRecord
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A run of a study: a point of a sweep, or a trial of a search.
+
+    Attributes:
+        name: The name of its folder.
+        config: The settings of its run, as `TrainConfig` takes them.
+        columns: The values that identify it, which are columns of its row.
+        words: Its settings, printed when it begins.
+        group: Equal for repetitions of the same settings.
+        search: The values of `kdist.training.SearchTrial`; `None` in a sweep.
+        continues: The name of the trial whose run it trains further; `None` to begin anew.
+        error: The reason why it cannot be run; empty if it can.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    columns: Mapping[str, Any]
+    words: str = ""
+    group: str = ""
+    search: Mapping[str, Any] | None = None
+    continues: str | None = None
+    error: str = ""
+
+
+def measure(run: RunRecord) -> Row:
+    """Return the columns that are read from the folder of a run.
+
+    Raises:
+        UserError: Nothing was trained.
+    """
+    images, batch = (int(run.fact(name) or 0) for name in ("training_images", "global_batch"))
+    diverged = run.summary.get("diverged") is not None
+    if not (run.epochs or diverged) or not images or not batch:
+        raise UserError("it has no epoch, or no training images")
+    rates, met_epoch = run.rates if run.is_warm else [], run.fact("met_epoch")
+    return {
+        "global_batch": batch,
+        "images_per_step": images / -(-images // batch),
+        "images_per_sec": run.images_per_sec if rates else None,
+        "images_per_sec_low": min(rates, default=None),
+        "images_per_sec_high": max(rates, default=None),
+        "learning_rate": run.fact("learning_rate"),
+        "seconds": run.fact("seconds") if diverged else run.epochs[-1]["seconds"],
+        "epochs": len(run.epochs),
+        "diverged": diverged,
+        "reached_target": met_epoch is not None if run.settings.get("validate") else None,
+        "seconds_to_target": run.fact("met_seconds"),
+        "epochs_to_target": None if met_epoch is None else int(met_epoch),
+        "val_accuracy": run.fact("val_accuracy"),
+        "best_val_accuracy": run.fact("best_val_accuracy"),
+    }

@@ -1,0 +1,177 @@
+"""`TrialProcess`: the process of a trial, which is this program: `python -m … ORDER.json`."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..checkpoint.store import checkpoint_files
+from ..errors import RefusedCheckpointsError, TrainingError, UserError
+from ..files import atomic_write, parse_json, read_text
+from ..launch.child import Child, Share, answer
+from ..training.config import SearchTrial, TrainConfig
+from .folder import as_json
+from .trial import Trial
+
+# A process cannot say that the disk is full where it is.
+_LEAST_FREE_BYTES = 2**16
+
+
+class TrialProcess:
+    """The process of a trial, which trains it in `run/` of the trial's folder.
+
+    Output and errors of the process go into `output.log` and `errors.log`. An interrupted run with
+    checkpoints is resumed if its settings are the same.
+
+    Args:
+        trial: The trial.
+        folder: The trial's folder, which need not exist.
+        share: The GPUs and cores of the process; all of them by default.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+
+    def __init__(self, trial: Trial, folder: Path, share: Share | None = None) -> None:
+        self.trial, self.folder = trial, folder
+        order = make_order(trial, folder)
+        resume = can_be_resumed(folder, order) or _begin_folder(trial, folder)
+        atomic_write(folder / "order.json", as_json(order | {"resume": resume}))
+        errors = folder / "errors.log"
+        with open(folder / "output.log", "ab") as output, open(errors, "ab") as file:
+            self._errors_begin = file.tell()
+            self._child = Child(
+                make_command(folder / "order.json"), share=share, output=output, errors=file
+            )
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._child.code is not None
+
+    def find_error(self) -> str:
+        """Return the reason why the process failed, in one line; empty if it did not.
+
+        Raises:
+            OSError: The disk is full, for the process or for this one.
+        """
+        self._child.wait()
+        self._child.kill()  # processes that it has started
+        with open(self.folder / "errors.log", "rb") as file:
+            file.seek(self._errors_begin)
+            errors = file.read().decode("utf-8", errors="replace")
+        verdict = self._child.verdict(errors)
+        # On a full disk the process cannot even write that it is full.
+        is_full = verdict.cause == "disk" or shutil.disk_usage(self.folder).free < _LEAST_FREE_BYTES
+        if verdict.cause and is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return verdict.line if verdict.cause else ""
+
+    def ask_to_end(self) -> bool:
+        """Ask the process to save a checkpoint and end; returns whether it saves any."""
+        saves = self.trial.config.get("checkpoint_every") is not None
+        if saves:
+            self._child.send(signal.SIGTERM)
+        return saves
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of the process.
+
+        Raises:
+            TimeoutError: The process has not ended after so many seconds.
+        """
+        self._child.wait(seconds)
+
+    def kill(self) -> None:
+        """Kill the process, and remove the files that it was writing."""
+        self._child.kill()
+        for part in self.folder.rglob(f".{self._child.pid}.*"):  # of `atomic_path`
+            part.unlink(missing_ok=True)
+
+
+def make_command(order: Path) -> list[str]:
+    """Return the command line of a process with an order."""
+    return [sys.executable, "-m", "kdist.study.trial_process", str(order)]
+
+
+def make_order(trial: Trial, folder: Path) -> dict[str, Any]:
+    """Return the order to the process of a trial: the settings of its run."""
+    config = {**trial.config, "run_dir": str(folder / "run")}
+    order: dict[str, Any] = json.loads(json.dumps({"config": config, "search": trial.search}))
+    return order
+
+
+def can_be_resumed(folder: Path, order: Mapping[str, Any]) -> bool:
+    """Return whether a trial's folder has checkpoints of a run with the same order."""
+    try:
+        before = parse_json(read_text(folder / "order.json"))
+        same = all(before[name] == value for name, value in order.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    saves = order["config"].get("checkpoint_every") is not None
+    return same and saves and bool(checkpoint_files(folder / "run" / "checkpoints"))
+
+
+def _begin_folder(trial: Trial, folder: Path) -> bool:
+    """Make the empty folder of a trial; returns whether it has a run to train further."""
+    if folder.is_dir():  # of an interrupted run
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    if trial.continues is None:
+        return False
+    shutil.copytree(folder.parent / trial.continues / "run", folder / "run")
+    return True
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of the trial in `folder`."""
+    shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
+
+
+# Inside of the process -----------------------------------------------------------------------
+
+
+def main() -> None:
+    """Train as the order says; a run whose checkpoints are refused begins anew."""
+    file = Path(sys.argv[1])
+    order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        _train(order)
+    except RefusedCheckpointsError as error:
+        print(error, file=sys.stderr)
+        _begin_anew(file, order)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        answer(mistake=str(error))
+        sys.exit(2)
+    except TrainingError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+def _begin_anew(file: Path, order: Mapping[str, Any]) -> None:
+    """Replace this process by another, as the names of Keras's layers count those made before."""
+    shutil.rmtree(order["config"]["run_dir"])
+    atomic_write(file, as_json({**order, "resume": False}))
+    sys.stderr.flush()
+    os.execv(sys.executable, make_command(file))  # noqa: S606 - this program
+
+
+def _train(order: Mapping[str, Any]) -> None:
+    from ..training.train_run import train
+
+    config = TrainConfig.from_dict(order["config"])
+    trial = None if order["search"] is None else SearchTrial(**order["search"])
+    result = train(config, verbose=2, resume=order["resume"], or_sample=False, trial=trial)
+    if result.interrupted and result.signal is not None:  # its epochs are not whole
+        print(f"interrupted by {result.signal.name}", file=sys.stderr)
+        sys.exit(128 + result.signal)
+
+
+if __name__ == "__main__":
+    main()
