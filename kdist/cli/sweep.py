@@ -37,13 +37,13 @@ _DECIDED = (
     | field_names(OwnModel)
     | _OWN_FOLDERS
 )
-# Settings of the runs that such a sweep records even if neither a file nor an option sets them.
+# Settings of its runs that a sweep of accuracies records even where they have their defaults.
 _AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepFolder:
-    """Where a sweep is recorded.
+    """The folder of a sweep.
 
     Attributes:
         output: Folder of the sweep; an unfinished sweep in it is resumed, a finished one is shown.
@@ -113,7 +113,7 @@ def _train_settings(
     decided: Collection[str],
     model: str | None = None,
 ) -> dict[str, Any]:
-    """Settings of the sweep's runs: what a recipe, a file or an option gives, but what it decides.
+    """Return the settings of the runs from a recipe, a file and options, but for decided ones.
 
     Raises:
         UserError: A setting is out of its range.
@@ -122,7 +122,7 @@ def _train_settings(
     settings = {n: value for n, value in files.items() if n not in decided or n == "model"}
     settings |= given(options)
     settings = with_model(model, settings, given(options))
-    checked = TrainConfig.from_dict(settings).to_dict()  # refuses what no run would take
+    checked = TrainConfig.from_dict(settings).to_dict()  # refuses invalid settings
     # Runs of a model of the user's find it from any folder.
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 

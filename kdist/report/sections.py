@@ -98,7 +98,7 @@ def _sweep_section(sweep: SweepRecord) -> Section:
         title=f"{sweep.kind.capitalize()}: {sweep.name}",
         lead=f"{count(len(sweep.done), 'point')} finished, {len(missing)} not. {warning or ''}",
         tables=tables,
-        figures=experiment.figures(sweep.done, summary),
+        figures=experiment.figures(summary),
     )
 
 

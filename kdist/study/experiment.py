@@ -66,7 +66,7 @@ class Experiment(abc.ABC):
         return settings
 
     def describe(self) -> str:
-        """Describe in one line what is about to be run, such as `Sweep throughput: 8 runs (…)`."""
+        """Describe the sweep in one line, such as `Sweep throughput: 8 runs (…)`."""
         hidden = ("train", "files")
         shown = {name: value for name, value in self.settings.items() if name not in hidden}
         words = [f"{name} {as_list(value)}" for name, value in shown.items()]
@@ -147,8 +147,8 @@ class Experiment(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
-        """Return the charts of the rows of points that are done, and of their summary."""
+    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
+        """Return the charts of the summary."""
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:

@@ -51,7 +51,7 @@ class Range:
     whole: bool
 
     def samples(self) -> Iterator[float]:
-        """Yield the ends; for integers also those between, up to a thousand."""
+        """Yield the ends; of integers also the values between, up to a thousand."""
         value = self.least
         for _ in range(_MOST_CHECKED if self.whole else 1):
             if value > self.most:
@@ -71,7 +71,7 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One of several values."""
+    """A list of values."""
 
     values: tuple[Any, ...]
 
@@ -133,7 +133,7 @@ class SearchSpace:
                 problem = _problem(base, values)
                 if problem is None:
                     continue
-                # It may be the first value of another setting that does not suit the base.
+                # Perhaps the first value of another setting does not suit the base.
                 alone = {key: str(_problem(base, {key: values[key]})) for key in values}
                 wrong = next((key for key in alone if alone[key] == str(problem)), name)
                 raise UserError(
@@ -218,10 +218,6 @@ def _read_range(name: str, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> 
             f"min of {name}'s range with sampling={sampling} has to be above 0, received {least}"
         )
     if step is not None and not step > (0 if sampling == "linear" else 1):
-        what = (
-            "has to be above 0"
-            if sampling == "linear"
-            else f"with sampling={sampling} has to be a factor above 1"
-        )
-        raise UserError(f"step of {name}'s range {what}, received {step}")
+        bound = "above 0" if sampling == "linear" else f"a factor above 1 with sampling={sampling}"
+        raise UserError(f"step of {name}'s range has to be {bound}, received {step}")
     return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)

@@ -43,10 +43,10 @@ GAIN = 0.05
 """Doubling the batch has to bring this share of images per second to be worth it."""
 
 TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
-"""The columns that a timed point has to have."""
+"""The required columns of a timed point."""
 
 TIMED_RUN = {"validate": False, "save_model": False}
-"""Settings of a run that is there for its speed."""
+"""Settings of a run that measures speed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class ThroughputSweep(Experiment):
         batch_sizes: Training images per batch and replica.
         replicas: Numbers of replicas.
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
-        rounds: How often to run each point.
+        rounds: Runs of each point.
     """
 
     kind: ClassVar[str] = "throughput"
@@ -138,7 +138,7 @@ class ThroughputSweep(Experiment):
         return [*speeds, *fits]
 
     @classmethod
-    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
         from ..charts.figures import throughput_figures
 
         return throughput_figures(summary)
@@ -160,7 +160,7 @@ def _table(
     columns: Mapping[str, Callable[[Mapping[str, Any]], str]],
     note: str = "",
 ) -> list[ResultsTable]:
-    """A table of rows by what each column shows of one; none without rows."""
+    """Make a table of rows, by a function from a row to the text of each column, unless empty."""
     cells = [[text(row) for text in columns.values()] for row in rows]
     return [ResultsTable(title=title, columns=list(columns), rows=cells, note=note)] if rows else []
 
@@ -176,7 +176,7 @@ def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], lis
 
 
 def _over_epochs(rows: Sequence[Row]) -> dict[str, Any]:
-    """The median of the rounds, with the slowest and fastest epoch; one epoch has neither."""
+    """Return the median of the rounds, with the slowest and fastest epoch if there are several."""
     low = min(row["images_per_sec_low"] for row in rows)
     high = max(row["images_per_sec_high"] for row in rows)
     found = spread(row["images_per_sec"] for row in rows) or {}
@@ -189,7 +189,7 @@ def _step_seconds(images: float, speed: Mapping[str, float | None]) -> dict[str,
 
 
 def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """The fit of all rows, with the minimum and maximum of the rounds' own fits."""
+    """Fit all rows, with the minimum and maximum of the rounds' own fits."""
     whole = _fitted(rows)
     if whole is None:
         return None
@@ -198,7 +198,7 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
 
     def with_ends(value_of: Callable[[StepTimeFit], float]) -> dict[str, float | None]:
         value = value_of(whole)
-        if len(rounds) < 2:  # one round has no spread
+        if len(rounds) < 2:  # a single round has no spread
             return {"median": value, "low": None, "high": None}
         ends = [end for end in (*map(value_of, rounds), value) if math.isfinite(end)]
         low, high = min(ends, default=math.inf), max(ends, default=math.inf)
@@ -215,8 +215,8 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def _fitted(rows: Sequence[Row]) -> StepTimeFit | None:
-    # An epoch that the batch does not divide has a smaller last step: the mean step is what fits,
-    # as the time of an epoch is linear in its steps and images.
+    # The mean step of an epoch, whose last step may be smaller: the time of an epoch is linear in
+    # its steps and images.
     steps = [row["images_per_step"] for row in rows]
     if len(set(steps)) < 2:
         return None
@@ -236,7 +236,7 @@ class AccuracySweep(Experiment):
         replicas: Numbers of replicas.
         base_lr: The learning rate for a global batch of `base_batch`.
         base_batch: Global batch for which the learning rate was chosen.
-        seeds: Runs per setting; with fewer than 7, the interval has no upper end.
+        seeds: Runs per setting.
     """
 
     kind: ClassVar[str] = "accuracy"
@@ -258,7 +258,7 @@ class AccuracySweep(Experiment):
             raise UserError(
                 f"received {model}, but an accuracy sweep sets the learning rate of its runs, which"
                 " your own model sets itself: remove it, or run kdist sweep throughput or"
-                " scaling, or kdist tune, with it"
+                " scaling with it"
             )
 
     @property
@@ -336,7 +336,7 @@ class AccuracySweep(Experiment):
         )
 
     @classmethod
-    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
         from ..charts.figures import accuracy_figures
 
         return accuracy_figures(summary)
@@ -347,7 +347,7 @@ def _interval(found: TimeToTarget) -> dict[str, float | None]:
 
 
 def replica_counts() -> list[int]:
-    """Powers of two up to all GPUs, and all of them; without GPUs, one and two."""
+    """Return the powers of two up to all GPUs, and all of them; without GPUs, one and two."""
     most = len(visible_gpus(os.environ)) or 2
     return sorted({most, *(2**power for power in range(most.bit_length()))})
 
@@ -369,7 +369,7 @@ class ScalingSweep(Experiment):
             4, ... up to every GPU.
         modes: weak: same batch per replica; strong: same global batch.
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
-        rounds: How often to run each point.
+        rounds: Runs of each point.
     """
 
     kind: ClassVar[str] = "scaling"
@@ -460,7 +460,7 @@ class ScalingSweep(Experiment):
         )
 
     @classmethod
-    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
         from ..charts.figures import scaling_figures
 
         return scaling_figures(summary)
@@ -469,9 +469,9 @@ class ScalingSweep(Experiment):
 def _point_summary(
     mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
 ) -> dict[str, Any]:
-    """The summary of one mode and number of replicas, compared round by round."""
+    """Sum up a mode and number of replicas, compared round by round."""
     alone = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
-    # Ratios within a round, whose runs are near each other in time.
+    # Ratios within a round, as its runs are near each other in time.
     efficiencies = [
         (row["images_per_sec"] / replicas) / alone[row["round"]]
         for row in rows
@@ -491,4 +491,4 @@ def _point_summary(
 EXPERIMENTS: dict[str, type[Experiment]] = {
     kind.kind: kind for kind in (ThroughputSweep, AccuracySweep, ScalingSweep)
 }
-"""Each kind by the name that `study.json` has for it."""
+"""Each kind of sweep by its name in `study.json`."""

@@ -253,7 +253,7 @@ def _show(
     verb = "is" if len(failed) == 1 else "are"
     hidden = f"{count(len(failed), 'point')} failed and {verb} not drawn."
     note = " ".join(filter(None, [hidden if failed else "", warning]))
-    for figure in experiment.figures(ended, summary):
+    for figure in experiment.figures(summary):
         path = folder.path / f"{figure.id}.png"
         atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
         print_line(console, f"Chart: {path}")

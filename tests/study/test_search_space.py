@@ -44,7 +44,7 @@ def space(**ranges):
         ({"wd": {"min": 0, "max": 1, "sampling": "log"}}, "has to be above 0, received 0"),
         (
             {"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}},
-            "has to be a factor above 1",
+            "has to be a factor above 1 with sampling=log",
         ),
         ({"width": {"min": 1, "max": 4, "step": 0}}, "step of width's range has to be above 0"),
         ({"width": {"min": 1, "max": 4, "sampling": "even"}}, "sampling of width's range has to"),

@@ -75,7 +75,7 @@ def test_settings_are_the_fields(experiment):
 def test_no_point_that_is_done_has_no_table_and_no_figure(experiment):
     summary = experiment.summarize([], experiment.settings)
     assert experiment.tables(summary) == []
-    assert experiment.figures([], summary) == []
+    assert experiment.figures(summary) == []
 
 
 def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, monkeypatch):

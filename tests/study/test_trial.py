@@ -335,6 +335,7 @@ def tiny(name, epochs=None, continues=None):
             "base_lr": 0.05,
             "target_accuracy": 0.01,
             "patience": 1,
+            "track": "tensorboard",
         },
         columns={},
         search={
@@ -342,7 +343,7 @@ def tiny(name, epochs=None, continues=None):
             "has_target": False,
             "group": "group",
             "run_name": name,
-            "hyperparameters": {"base_lr": 0.05},
+            "hyperparameters": {"drawn_rate": 0.05},
             "objective": ["val_accuracy", "max"],
         },
         continues=continues,
@@ -367,3 +368,5 @@ def test_a_trial_that_continues_another_ends_as_if_it_had_been_trained_at_once(t
     assert epochs("second") == epochs("whole")
     assert epochs("first") == epochs("whole")[:1]
     assert len(epochs("whole")) == 2
+    events = [*(tmp_path / "whole" / "run" / "tensorboard").rglob("*tfevents*")]
+    assert any(b"drawn_rate" in file.read_bytes() for file in events)
