@@ -203,10 +203,10 @@ def _bound(mark: Any) -> Any:
 
 @functools.cache
 def fields_of(settings: Any) -> tuple[Field, ...]:
-    """Return the settings of a class and its base classes, group by group."""
+    """Return the settings of a class and its base classes, group by group; a class may override."""
     hints = typing.get_type_hints(settings, include_extras=True)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    found = []
+    found: dict[str, Field] = {}
     for group in reversed(settings.__mro__):
         if not dataclasses.is_dataclass(group):
             continue
@@ -220,19 +220,17 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                 if many:
                     kind, of_each, _ = _split_hint(*typing.get_args(kind))
                     marks = [*marks, *of_each]
-                found.append(
-                    Field(
-                        name=name,
-                        group=title,
-                        help=_ended(helps.get(name, ""), marks),
-                        kind=kind,
-                        many=many,
-                        optional=optional,
-                        marks=marks,
-                        default=defaults[name],
-                    )
+                found[name] = Field(
+                    name=name,
+                    group=title,
+                    help=_ended(helps.get(name, ""), marks),
+                    kind=kind,
+                    many=many,
+                    optional=optional,
+                    marks=marks,
+                    default=defaults[name],
                 )
-    return tuple(found)
+    return tuple(found.values())
 
 
 def _ended(text: str, marks: Sequence[Any]) -> str:

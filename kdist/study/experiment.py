@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from annotated_types import Gt, MaxLen
+from annotated_types import Ge, Gt, Le, MaxLen
 
 from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..charts.figures import Figure
 
 
-MOST_VALUES = MaxLen(100)
-"""The most values of a setting that a sweep varies: each is a run of several seconds."""
+# At most a hundred values of a setting, each of which is a run of several seconds.
+Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MaxLen(100)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,7 @@ class Experiment(abc.ABC):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
+        replicas: Numbers of replicas.
     """
 
     kind: ClassVar[str]
@@ -52,6 +53,7 @@ class Experiment(abc.ABC):
     trains: ClassVar[bool] = False
 
     train: Mapping[str, Any]
+    replicas: Counts = (1,)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -67,9 +69,9 @@ class Experiment(abc.ABC):
 
     def describe(self) -> str:
         """Describe the sweep in one line, such as `Sweep throughput: 8 runs (…)`."""
-        hidden = ("train", "files")
-        shown = {name: value for name, value in self.settings.items() if name not in hidden}
-        words = [f"{name} {as_list(value)}" for name, value in shown.items()]
+        own = vars(type(self))["__annotations__"]  # first, then the settings of every kind
+        names = sorted({*self.settings} - {"train", "files"}, key=[*own, *self.settings].index)
+        words = [f"{name} {as_list(self.settings[name])}" for name in names]
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
     @property
@@ -120,15 +122,15 @@ class Experiment(abc.ABC):
             group=self.group(axes),
         )
 
-    def common_settings(self, replicas: Sequence[int]) -> dict[str, Any]:
-        """Return the settings of all runs, which differ in nothing but the number of replicas.
+    def common_settings(self) -> dict[str, Any]:
+        """Return the settings of all runs, which are compiled alike on any number of replicas.
 
         By default a run compiles its step with XLA on one GPU, but not on several.
         """
         given = {
             name: value for name, value in self.train.items() if (name, value) != ("xla", None)
         }
-        return {"xla": False, **given} if len(replicas) > 1 else given
+        return {"xla": False, **given} if len(self.replicas) > 1 else given
 
     @classmethod
     @abc.abstractmethod

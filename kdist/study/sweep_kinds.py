@@ -27,14 +27,13 @@ from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count
 from ..training.config import TrainConfig
-from .experiment import MOST_VALUES, Experiment
+from .experiment import Counts, Experiment
 from .trial import Trial
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
 
 
-Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MOST_VALUES]
 Epochs = Annotated[int, Ge(2), Le(1_000_000)]
 Rounds = Annotated[int, Ge(1), Le(1000)]  # each is a training of every setting
 Images = Annotated[int, Ge(1), Le(MOST_IMAGES)]
@@ -50,44 +49,67 @@ TIMED_RUN = {"validate": False, "save_model": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThroughputSweep(Experiment):
-    """Batch sizes by replicas, a few timed epochs each, in rounds of alternating order.
+class TimedSweep(Experiment):
+    """A sweep of runs that time a few epochs, in rounds of alternating order.
+
+    Every run is a new process: tracing falls into the first epoch, which does not count, and
+    nothing is validated or saved.
 
     Args:
-        train: Settings of every run, as `TrainConfig` takes them.
-        batch_sizes: Training images per batch and replica.
-        replicas: Numbers of replicas.
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
         rounds: Runs of each point.
     """
 
-    kind: ClassVar[str] = "throughput"
-    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
-    batch_sizes: Counts = (8, 16, 32, 64, 128, 256, 512, 700)
-    replicas: Counts = (1,)
     epochs: Epochs = 3
     rounds: Rounds = 3
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_subset(self.train, self.timed_batch)
-
-    @property
-    def timed_batch(self) -> int:
-        return max(self.batch_sizes) * max(self.replicas)
 
     @property
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Trial]:
-        config = {**self.common_settings(self.replicas), **TIMED_RUN, "epochs": self.epochs}
-        return [
-            self.point(
-                f"b{batch}-r{replicas}-round{turn + 1}", replicas, batch, config, round=turn + 1
+    def timed_point(self, name: str, replicas: int, batch: int, turn: int, **axes: Any) -> Trial:
+        """Make a point of a round; `turn` is from 0."""
+        config = {**self.common_settings(), **TIMED_RUN, "epochs": self.epochs}
+        name = f"{name}-r{replicas}-round{turn + 1}"
+        return self.point(name, replicas, batch, config, round=turn + 1, **axes)
+
+    def check_subset(self) -> None:
+        """Refuse a global batch that an epoch cannot fill."""
+        images = self.train.get("subset")
+        if images is not None and images < self.timed_batch:
+            raise UserError(
+                f"subset={images} does not fill a global batch of {self.timed_batch}, so that its"
+                " speed cannot be measured: raise it, or drop the largest batch or number of"
+                " replicas"
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThroughputSweep(TimedSweep):
+    """Batch sizes by replicas.
+
+    Args:
+        batch_sizes: Training images per batch and replica.
+    """
+
+    kind: ClassVar[str] = "throughput"
+    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
+
+    batch_sizes: Counts = (8, 16, 32, 64, 128, 256, 512, 700)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        self.check_subset()
+
+    @property
+    def timed_batch(self) -> int:
+        return max(self.batch_sizes) * max(self.replicas)
+
+    def round(self, turn: int) -> list[Trial]:
+        return [
+            self.timed_point(f"b{batch}", replicas, batch, turn)
             for replicas in self.replicas
             for batch in self.batch_sizes
         ]
@@ -142,16 +164,6 @@ class ThroughputSweep(Experiment):
         from ..charts.figures import throughput_figures
 
         return throughput_figures(summary)
-
-
-def _check_subset(train: Mapping[str, Any], largest: int) -> None:
-    """Refuse a global batch that an epoch cannot fill."""
-    images = train.get("subset")
-    if images is not None and images < largest:
-        raise UserError(
-            f"subset={images} does not fill a global batch of {largest}, so that its speed cannot"
-            " be measured: raise it, or drop the largest batch or number of replicas"
-        )
 
 
 def _table(
@@ -227,13 +239,12 @@ def _fitted(rows: Sequence[Row]) -> StepTimeFit | None:
 class AccuracySweep(Experiment):
     """Batch sizes by rules of the learning rate by replicas by seeds.
 
+    Target, patience, time budget and maximum of epochs are among the settings in `train`.
+
     Args:
-        train: Settings of every run, as `TrainConfig` takes them; the target, patience, time budget
-            and maximum of epochs are among them.
         batch_sizes: Training images per batch and replica.
         lr_rules: Rules that scale the learning rate with the global batch: linear, sqrt, none or
             auto.
-        replicas: Numbers of replicas.
         base_lr: The learning rate for a global batch of `base_batch`.
         base_batch: Global batch for which the learning rate was chosen.
         seeds: Runs per setting.
@@ -246,7 +257,6 @@ class AccuracySweep(Experiment):
 
     batch_sizes: Counts = (32, 64, 128, 256, 512)
     lr_rules: Sequence[Rule] = ("linear",)
-    replicas: Counts = (1,)
     base_lr: Annotated[float, Gt(0)] = TrainConfig.base_lr
     base_batch: Images = 32
     seeds: Rounds = 7
@@ -283,7 +293,7 @@ class AccuracySweep(Experiment):
         )
         config = {
             "save_model": False,
-            **self.common_settings(self.replicas),
+            **self.common_settings(),
             "seed": seed,
             "base_lr": rate,
             "lr_rule": "none",  # the rate is that of the global batch already
@@ -353,35 +363,25 @@ def replica_counts() -> list[int]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScalingSweep(Experiment):
-    """Numbers of replicas, weak and strong, in rounds of alternating order.
-
-    Every run trains the same model in a new process: tracing falls into the first epoch, which does
-    not count, nothing is validated or saved, and XLA compiles the step on no number of replicas, as
-    Keras does not under any strategy.
+class ScalingSweep(TimedSweep):
+    """Numbers of replicas, weak and strong.
 
     Args:
-        train: Settings of every run, as `TrainConfig` takes them.
         batch_size: Weak scaling: training images per batch and replica.
         global_batch: Strong scaling: training images per global batch; by default the batch size
             times the largest number of replicas.
         replicas: Numbers of replicas; the others are compared with the smallest. By default 1, 2,
             4, ... up to every GPU.
         modes: weak: same batch per replica; strong: same global batch.
-        epochs: Epochs of each run; the first, which includes tracing, is not timed.
-        rounds: Runs of each point.
     """
 
     kind: ClassVar[str] = "scaling"
     setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
-    required: ClassVar[tuple[str, ...]] = TIMED
 
     batch_size: Images = 64
     global_batch: Images | None = None
     replicas: Counts = dataclasses.field(default_factory=replica_counts)
     modes: Sequence[Literal["weak", "strong"]] = ("weak", "strong")
-    epochs: Epochs = 3
-    rounds: Rounds = 3
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -399,7 +399,7 @@ class ScalingSweep(Experiment):
                 f" {uneven[0]} replicas: pass a global_batch that is a multiple of"
                 f" {math.lcm(*self.replicas)}, or other replicas"
             )
-        _check_subset(self.train, self.timed_batch)
+        self.check_subset()
 
     @property
     def _strong(self) -> int:
@@ -410,21 +410,12 @@ class ScalingSweep(Experiment):
         weak = self.batch_size * max(self.replicas) if "weak" in self.modes else 0
         return max(weak, self._strong if "strong" in self.modes else 0)
 
-    @property
-    def repetitions(self) -> int:
-        return self.rounds
-
     def round(self, turn: int) -> list[Trial]:
-        config = {**self.common_settings(self.replicas), **TIMED_RUN, "epochs": self.epochs}
+        def batch(mode: str, replicas: int) -> int:
+            return self.batch_size if mode == "weak" else self._strong // replicas
+
         return [
-            self.point(
-                f"{mode}-r{replicas}-round{turn + 1}",
-                replicas,
-                self.batch_size if mode == "weak" else self._strong // replicas,
-                config,
-                round=turn + 1,
-                mode=mode,
-            )
+            self.timed_point(mode, replicas, batch(mode, replicas), turn, mode=mode)
             for mode in self.modes
             for replicas in self.replicas
         ]
