@@ -19,7 +19,6 @@ LAUNCH = {
 }
 SWEEP = {
     "--output": ODD_PATHS,
-    "--fresh": None,
     "--retry-failed": None,
     "--rounds": ODD_NUMBERS,
 }

@@ -48,12 +48,10 @@ class SweepFolder:
     Attributes:
         output: Folder of the sweep; an unfinished sweep in it is resumed, a finished one is shown.
             `runs/sweep-<date>` by default.
-        fresh: Start a new sweep, even if an unfinished one with these settings could be resumed.
         retry_failed: Run failed points again.
     """
 
     output: str | None = None
-    fresh: bool = False
     retry_failed: bool = False
 
 

@@ -39,7 +39,6 @@ def sweep(
     experiment: Experiment,
     *,
     output: str | None = None,
-    fresh: bool = False,
     retry_failed: bool = False,
     start: StartTrial = TrialProcess,
     machine: Callable[[], dict[str, Any]] = describe_machine,
@@ -51,7 +50,6 @@ def sweep(
         experiment: The experiment.
         output: The folder; by default of an unfinished sweep with the same settings below `runs/`,
             or else a new folder.
-        fresh: Begin a new sweep, even if an unfinished one could be resumed.
         retry_failed: Run points again that failed in an earlier call.
         start: Starts the process of a point.
         machine: Describes the machine of the sweep.
@@ -71,15 +69,12 @@ def sweep(
     check_experiment(experiment, announce=lambda line: print_line(console, line))
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
-        if folder.check_place() and fresh:
-            raise UserError(
-                f"{folder.path} is not empty: with --fresh, pass a new or empty --output"
-            )
+        folder.check_place()
     print_line(console, "Listing this machine's devices")
     here = machine()
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     if output is None:
-        found = None if fresh else _find_unfinished(about, experiment, retry_failed)
+        found = _find_unfinished(about, experiment, retry_failed)
         folder = found or StudyFolder(unused_path("sweep-"))
     with folder.open(about) as resumed:
         points = SweepPoints(experiment, folder, _rows(folder, experiment, retry_failed))

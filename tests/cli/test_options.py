@@ -114,7 +114,7 @@ def test_options_of_train_are_taken_too(asked, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("width = 2\ndropout = 0.2\nbatch_size = 9\n")
     line = f"throughput --batch-sizes 16,8 --depth 10 --no-augment --config {path} --dropout 0.3"
-    experiment, _ = asked(f"{line} --output out --fresh --retry-failed")
+    experiment, _ = asked(f"{line} --output out --retry-failed")
     assert experiment.batch_sizes == [8, 16]
     assert experiment.train == {"depth": 10, "augment": False, "width": 2, "dropout": 0.3}
     assert asked("throughput --recipe fast")[0].train["schedule"]

@@ -105,12 +105,12 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
 def test_what_is_finished_or_differs_is_not_resumed(here, runs, ended):
     shutil.copytree(ended / "finished", here / "runs" / "sweep-finished")
     runs.at[FIRST] = KeyboardInterrupt()
-    for options in ({}, {"machine": MACHINE | {"cores": 4}}, {"fresh": True}):
+    for options in ({}, {"machine": MACHINE | {"cores": 4}}):
         run(runs, **options)
     run(runs, throughput(epochs=4))
-    assert len(list((here / "runs").iterdir())) == 5
+    assert len(list((here / "runs").iterdir())) == 4
     unfinished = [p for p in (here / "runs").iterdir() if not read_study(p).rows]
-    assert len(unfinished) == 4
+    assert len(unfinished) == 3
 
 
 def test_a_finished_sweep_shows_its_results_again(here, runs):
@@ -251,8 +251,6 @@ def test_a_folder_that_holds_something_else_is_told(here, runs):
     (here / "out" / "thesis.tex").write_text("")
     with pytest.raises(UserError, match="contains no study"):
         run(runs, output="out")
-    with pytest.raises(UserError, match="out is not empty"):
-        run(runs, output="out", fresh=True)
     with pytest.raises(UserError, match="cannot write"):
         run(runs, output="out/thesis.tex/more")
     assert runs.names == []
@@ -333,7 +331,7 @@ def test_one_measurement_has_no_spread(here, runs):
         name: {"images_per_sec_low": 99.0, "images_per_sec_high": 99.0, "images_per_sec": 99.0}
         for name in NAMES
     }
-    _, out = run(runs, throughput(rounds=1), fresh=True)
+    _, out = run(runs, throughput(rounds=1), output="out")
     assert "?" not in out
 
 
