@@ -126,7 +126,7 @@ def _begin_folder(trial: Trial, folder: Path) -> bool:
     folder.mkdir(parents=True)
     if trial.continues is None:
         return False
-    shutil.copytree(folder.parent / trial.continues / "run", folder / "run")
+    shutil.copytree(folder.parent / trial.continues / "run", folder / "run", symlinks=True)
     return True
 
 
