@@ -1,9 +1,10 @@
-"""Checkpoints of a training: what makes a run what it is, saved so that it can be resumed.
+"""Checkpoints of a training: listing, verification and export.
 
-`kdist.callbacks.Checkpoint` writes and restores them. What is here reads them.
+A checkpoint holds the whole state of a run, so that the run can be resumed.
+`kdist.callbacks.Checkpoint` writes and restores checkpoints.
 """
 
 import lazy_loader
 
-# A checkpoint is listed and verified without TensorFlow, which is imported for exports alone.
+# Only the export imports TensorFlow. Checkpoints are listed and verified without it.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

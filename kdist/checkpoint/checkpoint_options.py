@@ -1,4 +1,4 @@
-"""`CheckpointOptions`: what `Checkpoint` was given, checked."""
+"""`CheckpointOptions`: the checked arguments of `Checkpoint`."""
 
 import dataclasses
 import os
@@ -15,17 +15,19 @@ Resume = Literal["auto", "must", "never"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
-    """When and where checkpoints are saved, and what they are used for.
+    """When and where checkpoints are saved, and how a training is resumed from them.
 
-    The attributes are the arguments of `kdist.callbacks.Checkpoint`, and for kdist itself:
+    The first attributes are the arguments of `kdist.callbacks.Checkpoint`. kdist itself sets the
+    attributes that are listed here.
 
     Attributes:
-        held: Signals that the caller holds: the training is saved, and `Interrupted` raised.
-        data: What tells the data from others of as many steps.
+        held: Signals that the caller holds. After a signal, the training is saved and `Interrupted`
+            is raised.
+        data: Description that tells the data from different data with as many steps.
         any_rate: Whether a training may be resumed with another learning rate.
 
     Raises:
-        UserError: One of them is invalid.
+        UserError: An option is invalid.
     """
 
     folder: str | os.PathLike[str]
@@ -60,18 +62,21 @@ class CheckpointOptions:
 
     @property
     def ends_by_signal(self) -> bool:
-        """Whether there is a signal after which the training is saved and ended."""
+        """Whether any signal saves and ends the training."""
         return bool(self.preemption) or self.held is not None
 
     def of_all_workers(self) -> dict[str, Any]:
-        """Return what has to be the same on all workers; when and where to save, the chief says."""
+        """Return the options that must be the same on all workers.
+
+        The chief alone decides about the folder and about saves by seconds.
+        """
         return {
             "every_steps": self.every_steps,
             "whether a signal ends the training": self.ends_by_signal,
         }
 
     def preemption_signals(self) -> PreemptionSignals:
-        """Make what notes the signals after which the training is saved and ended."""
+        """Create the recorder of the signals that save and end the training."""
         if isinstance(self.preemption, bool):
             return PreemptionSignals(("SIGTERM",) if self.preemption else ())
         return PreemptionSignals(self.preemption)

@@ -1,4 +1,4 @@
-"""`export_model`: the model of a checkpoint as a file, without training."""
+"""`export_model`: export of a checkpoint's model to a file, without training."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from .values import assign_values, state_variables, unlike_saved
 
 
 def described_model(model: keras.Model) -> str | None:
-    """Return a model as JSON, without its weights; `None` where it has no such description."""
+    """Return a model as JSON, without its weights; `None` if the model has no JSON form."""
     try:
         return str(model.to_json())
     except Exception:  # a user's own get_config may raise anything
@@ -36,19 +36,19 @@ def export_model(
     Args:
         checkpoint: The checkpoint.
         path: The file, which ends in `.keras`.
-        model: A built model that gets the weights. By default the model is created from the
-            checkpoint, which may not be possible for a custom model class. The file of a model
-            created from the checkpoint opens without kdist, unless it has layers of `kdist.layers`
-            other than batch norms.
-        averaged: Whether to use the averages of the weights if the optimizer keeps them, as `fit`
-            does at its end.
+        model: A built model that gets the weights. The default creates the model from the
+            checkpoint, but may fail for a custom model class. The file of a created model opens
+            without kdist, unless the model has layers of `kdist.layers` besides batch norms.
+        averaged: Whether to use the averages of the weights if the optimizer keeps averages, as
+            `fit` does at its end.
 
     Returns:
-        The model, compiled only if `model` was.
+        The model, compiled only if `model` was compiled.
 
     Raises:
-        UserError: The checkpoint is damaged, the model cannot be created from it or is a different
-            one, or the file cannot be written.
+        UserError: The path does not end in `.keras`, the checkpoint is damaged, the model cannot be
+            created from the checkpoint, `model` does not match the checkpoint, or the file cannot
+            be written.
 
     Example:
         ```python
@@ -78,16 +78,16 @@ def export_model(
 def restore_weights(
     model: keras.Model, checkpoint: CheckpointFile, *, averaged: bool = False
 ) -> None:
-    """Give a model the weights of a checkpoint, and leave its optimizer alone.
+    """Assign a checkpoint's weights to a model, and leave its optimizer unchanged.
 
     Args:
-        model: A model that was built, made as for training.
+        model: A built model, made as for training.
         checkpoint: The checkpoint.
         averaged: Whether to take the averages of the weights.
 
     Raises:
         DamagedCheckpointError: The checkpoint cannot be read.
-        UserError: It is of another model, or has no averages.
+        UserError: The checkpoint is of a different model, or has no averages.
     """
     arrays, state = checkpoint.read()
     if averaged and not state["averages"]:
@@ -120,7 +120,7 @@ def _restore(
     difference = unlike_saved(own, saved)
     if difference:
         raise UserError(f"{checkpoint.path} is of another model: {difference}")
-    # In a checkpoint of a validation, the weights and their averages may have changed places.
+    # In a checkpoint from a validation, the weights and their averages may be swapped.
     if averaged != state.get("swapped", False):
         saved |= {name: arrays[average] for name, average in state["averages"].items()}
     assign_values(own, saved)

@@ -1,4 +1,4 @@
-"""`FitCheckpoints`: the checkpoints of one fit, from its beginning to its end."""
+"""`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,11 +32,11 @@ from .worker_exchange import (
 
 
 class WeightsGuard:
-    """Finds weights that are not finite, which stop a training and are never saved.
+    """Finds non-finite weights, which stop a training and are never saved.
 
     Args:
         model: The compiled model.
-        workers: Of the training.
+        workers: Workers of the training.
     """
 
     def __init__(self, model: keras.Model, workers: Workers) -> None:
@@ -45,10 +45,12 @@ class WeightsGuard:
         self._allowed: set[str] = set()
 
     def allow_present(self) -> int:
-        """Allow what is not finite at the start, such as a mask of minus infinities.
+        """Allow the present non-finite values of constants, such as a mask of minus infinities.
+
+        Constants are the variables that are not trainable.
 
         Returns:
-            The bytes of all variables.
+            Size of all variables in bytes.
         """
         variables = state_variables(self._model)
         arrays = copy_values(variables)
@@ -57,10 +59,10 @@ class WeightsGuard:
         return sum(array.nbytes for array in arrays.values())
 
     def check(self, arrays: Mapping[str, np.ndarray], *, epoch: int, step: int) -> None:
-        """Raise `NonFiniteWeightsError` for arrays of which one is not finite.
+        """Raise `NonFiniteWeightsError` if a variable of the model or an optimizer is not finite.
 
         Args:
-            arrays: By name; what metrics and callbacks hold may be anything.
+            arrays: Arrays by name. Arrays of metrics and callbacks are not checked.
             epoch: The epoch, counted from 1.
             step: The step of the epoch, counted from 1.
         """
@@ -69,7 +71,7 @@ class WeightsGuard:
             raise NonFiniteWeightsError(bad, epoch=epoch, step=step)
 
     def first_nonfinite_weight(self) -> str | None:
-        """Return the name of a variable of the training that is not finite; `None` without any."""
+        """Return the name of the first non-finite variable; `None` if all variables are finite."""
         arrays = copy_values(state_variables(self._model))
         return self._workers.of_chief(
             "the check of the weights", lambda: self._first_nonfinite(arrays)
@@ -88,25 +90,25 @@ def _is_finite(array: np.ndarray) -> bool:
         return True
     try:
         return bool(np.isfinite(array).all())
-    except TypeError:  # a type without such numbers
+    except TypeError:  # a type without infinities
         return True
 
 
 class FitCheckpoints:
-    """Resumes a fit that is about to begin, and saves it as it proceeds.
+    """Resumes a fit that is about to begin, and saves checkpoints of the fit.
 
-    Of several workers the chief reads and writes, and all do the same after the same step.
+    The chief reads and writes the files. All workers save and stop after the same step.
 
     Args:
         model: The compiled model, its optimizer built.
         params: The `params` of the fit's callbacks.
-        callbacks: Those besides `Checkpoint`.
+        callbacks: Callbacks of the fit besides `Checkpoint`.
         options: When and where to save.
-        announce: Called with one line for each problem, in any thread.
+        announce: Called with a line for each problem, in any thread.
 
     Attributes:
-        greeting: What to print as training begins.
-        resumed_from: The checkpoint that the fit continues; `None` for one that begins anew.
+        greeting: Line to print as training begins.
+        resumed_from: The checkpoint that the fit continues; `None` for a new training.
 
     Raises:
         UserError: The folder cannot be used, or has checkpoints of another training.
@@ -169,10 +171,10 @@ class FitCheckpoints:
         return saved.was_stopped or saved.epoch >= self._epochs
 
     def train_begins(self) -> None:
-        """Restore what the `on_train_begin` of other callbacks has reset."""
+        """Restore the state that callbacks have reset in `on_train_begin`, and check the disk."""
         saved = self._saved
         if saved is not None:
-            # A callback may have set a rate, loaded weights, or chosen another epoch.
+            # A callback may have set a learning rate, loaded weights, or changed the first epoch.
             saved.restore_variables(self._model)
             self._begin_at(saved)
         if saved is not None and not saved.is_within_epoch:
@@ -188,7 +190,7 @@ class FitCheckpoints:
             self._signals.install()
 
     def epoch_begins(self, epoch: int) -> None:
-        """Restore what the beginning of an epoch has reset, where one is resumed within it."""
+        """Restore the state that the start of the epoch has reset, if the fit resumes within it."""
         self._epoch, self._batch, self._logs = epoch, 0, None
         self._had_nonfinite_loss = False
         saved, self._saved = self._saved, None
@@ -198,13 +200,13 @@ class FitCheckpoints:
             saved.restore_epoch(self._model)
             saved.restore_callbacks(self._callbacks)
             self._model.stop_training = saved.was_stopped
-        self._callbacks.copy({})  # what cannot be saved is an error now, not after an hour
+        self._callbacks.copy({})  # an unsupported state is an error now, not after an hour
 
     def step_ends(self, steps: int, logs: Any) -> None:
-        """Save where that is due.
+        """Save if a save is due or a signal has arrived; after a signal, end the process.
 
         Args:
-            steps: Steps of the epoch that were trained.
+            steps: Trained steps of the epoch.
             logs: The step's logs.
         """
         self._times.trained(steps - self._batch)
@@ -217,27 +219,27 @@ class FitCheckpoints:
             self._save_or_exit(self._epoch_part())
 
     def validation_begins(self) -> None:
-        """Keep what validation resets, in case a signal ends it."""
+        """Copy the state that validation resets, in case a signal ends the validation."""
         if self._options.ends_by_signal and self._batch:
-            self._batch = self._steps or self._batch  # also where training was stopped before
+            self._batch = self._steps or self._batch  # also if a callback stopped the epoch early
             self._before_validation = self._epoch_part()
 
     def validation_step_ends(self) -> None:
-        """Save after a signal: a resumed training validates anew."""
+        """Save after a signal, and end the process: a resumed training validates anew."""
         self._exchange.validation_step_ends()
         if self._exchange.ends_by and self._before_validation is not None:
             self._save_or_exit(self._before_validation)
 
     def validation_ends(self) -> None:
-        """Let go of what is of the epoch."""
+        """Discard the epoch's state."""
         self._before_validation = None
 
     def epoch_ends(self, epoch: int) -> None:
-        """Save at the end of an epoch, and in any case at the end of the last one."""
+        """Save if a save is due, and always at the end of the last epoch."""
         self._exchange.epoch_ends()
         self._epoch, self._batch = epoch + 1, 0
         if self._is_stopping() or self._epoch >= self._epochs:
-            # Before the optimizer's averages take the place of the weights.
+            # Save before the optimizer's averages replace the weights.
             self._save(None, wait=True)
             self._finish_averages()
         elif self._exchange.ends_by or self._exchange.is_due or self._times.by_steps():
@@ -246,8 +248,8 @@ class FitCheckpoints:
     def train_ends(self) -> None:
         """End the process after a signal that came too late to end the training.
 
-        Whoever has sent it expects that: the machine may be gone before the script has ended. The
-        next process finds that nothing is left to train.
+        The sender of the signal expects the process to end: the machine may be gone before the
+        script has ended. The next process finds that nothing is left to train.
         """
         if self._signals.first and self._options.held is None:
             result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
@@ -255,12 +257,12 @@ class FitCheckpoints:
             self._signals.check()
 
     def end(self) -> None:
-        """Let go of the folder and the signals, whatever has ended the fit."""
+        """Wait for the writer, and release the folder and the signals, however the fit ended."""
         if isinstance(self._signals, PreemptionSignals):
             self._signals.uninstall()
         try:
             self._writer.wait()
-        except NonFiniteWeightsError as error:  # something else has ended the fit
+        except NonFiniteWeightsError as error:  # the fit has already ended for another reason
             self._announce(str(error))
         finally:
             self._store.close()
@@ -289,7 +291,7 @@ class FitCheckpoints:
             self._announce(inexact)
 
     def _begin_at(self, saved: SavedTraining) -> str | None:
-        """Have the fit begin where the training was; returns what of the data is not exact."""
+        """Start the fit at the saved position; returns a line if the data are not exact."""
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
         return start_fit_at(self._model, epoch=epoch, batch=batch)
 
@@ -297,18 +299,21 @@ class FitCheckpoints:
         return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
 
     def _finish_averages(self) -> None:
-        """Do what `SwapEMAWeights` does in the last epoch."""
+        """After the last epoch, do the swap of `SwapEMAWeights` that `defer_average` put off."""
         for callback in self._averages if self._epoch >= self._epochs else ():
             finish_average(callback)
 
     def _check_loss(self, logs: Any) -> None:
-        """End the training as soon as the loss, that of all, shows weights that are no numbers."""
-        # Once in an epoch: a step whose gradients overflow in float16 is skipped.
+        """End the training if a non-finite loss comes from non-finite weights.
+
+        The loss is the loss of all workers, so all workers take part in the check.
+        """
+        # Once in an epoch: a float16 step with overflowing gradients is skipped, and harmless.
         if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
             self._had_nonfinite_loss = True
             bad = self._guard.first_nonfinite_weight()
             if bad is not None:
-                self._writer.found_nonfinite(waits=True)  # it may find the same
+                self._writer.found_nonfinite(waits=True)  # drop the same finding of the writer
                 raise NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch)
 
     def _is_stopping(self) -> bool:
@@ -349,7 +354,7 @@ class FitCheckpoints:
         self._writer.start(commit)
 
     def _save_or_exit(self, part: EpochPart | None) -> None:
-        """Save; after a signal to any worker, wait until that is written, and end the process."""
+        """Save; after a signal to any worker, wait for the file and end the process."""
         self._save(part, wait=self._exchange.ends_by is not None)
         if self._exchange.ends_by is not None:
             self._signals.first = self._signals.first or Signals(self._exchange.ends_by)

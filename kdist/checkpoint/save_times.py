@@ -1,17 +1,17 @@
-"""When a checkpoint is due: by steps, by seconds, at the ends of epochs that are not too short."""
+"""`SaveTimes`: due times of checkpoints, by steps, by seconds and at the ends of long epochs."""
 
 from collections.abc import Callable
 
-# What the saves at the ends of short epochs may take of the time.
+# Largest share of the training time for saves at the ends of short epochs.
 _SHARE = 0.01
 
 
 class SaveTimes:
-    """Says when a checkpoint is due, so that saving takes little of the time.
+    """Decides when a checkpoint is due, so that saving takes little of the training time.
 
     Args:
-        every_seconds: Seconds from one save to the next; `None` for none by time.
-        every_steps: Steps from one save to the next; `None` for none by steps.
+        every_seconds: Seconds between two saves; `None` for no saves by time.
+        every_steps: Steps between two saves; `None` for no saves by steps.
         clock: Returns the time in seconds, from any origin.
     """
 
@@ -34,22 +34,26 @@ class SaveTimes:
         self._steps += steps
 
     def by_steps(self) -> bool:
-        """Whether a save is due by the steps since the last one."""
+        """Whether a save is due by the steps since the last save."""
         return self._every_steps is not None and self._steps >= self._every_steps
 
     def by_seconds(self) -> bool:
-        """Whether a save is due by the seconds since the last one."""
+        """Whether a save is due by the seconds since the last save."""
         return self._every_seconds is not None and self._elapsed() >= self._every_seconds
 
     def at_epoch_end(self) -> bool:
-        """Whether the end of an epoch is to be saved: not where epochs are over in no time."""
+        """Whether a save is due at the end of an epoch.
+
+        Most ends of very short epochs are skipped: the last save may have taken at most 1 % of the
+        time since its end.
+        """
         return self.by_steps() or self.by_seconds() or self._took <= _SHARE * self._elapsed()
 
     def saved(self, *, began: float) -> None:
-        """Note that a save has held up the training until now.
+        """Record a save that held up the training until now.
 
         Args:
-            began: What the clock said as it began.
+            began: Time of the clock at the start of the save.
         """
         self._last, self._steps = self._clock(), 0
         self._took = self._last - began

@@ -1,4 +1,4 @@
-"""The state of a training: copied from a model and its callbacks, compared, and restored."""
+"""The state of a training: copy from a model and its callbacks, comparison, and restoration."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ from .worker_exchange import Workers
 
 
 class CSVLog:
-    """Continues a `CSVLogger`'s file behind the last row that belongs to a checkpoint.
+    """Continues a `CSVLogger`'s file after the last row of a checkpoint.
 
     Args:
         logger: The callback.
@@ -60,16 +60,19 @@ class CSVLog:
         return {"size": self._size(), "keys": self._logger.keys}
 
     def prepare(self, state: Mapping[str, Any]) -> str | None:
-        """Remove the rows that are written again, before `on_train_begin` opens the file.
+        """Remove the rows after the checkpoint, before `on_train_begin` opens the file.
+
+        The resumed training writes these rows again.
 
         Returns:
-            A line if rows that were written are not there, as the file was removed or cut short.
+            A line if rows of the checkpoint are missing, as the file was removed or cut short;
+            otherwise `None`.
         """
         path = Path(self._logger.filename)
         content = path.read_bytes() if path.exists() else None
         self._logger.append = True
         if content is not None:
-            # A machine that has lost power may have left a part of a row.
+            # A loss of power may leave a part of a row at the end.
             os.truncate(path, min(state["size"], content.rfind(b"\n") + 1))
         if len(content or b"") >= state["size"]:
             return None
@@ -85,7 +88,7 @@ class CSVLog:
         self._logger.append = self._append
 
     def _size(self) -> int:
-        """Of what the callback writes to, though it may have been removed meanwhile."""
+        """Return the size of the open file, even if its path was removed meanwhile."""
         file = self._logger.csv_file
         if file is not None and not file.closed:
             return os.fstat(file.fileno()).st_size
@@ -95,12 +98,13 @@ class CSVLog:
 class CallbackStates:
     """The states of a fit's callbacks.
 
-    A callback that has `get_state` and `set_state` says itself what its state is; Keras's own are
-    known here. `set_state` is called after `on_train_begin`, and within an epoch after the first
-    `on_epoch_begin`, which often begin anew.
+    A callback with `get_state` and `set_state` defines its own state. The states of Keras's
+    callbacks are known. `set_state` is called after `on_train_begin`, or, to resume within an
+    epoch, after the first `on_epoch_begin`, because these methods often reset the state. A callback
+    with a true `state_is_set_before_training` gets its state before `on_train_begin`.
 
     Args:
-        callbacks: All of the fit.
+        callbacks: All callbacks of the fit.
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
@@ -115,7 +119,7 @@ class CallbackStates:
         """Return the states as values that JSON can hold.
 
         Args:
-            arrays: Gets the arrays in them.
+            arrays: Receives the arrays in the states.
 
         Raises:
             UserError: A callback's `get_state` returned a value of a type that cannot be saved.
@@ -134,11 +138,11 @@ class CallbackStates:
         return states
 
     def prepare(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
-        """Restore before `on_train_begin` what has to be there by then.
+        """Restore the states that callbacks need in `on_train_begin`.
 
         Args:
-            states: What `copy` returned.
-            arrays: What it put into `arrays`.
+            states: Result of `copy`.
+            arrays: Arrays from `copy`.
 
         Returns:
             A line for each file that has lost rows.
@@ -152,7 +156,10 @@ class CallbackStates:
         return [line for line in lost if line]
 
     def restore(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Restore the states after `on_train_begin`, or within an epoch after `on_epoch_begin`."""
+        """Restore the remaining states, after `on_train_begin` or after the first `on_epoch_begin`.
+
+        A training that resumes within an epoch calls this method after `on_epoch_begin`.
+        """
         for name, callback in self._callbacks.items():
             if name not in states or _is_set_before_training(callback):
                 continue
@@ -166,11 +173,11 @@ class CallbackStates:
 
     @property
     def have_swapped_averages(self) -> bool:
-        """Whether the model has the averages of its weights now, instead of its weights."""
+        """Whether the model now holds the averages of its weights instead of the weights."""
         return any(has_swapped_averages(one) for one in self._callbacks.values())
 
     def warn_of_unsaved(self) -> None:
-        """Warn of callbacks whose state nobody knows."""
+        """Warn about callbacks with an unknown state."""
         unsaved = [n for n, callback in self._callbacks.items() if not _is_known(callback)]
         if unsaved:
             warnings.warn(
@@ -189,7 +196,7 @@ class CallbackStates:
 
 
 def _names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
-    """Class names, numbered where there are several of one."""
+    """Return the class names of the callbacks; repeated names are numbered."""
     seen: Counter[str] = Counter()
     names = []
     for callback in callbacks:
@@ -207,7 +214,10 @@ def _attributes(callback: keras.callbacks.Callback) -> tuple[str, ...]:
 
 
 def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
-    """As kdist's own are, whose `on_train_begin` begins anew unless a state was set."""
+    """Whether the state is set before `on_train_begin`.
+
+    The `on_train_begin` of kdist's trackers begins anew unless a state was set.
+    """
     return getattr(callback, "state_is_set_before_training", False)
 
 
@@ -217,26 +227,27 @@ def _is_known(callback: keras.callbacks.Callback) -> bool:
     known = (*STATEFUL, *STATELESS, keras.callbacks.CSVLogger)
     if type(callback) in known:
         return True
-    # A subclass may keep more than its base class does.
+    # A subclass may have more state than its base class.
     return not isinstance(callback, known) and not has_attributes(callback)
 
 
-# A layer's first values are restored with all others.
+# Config entries that are not compared. Seeds and initializers only decide a layer's first values,
+# and the checkpoint restores all values.
 _IRRELEVANT = re.compile(
     r"name|seed|trainable|batch_shape|.*_initializer|build_config|shared_object_id"
 )
 
 
 def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions) -> dict[str, Any]:
-    """Return what a checkpoint says of its training, besides where it was.
+    """Return a checkpoint's description of its training: settings, model and versions.
 
     Args:
         model: The compiled model.
-        steps: Steps in an epoch; `None` where that is not known.
-        options: Of the checkpoints.
+        steps: Steps in an epoch; `None` if the number is unknown.
+        options: Options of the checkpoints.
 
     Returns:
-        Values that JSON can hold; `"settings"` have to be the same when the training is resumed.
+        Values that JSON can hold. `"settings"` must be the same when the training is resumed.
     """
     layers = [_layer(one) for one in flatten_layers(model)]
     optimizers = [_optimizer(one, any_rate=options.any_rate) for one in optimizers_of(model)]
@@ -255,7 +266,7 @@ def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions)
 
 
 def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
-    """Kind and options of a layer without layers of its own; `None` for others."""
+    """Return class and config of a layer; `None` for a layer that contains layers."""
     if flatten_layers(layer):
         return None
     return {"class": type(layer).__name__} | _config(layer) | {"dtype": layer.dtype_policy.name}
@@ -265,7 +276,7 @@ def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict
     config = {"class": type(optimizer).__name__, **_config(optimizer)}
     if is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
-    # The rate of a model that has been trained is its state, and is restored.
+    # The learning rate of a trained model is a part of its state, and is restored.
     has_begun = steps_taken(optimizer) > 0
     return dict(_without_rates(config)) if has_begun or any_rate else config
 
@@ -294,7 +305,10 @@ def _of_compile(model: keras.Model, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value without names, which Keras numbers anew in every process, and without objects."""
+    """Return a value without the entries of `_IRRELEVANT`, and with class names for objects.
+
+    Names are irrelevant because Keras numbers them anew in every process.
+    """
     if isinstance(value, Mapping):
         kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}
         return {str(key): _plain(item) for key, item in kept.items()}
@@ -307,10 +321,12 @@ def _plain(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpochPart:
-    """What is of an epoch that has begun, and begins anew with the next.
+    """The state of an epoch that has begun.
+
+    The state of metrics and the logs begin anew with the next epoch.
 
     Attributes:
-        arrays: What metrics have counted, and the arrays in the states of callbacks.
+        arrays: The values of metrics, and the arrays in the logs and in the states of callbacks.
         callbacks: The states of callbacks.
         logs: The logs of the last step.
     """
@@ -323,13 +339,13 @@ class EpochPart:
 def copy_epoch_part(
     model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
 ) -> EpochPart:
-    """Copy what is of an epoch that has begun.
+    """Copy the state of an epoch that has begun.
 
     Args:
         model: The model.
-        callbacks: Of the fit.
-        logs: The logs of the epoch's last step.
-        workers: Of the training, of which the chief copies.
+        callbacks: States of the fit's callbacks.
+        logs: Logs of the epoch's last step.
+        workers: Workers of the training. Only the chief copies the metrics.
     """
     arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
     saved_logs = to_json(logs, name="logs", arrays=arrays)
@@ -344,16 +360,16 @@ def copy_training(
     *,
     into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Copy a training as arrays that nothing else holds, and values that JSON can hold.
+    """Copy a training into arrays of their own memory, and into values that JSON can hold.
 
-    On another worker than the chief, only some of the arrays are there. All workers call this.
+    All workers must call this function. Only the chief gets all arrays.
 
     Args:
         model: The compiled model.
-        callbacks: Of the fit.
-        part: What is of the epoch that has begun; `None` between two epochs.
-        workers: Of the training, of which the chief copies.
-        into: The arrays of an earlier copy that was written, to be filled again.
+        callbacks: States of the fit's callbacks.
+        part: State of the epoch that has begun; `None` between two epochs.
+        workers: Workers of the training. Only the chief copies the variables.
+        into: Arrays of an earlier copy that was written, to be overwritten.
     """
     arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
     callback_arrays: dict[str, np.ndarray] = {}
@@ -372,12 +388,12 @@ def copy_training(
 
 
 class SavedTraining:
-    """A training as a checkpoint has it.
+    """A training that was read from a checkpoint.
 
     Args:
-        checkpoint: Says where the training was.
-        arrays: Those of `copy_training`.
-        state: Its state, with the training's `settings`.
+        checkpoint: The checkpoint file, with the epoch and the batch of the training.
+        arrays: Arrays from `copy_training`.
+        state: State from `copy_training`, with the training's `settings`.
     """
 
     def __init__(
@@ -394,14 +410,17 @@ class SavedTraining:
         self._state = state
 
     def check(self, model: keras.Model, settings: Mapping[str, Any]) -> None:
-        """Check that a model about to be trained is the one that was saved; changes no value.
+        """Check that a model about to be trained matches the saved model; changes no value.
+
+        Optimizers that the saved training had built are built.
 
         Args:
             model: The compiled model.
-            settings: Of `about_run`.
+            settings: Settings from `about_run`.
 
         Raises:
-            RefusedCheckpointsError: It is another one; the message names the first difference.
+            RefusedCheckpointsError: The models or their settings differ; the message names the
+                first difference.
         """
         build_optimizers(model, self._state["built_for"])
         if any(name.startswith("global-seed/") for name in self._state["variables"]):
@@ -417,11 +436,11 @@ class SavedTraining:
             raise self._of_another(difference)
 
     def restore_variables(self, model: keras.Model) -> None:
-        """Give weights, seeds and optimizers their values."""
+        """Restore the values of weights, seeds and optimizers."""
         assign_values(self._variables(model), self._values("variables"))
 
     def restore_epoch(self, model: keras.Model) -> None:
-        """Give metrics what they had counted, once they were reset as the epoch began."""
+        """Restore the metrics and the last logs, after the start of the epoch has reset them."""
         assign_values(metric_variables(model), self._values("metrics"))
         fit = running_fit(model)
         if fit is not None:
@@ -429,25 +448,25 @@ class SavedTraining:
 
     @property
     def logs(self) -> Any:
-        """The logs of the last step of an epoch that had begun."""
+        """The logs of the epoch's last trained step; `None` for a checkpoint between two epochs."""
         return from_json(self._state["logs"], self._arrays)
 
     @property
     def ending(self) -> str:
-        """How a training that is over has ended."""
+        """The end of a finished training in words."""
         return f"Training {'was stopped' if self.was_stopped else 'ended'} after epoch {self.epoch}"
 
     def prepare_callbacks(self, callbacks: CallbackStates) -> list[str]:
-        """Restore what callbacks need before their `on_train_begin`; returns what is lost."""
+        """Restore states before `on_train_begin`; returns a line for each file with lost rows."""
         return callbacks.prepare(self._state["callbacks"], self._arrays)
 
     def restore_callbacks(self, callbacks: CallbackStates) -> None:
-        """Restore the other states of callbacks."""
+        """Restore the remaining states of callbacks."""
         callbacks.restore(self._state["callbacks"], self._arrays)
 
     def _variables(self, model: keras.Model) -> dict[str, keras.Variable]:
         saved = {*self._state["variables"]}
-        # Other code of this process may have used the global seed, as this run has not.
+        # Unrelated code of this process may have made a global seed that the saved run lacks.
         return {
             name: variable
             for name, variable in state_variables(model).items()

@@ -1,4 +1,4 @@
-"""`CheckpointStore`: the checkpoint files of a training: written, verified, old ones removed."""
+"""`CheckpointStore`: writes, verifies and removes the checkpoint files of a training."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ from ..errors import RefusedCheckpointsError, UserError, error_text
 from ..files import explain_write_errors, full_disk_error
 
 FORMAT = 1
-# What `safetensors` reads into NumPy arrays. Any other type (bfloat16) is written as bytes.
+# Types that `safetensors` reads into NumPy arrays. Further types (bfloat16) are written as bytes.
 _TYPE_NAMES = {
     "bool": "BOOL",
     "complex64": "C64",
@@ -44,16 +44,16 @@ _NAME = re.compile(r"e(\d+)-b(\d+)-([0-9a-f]{32})\.safetensors")
 
 
 class DamagedCheckpointError(Exception):
-    """A checkpoint whose file is not what was written; the message says in what way."""
+    """A checkpoint file is unreadable or has changed since it was written; the message says how."""
 
 
 @dataclasses.dataclass(frozen=True, order=True, kw_only=True)
 class CheckpointFile:
-    """One checkpoint of a run.
+    """A checkpoint of a run.
 
     Attributes:
         epoch: The epoch that the run is in, counted from 0.
-        batch: Steps of this epoch that were trained; 0 for the end of the epoch before.
+        batch: Trained steps of this epoch; 0 for the end of the previous epoch.
         digest: The first 128 bits of the file's SHA-256, as 32 hexadecimal digits.
         path: The file.
     """
@@ -65,7 +65,7 @@ class CheckpointFile:
 
     @classmethod
     def of_file(cls, path: Path) -> Self | None:
-        """Return the checkpoint in a file; `None` if its name is not that of one."""
+        """Return the checkpoint in a file; `None` if the file is not named like a checkpoint."""
         match = _NAME.fullmatch(path.name)
         if match is None:
             return None
@@ -81,15 +81,15 @@ class CheckpointFile:
         """Return the arrays and the state.
 
         Raises:
-            DamagedCheckpointError: They cannot be read, or are not those that were written.
-            UserError: They are whole, but in a format of a newer kdist.
+            DamagedCheckpointError: The file cannot be read, or has changed since it was written.
+            UserError: The file is whole, but has the format of a newer kdist.
         """
         self.verify()
         with self._opened() as file:
             metadata = dict(file.metadata())
             arrays = dict(_in_their_types(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
         if int(metadata["format"]) > FORMAT:
-            # Not damaged: to take an older one would remove it in the end.
+            # Not reported as damaged: the store skips damaged files and later removes them.
             raise UserError(
                 f"{self.path} was written by a newer version of kdist, in format"
                 f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
@@ -100,7 +100,7 @@ class CheckpointFile:
         """Compare the file with the digest in its name, without TensorFlow.
 
         Raises:
-            DamagedCheckpointError: They differ, or the file cannot be read.
+            DamagedCheckpointError: The digests differ, or the file cannot be read.
         """
         try:
             with open(self.path, "rb") as file:
@@ -130,14 +130,14 @@ def write_checkpoint(
     its error number.
 
     Args:
-        file: Has `write`.
-        arrays: By name; of any shape and type.
+        file: The file; only its `write` is called.
+        arrays: Arrays by name, of any shape and type.
         state: A value that JSON can hold.
 
     Raises:
         OSError: The file cannot be written.
     """
-    # Wide numbers first, so that each array begins at a multiple of its numbers' size.
+    # Arrays of wide numbers come first, so that each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     of_bytes = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
     metadata = {
@@ -178,7 +178,7 @@ def _shortened(digest: Any) -> str:
 
 
 def _in_their_types(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
-    import ml_dtypes  # registers bfloat16 and the like; comes with Keras
+    import ml_dtypes  # registers bfloat16 and similar types; a dependency of Keras
 
     for name in file.keys():  # noqa: SIM118 - not a mapping
         array = file.get_tensor(name)
@@ -197,7 +197,10 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 
 
 class _Hashed:
-    """Hashes what is written, not what could be read back from a failing disk."""
+    """Writes and hashes the same bytes.
+
+    A digest of bytes that were read back would hide the errors of a failing disk.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -209,14 +212,14 @@ class _Hashed:
 
 
 _LOCK = ".lock"
-# What file systems without locks answer.
+# Error numbers of file systems without locks.
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 
 
 class FolderLock:
-    """Holds a folder until it is released or the process ends, however that may be.
+    """Locks a folder until `release`, or until the process ends in any way.
 
     Args:
         folder: An existing folder.
@@ -225,8 +228,8 @@ class FolderLock:
         is_supported: Whether the file system can keep other processes out.
 
     Raises:
-        UserError: Another process, or this one, holds the folder; the message says which.
-        OSError: The lock's file cannot be written.
+        UserError: Another process, or this process, holds the folder; the message names the holder.
+        OSError: The lock file cannot be written or locked.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -250,35 +253,35 @@ class FolderLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Let others have the folder; a second call does nothing."""
+        """Unlock the folder; a second call does nothing."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether the process of this machine that held a folder last has ended, and none holds it.
+    """Whether a folder's last holder ran on this machine, and no process holds the folder now.
 
     Args:
-        folder: One that was never held is not abandoned, and one whose last process was on another
-            machine is not known to be: its lock may not be seen from here.
+        folder: The folder. A folder without a holder so far is not abandoned. A folder of another
+            machine's process does not count as abandoned: its lock may be invisible here.
     """
     try:
         with open(folder / _LOCK, encoding="utf-8") as file:
             if json.loads(file.read())["host"] != socket.gethostname():
                 return False
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (OSError, ValueError, KeyError, TypeError):  # held, or it is just being written
+    except (OSError, ValueError, KeyError, TypeError):  # held, or the holder is being written
         return False
     return True
 
 
 def _release_in_child() -> None:
     for lock in list(_held):
-        lock.release()  # of the child's own descriptor: the parent holds the folder on
+        lock.release()  # closes the child's descriptor; the parent keeps the lock
 
 
-# A forked child would hold the folder for as long as it lives, after the parent was killed too.
+# Without this release, a forked child would keep the lock after its parent was killed.
 os.register_at_fork(after_in_child=_release_in_child)
 
 
@@ -302,7 +305,7 @@ def _holder(file: IO[str]) -> str:
             f"process {holder['process']} on {holder['host']} ({holder['command']}) since"
             f" {holder['since']}"
         )
-    except (ValueError, KeyError, TypeError):  # it is just being written
+    except (ValueError, KeyError, TypeError):  # the holder is being written
         return "another process"
 
 
@@ -314,10 +317,10 @@ _HINT = "pass a folder on a file system that takes files and renames them"
 
 
 def checkpoint_files(folder: str | os.PathLike[str]) -> list[CheckpointFile]:
-    """Return the checkpoints in a folder, the newest first, unread.
+    """Return the checkpoints in a folder, newest first, without reading the files.
 
     Args:
-        folder: May be missing.
+        folder: The folder; may be missing.
 
     Example:
         ```python
@@ -335,13 +338,13 @@ def newest_checkpoint(
     """Return the newest whole checkpoint of a folder with its arrays and state; `None` without any.
 
     Args:
-        folder: May be missing.
-        announce: Called with a line for each damaged one.
-        damaged: Gets the files of these.
+        folder: The folder; may be missing.
+        announce: Called with a line for each damaged checkpoint.
+        damaged: Receives the paths of the damaged checkpoints.
 
     Raises:
-        UserError: There are checkpoints, and all of them are damaged; or the newest whole one is in
-            a format of a newer kdist.
+        RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
+        UserError: The newest whole checkpoint has the format of a newer kdist.
     """
     found = checkpoint_files(folder)
     for checkpoint in found:
@@ -360,18 +363,18 @@ def newest_checkpoint(
 
 
 class CheckpointStore:
-    """Writes and reads the checkpoints of one run.
+    """Writes and reads the checkpoints of a run.
 
-    A checkpoint is committed by a rename once its content is on disk. Older ones are removed only
-    after that. The folder is locked until the store is closed.
+    A checkpoint is committed by a rename once its content is on disk. Older checkpoints are removed
+    only after the rename. The folder is locked until the store is closed.
 
     Args:
         folder: The folder; created if it does not exist.
         keep: Number of checkpoints to keep, at least 1.
-        announce: Called with one line for each thing that the user should know.
+        announce: Called with a line for each event that the user should know.
 
     Raises:
-        UserError: Another process uses the folder, or it is not writable.
+        UserError: Another process uses the folder, or the folder is not writable.
     """
 
     def __init__(
@@ -386,7 +389,7 @@ class CheckpointStore:
             self._lock = FolderLock(folder)
         try:
             with explain_write_errors(folder, hint=_HINT):
-                for left in folder.glob(f"{_PART}*"):  # of a process that was killed
+                for left in folder.glob(f"{_PART}*"):  # of a killed process
                     left.unlink()
                 self._try_rename()
         except BaseException:
@@ -405,29 +408,30 @@ class CheckpointStore:
     def newest(self) -> Found | None:
         """Return the newest whole checkpoint with its arrays and state; `None` without any.
 
-        A line names each damaged one; it is removed once a newer one is committed.
+        A line names each damaged checkpoint. The next `commit` removes the damaged checkpoints.
 
         Raises:
-            UserError: There are checkpoints, and all of them are damaged; or the newest whole one
-                is in a format of a newer kdist.
+            RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
+            UserError: The newest whole checkpoint has the format of a newer kdist.
         """
         return newest_checkpoint(self.folder, announce=self._announce, damaged=self._damaged)
 
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> CheckpointFile:
-        """Write a checkpoint, then remove those beyond `keep`.
+        """Write a checkpoint, then remove damaged checkpoints and the oldest ones beyond `keep`.
 
-        If the disk is full, the oldest are removed to make room, but never the newest.
+        If the disk is full, damaged and then old checkpoints are removed to make room. The newest
+        whole checkpoint is never removed.
 
         Args:
             epoch: The epoch that the run is in, counted from 0.
-            batch: Steps of this epoch that were trained.
+            batch: Trained steps of this epoch.
             arrays: Arrays by name.
             state: A value that JSON can hold.
 
         Raises:
-            OSError: It cannot be written; the newest checkpoint is unchanged.
+            OSError: The checkpoint cannot be written; the newest checkpoint is unchanged.
         """
         while True:
             try:
@@ -446,10 +450,10 @@ class CheckpointStore:
         """Check at the start that a checkpoint fits on the disk.
 
         Args:
-            size: Its bytes.
+            size: Size of the checkpoint in bytes.
 
         Raises:
-            UserError: It does not, even if older checkpoints are removed.
+            UserError: The disk lacks the room, even if older checkpoints are removed.
         """
         removable = self._removable()
         room = shutil.disk_usage(self.folder).free + sum(
@@ -475,7 +479,7 @@ class CheckpointStore:
         return CheckpointFile(epoch=epoch, batch=batch, digest=digest, path=path)
 
     def _remove_oldest(self) -> bool:
-        """Make room; returns whether there was a checkpoint besides the newest."""
+        """Remove the last of `_removable`; returns whether there was a checkpoint to remove."""
         removable = self._removable()
         if removable:
             removable[-1].path.unlink(missing_ok=True)
@@ -485,7 +489,10 @@ class CheckpointStore:
         return bool(removable)
 
     def _removable(self) -> list[CheckpointFile]:
-        """All but the newest whole one, in the order in which they are worth keeping."""
+        """Return all checkpoints but the newest whole one: whole ones first, then damaged ones.
+
+        Both groups are sorted from the newest to the oldest.
+        """
         found = checkpoint_files(self.folder)
         return sorted(found, key=lambda one: one.path in self._damaged)[1:]
 
@@ -505,7 +512,7 @@ class CheckpointStore:
                 part.unlink(missing_ok=True)
 
     def _sync_folder(self) -> None:
-        """Have the rename on the disk, before anything older is removed."""
+        """Flush the rename to disk, before older checkpoints are removed."""
         descriptor = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

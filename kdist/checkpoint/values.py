@@ -1,4 +1,4 @@
-"""The values of a training: variables by name as arrays, other state as JSON."""
+"""The values of a training: variables as arrays by name, the remaining state as JSON."""
 
 import base64
 import re
@@ -21,14 +21,14 @@ from ..spmd.replica_count import ReplicaNumber
 _OPTIMIZER = "optimizer-"
 
 Variables = dict[str, keras.Variable]
-"""By a name that the same model has in another process, such as `model/003/dense/kernel`."""
+"""Variables by name. A model has the same names in every process: `model/0003/dense/kernel`."""
 
 
 def state_variables(model: keras.Model) -> Variables:
     """Return weights, seeds and the optimizers' variables, by name.
 
     Args:
-        model: A compiled model that was built.
+        model: A compiled and built model.
     """
     groups = {"model": list(model.variables)}
     for number, optimizer in enumerate(optimizers_of(model)):
@@ -39,17 +39,17 @@ def state_variables(model: keras.Model) -> Variables:
     return {
         name: variable
         for name, variable in _named(groups).items()
-        if id(variable) not in metrics  # those are of the epoch
+        if id(variable) not in metrics  # metrics belong to the epoch
     }
 
 
 def metric_variables(model: keras.Model) -> Variables:
-    """Return what the metrics have counted in the epoch so far, by name."""
+    """Return the variables of the metrics by name: the counts of the epoch so far."""
     return _named({"metrics": list(model.metrics_variables)})
 
 
 def optimizers_built_for(model: keras.Model) -> list[list[str]]:
-    """Return the names of the variables that each optimizer was built for."""
+    """Return, for each optimizer, the names of the variables that the optimizer was built for."""
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return [
         [names[id(one)] for one in trained_variables(optimizer) if id(one) in names]
@@ -58,7 +58,7 @@ def optimizers_built_for(model: keras.Model) -> list[list[str]]:
 
 
 def averages_of_weights(model: keras.Model) -> dict[str, str]:
-    """Return, by a weight's name, the name of its average, where an optimizer keeps one."""
+    """Return the names of the moving averages that optimizers keep, by the names of the weights."""
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return {
         names[id(weight)]: names[id(average)]
@@ -69,11 +69,13 @@ def averages_of_weights(model: keras.Model) -> dict[str, str]:
 
 
 def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> None:
-    """Build those that were not, such as a GAN's, which else build themselves in its first step.
+    """Build the optimizers that are not built yet.
+
+    The optimizers of a GAN, for example, would build themselves only in its first step.
 
     Args:
         model: The model.
-        built_for: What `optimizers_built_for` returned.
+        built_for: Result of `optimizers_built_for`.
     """
     variables = state_variables(model)
     for optimizer, names in zip(optimizers_of(model), built_for, strict=False):
@@ -86,11 +88,11 @@ def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> 
 def unlike_saved(
     variables: Mapping[str, keras.Variable], saved: Mapping[str, np.ndarray]
 ) -> str | None:
-    """Return in what a checkpoint's variables differ from a model's; `None` where they do not.
+    """Describe the first difference of a checkpoint's variables from a model's; `None` without any.
 
     Args:
-        variables: The model's.
-        saved: The checkpoint's arrays.
+        variables: Variables of the model.
+        saved: Arrays of the checkpoint.
     """
     here = [_described(name, tuple(one.shape), one.dtype) for name, one in variables.items()]
     there = [_described(name, array.shape, array.dtype.name) for name, array in saved.items()]
@@ -114,15 +116,18 @@ def _named(groups: Mapping[str, list[keras.Variable]]) -> Variables:
                 seen.add(id(variable))
                 path = _general(variable.path)
                 if group.startswith(_OPTIMIZER):
-                    # One inside another has the other's name before its own, or not: it depends
-                    # on who built it, the first step or `fit`.
+                    # The path of a wrapped optimizer's variable may begin with the wrapper's name:
+                    # it depends on whether the first step or `fit` built the optimizer.
                     path = "/".join(path.split("/")[-2:])
                 found[f"{group}/{number:04d}/{path}"] = variable
     return found
 
 
 def _general(path: str) -> str:
-    """Keras numbers the layers of a process, so that a model made second has other names."""
+    """Remove Keras's numbers from a path.
+
+    Keras numbers the layers of a process, so a second model has different numbers.
+    """
     return re.sub(r"_\d+(?=[_/]|$)", "", path)
 
 
@@ -138,14 +143,14 @@ def copy_values(
     into: Mapping[str, np.ndarray] | None = None,
     is_chief: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Copy the values of variables into arrays that nothing else holds, by name.
+    """Copy the values of variables into arrays by name, which share no memory with the model.
 
     Args:
-        variables: By name.
-        into: Arrays of an earlier copy that nobody needs, to be filled again: a copy into memory
-            that is new to the process takes twice as long.
-        is_chief: Whether this worker keeps the copies. Another one only takes part in gathering
-            what is divided over all of them.
+        variables: Variables by name.
+        into: Arrays of an earlier copy that is no longer needed, to be overwritten. A copy into
+            memory that is new to the process takes twice as long.
+        is_chief: Whether this worker keeps the copies. The remaining workers only take part in
+            gathering the divided variables, and return no array.
     """
     if not is_chief:
         for variable in variables.values():
@@ -159,11 +164,11 @@ def copy_values(
 
 
 def assign_values(variables: Variables, arrays: Mapping[str, np.ndarray]) -> None:
-    """Give variables the values that `copy_values` has copied, on any number of replicas.
+    """Assign the arrays of `copy_values` to variables, on any number of replicas.
 
     Args:
-        variables: By name.
-        arrays: By the same names.
+        variables: Variables by name.
+        arrays: Arrays by the same names.
     """
     for name, variable in variables.items():
         for part in _parts(variable):
@@ -171,7 +176,7 @@ def assign_values(variables: Variables, arrays: Mapping[str, np.ndarray]) -> Non
 
 
 def _parts(variable: keras.Variable) -> tuple[Any, ...]:
-    """The TensorFlow variables that have the value."""
+    """Return the TensorFlow variables that hold the value: the copies of a mirrored variable."""
     value = variable.value
     is_counted_alone = value.synchronization == tf.VariableSynchronization.ON_READ
     if isinstance(value, tf.distribute.DistributedValues) and not is_counted_alone:
@@ -180,7 +185,7 @@ def _parts(variable: keras.Variable) -> tuple[Any, ...]:
 
 
 def _copy(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
-    """An array that nothing else holds."""
+    """Copy a value into an array of the same shape and type, or into a new array."""
     if into is None or (into.shape, into.dtype) != (value.shape, value.dtype):
         return np.array(value)
     np.copyto(into, value)
@@ -188,13 +193,13 @@ def _copy(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
 
 
 def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a value that `json.dumps` takes and `from_json` turns back.
+    """Convert a state to a value for `json.dumps`; `from_json` converts the value back.
 
     Args:
         state: None, booleans, numbers, text, bytes, NumPy arrays and numbers, tensors; and lists,
             tuples and dictionaries of these.
-        name: What the state is of, which begins the names of its arrays.
-        arrays: Gets copies of the arrays.
+        name: Name of the state, the prefix of its arrays' names.
+        arrays: Receives copies of the arrays.
 
     Raises:
         TypeError: The state has a value of another type; the message says where.
@@ -206,7 +211,7 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if hasattr(state, "numpy"):
         state = state.numpy()
     if isinstance(state, np.ndarray) and state.dtype.kind not in "OSUMm":
-        arrays[name] = np.array(state)  # which its owner may change while it is written
+        arrays[name] = np.array(state)  # a copy: the owner may change the array during the write
         return {"$array": name}
     if isinstance(state, np.generic) and state.dtype.kind not in "OSUMm":
         return {"$number": [state.dtype.name, base64.b64encode(state.tobytes()).decode()]}
@@ -221,11 +226,11 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def from_json(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return the state that `to_json` was given.
+    """Return the state that `to_json` converted.
 
     Args:
-        value: What `to_json` returned.
-        arrays: What it put into `arrays`; each array in the state is its own copy.
+        value: Result of `to_json`.
+        arrays: Arrays from `to_json`. The state gets copies of them.
     """
     if isinstance(value, list):
         return [from_json(item, arrays) for item in value]

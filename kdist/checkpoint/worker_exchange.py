@@ -1,4 +1,4 @@
-"""What the workers of a training tell each other; the store and the writer of their chief."""
+"""Exchange between the workers of a training; the store and the writer of the chief."""
 
 import contextlib
 import tempfile
@@ -21,20 +21,20 @@ from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
 
 _Value = TypeVar("_Value")
 _CHUNK = 1 << 24
-"""Bytes that a file is sent by: what a worker needs besides."""
+"""Bytes per message when a file is sent: the extra memory that a worker needs."""
 
 
 class Workers:
-    """What the workers of a model tell each other; for one worker all of it is at hand.
+    """Exchange between the workers of a model; a single worker needs no communication.
 
-    All have to call the same methods in the same order, but for the properties.
+    All workers must call the same methods in the same order. Attributes may be read at any time.
 
     Args:
         model: The model.
 
     Attributes:
-        count: How many there are.
-        is_chief: Whether this is the one that writes.
+        count: Number of workers.
+        is_chief: Whether this worker is the chief, which writes the files.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -46,23 +46,23 @@ class Workers:
         self.is_chief = self._worker == 0
 
     def slow(self, what: str) -> AbstractContextManager[None]:
-        """Inside the `with` block, no step is expected to end soon.
+        """Tell the hang detection that no step ends soon inside the `with` block.
 
         Args:
-            what: What takes long.
+            what: Description of the slow operation.
         """
         progress = None if self._hooks is None else self._hooks.progress
         return contextlib.nullcontext() if progress is None else progress.slow(what)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return what every worker has passed, the chief first.
+        """Return the values that all workers have passed, the chief first.
 
         Args:
-            event: What this worker is doing.
+            event: Description of this worker's action.
             value: Anything that JSON can hold.
 
         Raises:
-            UserError: The workers are doing different things.
+            UserError: The events of the workers differ.
         """
         return [value] if self._hooks is None else self._hooks.exchange(event, value)
 
@@ -72,14 +72,14 @@ class Workers:
             self._hooks.compare_workers(event, values)
 
     def of_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
-        """Do something on the chief alone; returns on all workers what it has returned.
+        """Call `action` on the chief alone, and return its result on all workers.
 
         Args:
-            event: What this is.
+            event: Description of the action.
             action: Returns a value that JSON can hold.
 
         Raises:
-            UserError: On all workers, where `action` has raised it.
+            UserError: On all workers, if `action` raises it.
         """
         if self.count == 1:
             return action()
@@ -95,18 +95,19 @@ class Workers:
         return found  # type: ignore[no-any-return]
 
     def send_file(self, path: Path, size: int) -> None:
-        """Give all workers a file of the chief's.
+        """Copy a file of the chief to all workers.
 
         Args:
-            path: There on the chief, and written on the others.
-            size: Its bytes.
+            path: Path of the chief's file; on the remaining workers, the path to write.
+            size: Size of the file in bytes.
         """
         if self.count == 1:
             return
         with open(path, "rb" if self.is_chief else "wb") as file:
             for start in range(0, size, _CHUNK):
                 length = min(_CHUNK, size - start)
-                # Collectives sum numbers of four bytes.
+                # A sum over workers is the broadcast: only the chief's words are not zero. A
+                # collective sums numbers of four bytes.
                 words = np.zeros(-(-length // 4), np.int32)
                 if self.is_chief:
                     words = np.frombuffer(file.read(length).ljust(4 * words.size, b"\0"), np.int32)
@@ -118,11 +119,13 @@ class Workers:
 class SharedStore:
     """The checkpoints of a training, in a folder that the chief alone uses.
 
+    All workers must create the store together.
+
     Args:
-        folder: Made where it is missing.
-        workers: Of the training, which make this together.
-        keep: How many checkpoints are kept.
-        announce: Called on the chief with one line for each thing that the user should know.
+        folder: The folder; created if missing.
+        workers: Workers of the training.
+        keep: Number of checkpoints to keep.
+        announce: Called on the chief with a line for each event that the user should know.
 
     Raises:
         UserError: On all workers, if the chief cannot use the folder.
@@ -145,14 +148,16 @@ class SharedStore:
             self._store.close()
 
     def find(self, resume: Resume) -> Found | None:
-        """Return on all workers the chief's newest whole checkpoint, which is to be resumed.
+        """Return the checkpoint to resume on all workers: the chief's newest whole checkpoint.
 
         Args:
-            resume: `"must"` requires a checkpoint, `"never"` requires that there is none. The
-                chief's counts.
+            resume: `"must"` requires a checkpoint, `"never"` requires a folder without checkpoints.
+                The chief's value counts.
 
         Raises:
-            UserError: On all workers; there is none, or one, or all of them are damaged.
+            UserError: On all workers: a required checkpoint is missing, the folder has forbidden
+                checkpoints, all checkpoints are damaged, or the newest whole checkpoint has the
+                format of a newer kdist.
         """
         resume = self._workers.of_chief("whether to resume", lambda: resume)
         if resume == "never":
@@ -185,18 +190,18 @@ class SharedStore:
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> None:
-        """Write a checkpoint, as `CheckpointStore.commit` does, if this is the chief."""
+        """Write a checkpoint on the chief, as `CheckpointStore.commit` does."""
         if self._store is not None:
             self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
 
     def check_room(self, size: int) -> None:
-        """Check on the chief that the disk can take a checkpoint.
+        """Check that the chief's disk has room for a checkpoint.
 
         Args:
-            size: Its bytes.
+            size: Size of the checkpoint in bytes.
 
         Raises:
-            UserError: On all workers, if it cannot.
+            UserError: On all workers, if the disk lacks the room.
         """
 
         def check() -> None:
@@ -220,10 +225,10 @@ def _described(checkpoint: CheckpointFile) -> dict[str, Any]:
 
 
 class SharedWriter:
-    """Writes checkpoints in a thread of the chief's, one after the other.
+    """Writes checkpoints in sequence, in a thread of the chief.
 
     Args:
-        workers: Of the training.
+        workers: Workers of the training.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -233,11 +238,11 @@ class SharedWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether this is the chief, and is writing."""
+        """Whether this worker is the chief and is writing."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, job: Callable[[], None]) -> None:
-        """Run a job on the chief, after the one before."""
+        """Run a job in a thread on the chief, after the previous job has ended."""
         self.wait()
 
         def run() -> None:
@@ -250,20 +255,21 @@ class SharedWriter:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until the job is done, and raise what it has raised, on this worker alone."""
+        """Wait until the job is done, and raise its error on this worker alone."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
         self._check()
 
     def found_nonfinite(self, *, waits: bool = False) -> list[Any] | None:
-        """Return what the job has found in the weights that it was to write.
+        """Return the non-finite weights that the job has found.
 
         Args:
-            waits: For a job that is not done.
+            waits: Whether to wait for a running job.
 
         Returns:
-            What `raise_found` takes, which JSON can hold; `None` on other workers.
+            A value for `raise_found` that JSON can hold; `None` without a finding, and always
+            `None` on workers other than the chief.
         """
         try:
             self.wait() if waits else self._check()
@@ -272,10 +278,10 @@ class SharedWriter:
         return None
 
     def finish(self) -> None:
-        """Wait on all workers until the chief has written.
+        """Wait on all workers until the chief's job is done.
 
         Raises:
-            NonFiniteWeightsError: On all workers, for what it was to write.
+            NonFiniteWeightsError: On all workers, if the job has found non-finite weights.
         """
         bad = self._workers.of_chief(
             "the end of a checkpoint", lambda: self.found_nonfinite(waits=True)
@@ -289,24 +295,24 @@ class SharedWriter:
 
 
 def raise_found(found: list[Any] | None) -> None:
-    """Raise `NonFiniteWeightsError` for what `SharedWriter.found_nonfinite` has found, if any."""
+    """Raise `NonFiniteWeightsError` for a finding of `SharedWriter.found_nonfinite`, if any."""
     if found is not None:
         variable, epoch, step = found
         raise NonFiniteWeightsError(variable, epoch=epoch, step=step)
 
 
-# An exchange takes a few milliseconds, in which nobody trains.
+# Seconds between two exchanges. An exchange stops the training for a few milliseconds.
 _SECONDS = 1.0
 
 
 class PeriodicExchange:
-    """Has the workers exchange, after the same steps, what each of them alone knows.
+    """Exchanges values between the workers about once a second, after the same steps.
 
-    That is about once a second: the chief names the next step, by how long the last ones took. A
-    worker that is on its own is asked after every step.
+    The chief chooses the step of the next exchange from the duration of the last steps. A single
+    worker exchanges after every step. All workers must create the object together.
 
     Args:
-        workers: Of the training, which make this together.
+        workers: Workers of the training.
         clock: Returns the time in seconds, from any origin.
     """
 
@@ -316,15 +322,15 @@ class PeriodicExchange:
         self._since = clock()
 
     def is_due(self) -> bool:
-        """Count a step; returns whether the workers ask each other after it."""
+        """Count a step; returns whether the workers exchange values after the step."""
         self._left -= 1
         return self._left <= 0 or self._workers.count == 1
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return what every worker has passed, the chief first.
+        """Return the values that all workers have passed, the chief first.
 
         Args:
-            event: What this worker is doing.
+            event: Description of this worker's action.
             value: Anything that JSON can hold.
         """
         everyone = self._workers.exchange(event, [value, self._until_next()])
@@ -333,27 +339,32 @@ class PeriodicExchange:
         return [own for own, _ in everyone]
 
     def _until_next(self) -> int:
-        """Steps, at most twice as many as before, as the next ones may take longer."""
+        """Return the steps until the next exchange.
+
+        The number at most doubles, as the next steps may take longer.
+        """
         took = self._clock() - self._since
         in_time = int(_SECONDS * self._steps / took) if took > 0 else 2 * self._steps
         return max(1, min(2 * self._steps, in_time))
 
 
 class StepExchange:
-    """Signals to any worker, and from the chief whether to save, and what its writer has found.
+    """Exchanges signals, due saves and findings of non-finite weights between the workers.
 
-    The methods raise `NonFiniteWeightsError` on all workers for what the writer has found.
+    Signals come from any worker. Due saves by time and the writer's findings come from the chief.
+    The methods raise `NonFiniteWeightsError` on all workers for a finding of the chief's writer.
+    All workers must create the object together.
 
     Args:
-        workers: Of the training, which make this together.
-        signals: To this worker.
-        writer: Of the chief.
-        times: When the chief saves.
+        workers: Workers of the training.
+        signals: Signals to this worker.
+        writer: Writer of the chief.
+        times: Due times of the chief's saves.
         clock: Returns the time in seconds, from any origin.
 
     Attributes:
-        ends_by: The signal that ends the training; `None` if no worker has received one.
-        is_due: Whether it is time to save.
+        ends_by: The signal that ends the training; `None` if no worker has received a signal.
+        is_due: Whether a save is due.
     """
 
     def __init__(
@@ -372,17 +383,17 @@ class StepExchange:
         self.is_due = False
 
     def step_ends(self) -> None:
-        """Ask, if it is time."""
+        """Exchange values if an exchange is due."""
         if self._steps.is_due():
             self._exchange(self._steps, by_time=True)
 
     def validation_step_ends(self) -> None:
-        """Ask for signals, if it is time."""
+        """Exchange signals if an exchange is due; no save is due during validation."""
         if self._validation_steps.is_due():
             self._exchange(self._validation_steps)
 
     def epoch_ends(self) -> None:
-        """Ask."""
+        """Exchange values, and decide about a save at the end of the epoch."""
         self._exchange(self._steps, by_time=True, ends_epoch=True)
 
     def _exchange(
