@@ -1,4 +1,4 @@
-"""Child processes, and `kdist launch`, which starts a program on several workers.
+"""Child processes, and `kdist launch` for programs on several workers.
 
-Never imports TensorFlow.
+No module here imports TensorFlow.
 """

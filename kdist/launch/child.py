@@ -1,7 +1,7 @@
-"""`Child`: a process that this one starts, what it answers, why it ended, and that none is left.
+"""`Child`: a process of kdist, its answers and the cause of its end; no child outlives its parent.
 
-Everything that kdist starts is a `Child`: workers, runs of a sweep, trials, tries of a batch size.
-Here, and nowhere else, it is decided what is out of memory. Nothing here imports TensorFlow.
+kdist starts all processes as a `Child`: workers, runs of a sweep, trials, tries of a batch size.
+This module alone decides whether a process ran out of memory. It never imports TensorFlow.
 """
 
 import contextlib
@@ -29,21 +29,22 @@ PIPE = subprocess.PIPE
 _EXEC_CHILD = Path(__file__).with_name("exec_child.py")
 _PROCESSES = Path("/proc")
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-# Inherited by all that a child starts: its path, as of a folder, from the first parent on.
+# Variable with the marks of a child and its ancestors, joined like a path. All processes that the
+# child starts inherit the variable.
 _MARK = "KDIST_CHILD"
-_ANSWERS = "KDIST_CHILD_ANSWERS"  # the file descriptor for them
+_ANSWERS = "KDIST_CHILD_ANSWERS"  # variable with the file descriptor of the answers
 _PAUSE_SECONDS = 0.01
-# One that hangs in a driver cannot be killed.
+# Longest wait after a kill: a process that hangs in a driver cannot be killed.
 _KILL_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """What a child has of its machine.
+    """GPUs and cores of a child.
 
     Attributes:
-        gpus: Names as in `CUDA_VISIBLE_DEVICES`; `None` leaves that variable as it is.
-        cores: On which it runs; none leaves it those of this process.
+        gpus: Names as in `CUDA_VISIBLE_DEVICES`; `None` leaves this variable unchanged.
+        cores: Cores that the child may use; an empty tuple keeps the cores of this process.
     """
 
     gpus: tuple[str, ...] | None = None
@@ -51,25 +52,25 @@ class Share:
 
 
 class Child:
-    """A process with a session of its own, that ends when this one does.
+    """A process in a session of its own that ends when this process ends.
 
-    A terminal's Ctrl-C is for this process, which then ends its children. A `with` block, or
-    `kill`, leaves none of them, nor what they have started, in whatever session that is.
+    A terminal's Ctrl-C reaches only this process, which then ends its children. `kill`, or the end
+    of a `with` block, kills the child and all processes that it has started, in any session.
 
     Args:
         command: The program and its arguments.
-        orders: Passed to the program as its last argument, for `orders`.
-        share: Its GPUs and cores.
-        environment: Variables besides those of this process.
-        output: Where it prints to; by default where this process does.
-        errors: The same of its standard error.
+        orders: Values passed as the last argument of the program, where `orders` reads them.
+        share: GPUs and cores of the child.
+        environment: Variables in addition to the environment of this process.
+        output: Target of standard output; by default the standard output of this process.
+        errors: Target of standard error; by default the standard error of this process.
 
     Attributes:
-        pid: Its number.
+        pid: Process ID.
 
     Raises:
-        FileNotFoundError: There is no such program.
-        Interrupted: A signal arrived while it was started; it is killed.
+        FileNotFoundError: The program does not exist.
+        Interrupted: A signal arrived during the start; the child is killed.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Child:
         own = {_MARK: self._mark, _ANSWERS: str(descriptor)}
         if share.gpus is not None:
             own[VISIBLE_GPUS] = ",".join(share.gpus)
-        with hold_signals() as received:  # a process that nobody knows would not be ended
+        with hold_signals() as received:  # a process without a reference would never be ended
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
                     [
@@ -132,30 +133,30 @@ class Child:
 
     @property
     def streams(self) -> tuple[IO[bytes] | None, IO[bytes] | None]:
-        """What it prints and its errors, as far as they are `PIPE`."""
+        """Standard output and standard error; `None` for a stream that is not `PIPE`."""
         return self._process.stdout, self._process.stderr
 
     @property
     def code(self) -> int | None:
-        """Its exit code, negative of a signal that killed it; `None` while it runs."""
+        """The exit code, `-N` after a kill by signal number N; `None` while the process runs."""
         return self._process.poll()
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """What it has said by `answer` so far; of values of the same name the last."""
+        """The values that the child has passed to `answer` so far; the last value of a name."""
         if self._answers_file is not None:
             file = self._answers_file.fileno()
-            # The position in the file is the child's, too, and not to be moved.
+            # The child shares the position in the file, so the position must not move.
             for line in os.pread(file, os.fstat(file).st_size, 0).splitlines():
-                with contextlib.suppress(ValueError):  # it was killed within the line
+                with contextlib.suppress(ValueError):  # the child was killed within the line
                     self._answers |= json.loads(line)
         return self._answers
 
     def wait(self, seconds: float | None = None) -> int:
-        """Return its exit code, once it has ended.
+        """Wait for the end of the process, and return the exit code.
 
         Raises:
-            TimeoutError: It has not ended after so many seconds.
+            TimeoutError: The process has not ended after `seconds`.
         """
         try:
             return self._process.wait(seconds)
@@ -168,45 +169,48 @@ class Child:
             self._process.send_signal(number)
 
     def is_stopped(self) -> bool:
-        """Whether a signal such as SIGSTOP has stopped it, which then handles no other signal."""
+        """Whether a signal, for example SIGSTOP, has stopped the process.
+
+        A stopped process handles no signal besides SIGCONT and SIGKILL.
+        """
         with contextlib.suppress(OSError):
             state = (_PROCESSES / str(self.pid) / "stat").read_text().rpartition(")")[2]
             return self.code is None and state.split()[0] in "Tt"
         return False
 
     def kill(self) -> None:
-        """Kill it and all that it has started, also in sessions of their own.
+        """Kill the process and all processes that it has started, in any session.
 
-        Nothing is found there where the system has no `/proc`, or a program has changed its
-        environment.
+        Processes in sessions of their own are found by `/proc` and their environment. A process
+        that has changed its environment, or a system without `/proc`, evades the search.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         until = time.monotonic() + _KILL_SECONDS
         while _kill_marked(self._mark.encode()) and time.monotonic() < until:
-            time.sleep(_PAUSE_SECONDS)  # they may start another before they end
+            time.sleep(_PAUSE_SECONDS)  # killed processes may still start a process
         with contextlib.suppress(TimeoutError):
             self.wait(_KILL_SECONDS)
         if self._answers_file is not None:
-            _ = self.answers  # kept
+            _ = self.answers  # reads the last answers before the file is closed
             self._answers_file.close()
             self._answers_file = None
 
     def verdict(self, said: str = "") -> "Verdict":
-        """Return why it ended.
+        """Wait for the end of the process, and return the cause of the end.
 
         Args:
-            said: What it wrote to its standard error.
+            said: Text of its standard error.
         """
         return judge(self.wait(), said, self.answers)
 
 
 def _kill_marked(mark: bytes) -> bool:
-    """Kill the processes with this mark, or one below it; returns whether there were any."""
+    """Kill the processes with a mark, or with marks below it; returns whether there were any."""
     wanted = re.compile(rb"(?:^|\0)%s=%s(?:/|\0|$)" % (_MARK.encode(), re.escape(mark)))
     found = False
     for path in _PROCESSES.glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        with contextlib.suppress(OSError):  # the process has ended, or is of a different user
             if wanted.search(path.read_bytes()):
                 found = True
                 os.kill(int(path.parent.name), signal.SIGKILL)
@@ -218,10 +222,10 @@ class Ended:
     """A child that has ended.
 
     Attributes:
-        code: Its exit code, negative of a signal that killed it.
-        output: What it printed.
-        errors: What it wrote to its standard error.
-        answers: What it has said by `answer`.
+        code: Exit code, `-N` after a kill by signal number N.
+        output: Text of standard output.
+        errors: Text of standard error.
+        answers: Values that the child passed to `answer`.
     """
 
     code: int
@@ -231,7 +235,7 @@ class Ended:
 
     @property
     def verdict(self) -> "Verdict":
-        """Why it ended."""
+        """The cause of the end."""
         return judge(self.code, self.errors, self.answers)
 
 
@@ -242,13 +246,13 @@ def run(
     orders: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Run a program until it ends, as `Child`; nothing that it has started is left.
+    """Run a program as a `Child` until it ends, and kill the processes that it has started.
 
     Raises:
-        FileNotFoundError: There is no such program.
-        TimeoutError: It has not ended after so many seconds, and is killed.
+        FileNotFoundError: The program does not exist.
+        TimeoutError: The program has not ended after `seconds`, and is killed.
     """
-    # Files, not pipes, which others may hold open, and which block a child when they are full.
+    # Files instead of pipes: a full pipe blocks the child, and any process may hold a pipe open.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with Child(
             command, orders=orders, environment=environment, output=output, errors=errors
@@ -262,29 +266,33 @@ def run(
 
 
 def orders() -> Any:
-    """In a child: what it has to do."""
+    """In a child, return the orders of the parent."""
     return json.loads(sys.argv[-1])
 
 
 def answer(**values: Any) -> None:
-    """In a child: say something to the process that has started it, as a line of JSON.
+    """In a child, send values to the parent as a line of JSON.
+
+    A process without a parent of kdist sends nothing.
 
     Args:
-        **values: `mistake` is a user's that it ended with, in words; `error` the text of an error
-            that it saw elsewhere; `limited` whether its memory is; all else is between the two.
+        **values: Values by name. `judge` reads `mistake`, the message of the user's mistake that
+            ended the child, and `limited`, whether the child's memory has a limit. The meaning of
+            all further names is up to child and parent.
     """
     if _ANSWERS in os.environ:
         os.write(int(os.environ[_ANSWERS]), f"{json.dumps(values)}\n".encode())
 
 
 def shell_code(code: int) -> int:
-    """The exit code as a shell has it: 128 and the number of the signal that killed a process."""
+    """Return the exit code that a shell shows: 128 + signal number for a killed process."""
     return 128 - code if code < 0 else code
 
 
-# What a process has said last -----------------------------------------------------------------
+# The last error of a process ------------------------------------------------------------------
 
-# Of an error; of a worker that hangs, in Python's words if TensorFlow holds its lock; of a crash.
+# First lines of an error, of a hanging worker, and of a crash. The report of a hanging worker is
+# Python's own (`Timeout (`) if TensorFlow holds Python's lock.
 TRACEBACK = (
     "Traceback (most recent call last):",
     "kdist: no step has ended",
@@ -293,26 +301,26 @@ TRACEBACK = (
     "Fatal Python error:",
 )
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-# What TensorFlow logs as connections end, which is no part of the error before it.
+# Logs of TensorFlow as connections end. They are no part of the error before them.
 _LOG = re.compile(r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
-# What lines behind an error may be that is not part of it.
+# Lines after an error that are no part of the error: blank lines, INFO and WARNING logs.
 _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _USERS_MISTAKE = re.compile(r"(kdist\.errors\.)?UserError: ")
-# What kdist says where it ends a process; a launcher writes the number of a worker before it.
+# Message of kdist when it ends a process; a launcher puts the number of the worker in front.
 _OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
 _LINES_WITHOUT_TRACEBACK = 20
 _TAIL = 400
 
 
 def last_error(said: str, *, has_traceback: bool = True) -> str:
-    """Return the last traceback, with those that it was chained to, or the last lines.
+    """Return the last traceback with the tracebacks chained to it, or the last lines.
 
-    Of a mistake of the user's, which says all by itself, only its line.
+    For a `UserError`, return only its line, because the message is complete.
 
     Args:
-        said: What a process wrote to its standard error.
-        has_traceback: Whether the last traceback is that of the error; otherwise the program has
-            printed it and gone on.
+        said: Text of a process's standard error.
+        has_traceback: Whether the last traceback belongs to the final error; otherwise the program
+            has printed the traceback and gone on.
     """
     lines = said.splitlines()
     starts = [index for index, line in enumerate(lines) if line.startswith(TRACEBACK)]
@@ -328,7 +336,7 @@ def last_error(said: str, *, has_traceback: bool = True) -> str:
 
 
 def unquoted(error: str) -> list[str]:
-    """Return the lines of an error without those of a traceback that name files and quote them."""
+    """Return the lines of an error without a traceback's indented lines, which quote files."""
     return [line for line in error.splitlines() if not line.startswith(" ")]
 
 
@@ -337,16 +345,17 @@ def unquoted(error: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Why a process ended.
+    """The cause of a process's end.
 
     Attributes:
-        cause: `""` if it did what it should; `"memory"` and `"disk"`, of which there was none left;
-            `"user"` for a mistake that the user can mend; `"signal"` that somebody sent, or of a
-            crash; `"error"` for any other.
-        how: Its end, such as `"exit code 3"` or `"signal SIGSEGV"`.
-        line: The cause in one line, with `how` where it does not say it.
-        error: The traceback, or the last lines.
-        is_said: Whether the process, or kdist, has said so; otherwise it is what the end suggests.
+        cause: `""` for success; `"memory"` or `"disk"` if the resource ran out; `"user"` for a
+            mistake that the user can correct; `"signal"` for a signal from outside or of a crash;
+            `"error"` for all further errors.
+        how: The form of the end, such as `"exit code 3"` or `"signal SIGSEGV"`.
+        line: The cause in a line; for `"signal"` and `"error"`, the line includes `how`.
+        error: The traceback, or the last lines; empty where `line` is enough.
+        is_said: Whether the process or kdist has reported the cause; otherwise the cause is a guess
+            from the form of the end.
     """
 
     cause: Literal["", "memory", "disk", "user", "signal", "error"]
@@ -357,17 +366,17 @@ class Verdict:
 
 
 OUT_OF_MEMORY = "out of memory"
-# What a program does of which an allocation fails: it ends itself, or crashes.
+# Signals of a program after a failed allocation: the program aborts or crashes.
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 
 
 def judge(code: int, said: str, answers: Mapping[str, Any] | None = None) -> Verdict:
-    """Return why a process ended.
+    """Return the cause of a process's end.
 
     Args:
-        code: Its exit code, negative of a signal that killed it, or as a shell has it.
-        said: What it wrote to its standard error.
-        answers: What it has said by `answer`.
+        code: Exit code. A kill by signal number N is `-N`, or 128 + N as in a shell.
+        said: Text of the process's standard error.
+        answers: Values that the process passed to `answer`.
     """
     answers = answers or {}
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -382,7 +391,7 @@ def judge(code: int, said: str, answers: Mapping[str, Any] | None = None) -> Ver
         return Verdict(cause="user", how=how, line=line)
     is_killed = shell_code(code) == 128 + signal.SIGKILL
     error = last_error(said)
-    # A process that froze is killed, too, and another one may have said so.
+    # A frozen process is killed, too. A watching process may have reported this in `said`.
     told = _OWN_ERROR.findall(error) or (_OWN_ERROR.findall(said) if is_killed else [])
     is_crash = -code in _CRASHES
     lines = [told[-1][:_TAIL]] if told else unquoted(said if is_crash else error)
@@ -393,7 +402,7 @@ def judge(code: int, said: str, answers: Mapping[str, Any] | None = None) -> Ver
     if is_killed and not told:
         line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
         return Verdict(cause="memory", how=how, line=line, error=error, is_said=False)
-    if is_crash and answers.get("limited"):  # what a failed allocation ends in
+    if is_crash and answers.get("limited"):  # a failed allocation ends in a crash
         line = f"{OUT_OF_MEMORY}, most likely: {last or 'its process crashed'}"
         return Verdict(cause="memory", how=how, line=line, error=error, is_said=False)
     return Verdict(
@@ -416,8 +425,8 @@ def _last_line(error: str) -> str:
 
 # Out of memory --------------------------------------------------------------------------------
 
-# Of Python, NumPy, C++, the kernel, TensorFlow and CUDA. Not `out_of_memory`, which names files in
-# tracebacks.
+# Messages of Python, NumPy, C++, the kernel, TensorFlow and CUDA. `out_of_memory` is not among them
+# because file names in tracebacks contain it.
 _WORDS = re.compile(
     r"out of memory|OutOfMemory|MemoryError|ResourceExhausted|bad_alloc|\bOOM\b"
     r"|(cannot|unable to|failed to) allocate|Dst tensor is not initialized",
@@ -426,19 +435,19 @@ _WORDS = re.compile(
 # oneDNN's `dnnl_out_of_memory` is 1: with TensorFlow 2.21 a convolution "could not create a
 # primitive".
 _ONEDNN = "Status: 1, message"
-# A thread needs memory for its stack: Python and the C++ library say so where there is none.
+# Messages of Python and the C++ library about a thread that finds no memory for its stack.
 _NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
 
 
 def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
-    """Whether an exception, or one that led to it, says that a CPU's or GPU's memory ran out.
+    """Whether an exception or its cause says that the memory of a CPU or GPU ran out.
 
     Args:
         error: The exception.
-        limited: Whether this process has a limit of memory, so that a thread that cannot start
-            lacks memory, too.
+        limited: Whether this process has a memory limit, so that the failed start of a thread also
+            means a lack of memory.
     """
-    # By name: without TensorFlow there is no exception of it.
+    # Exceptions are compared by name, because TensorFlow may not be imported.
     names = {one.__name__ for one in type(error).__mro__}
     message = str(getattr(error, "message", None) or error)
     if names & {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}:

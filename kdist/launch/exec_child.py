@@ -1,7 +1,7 @@
-"""Becomes a child process: takes its cores, ends with its parent, and runs the program.
+"""Start of a child process: sets its cores, ties its life to the parent, and runs the program.
 
-A file to run, `python -I exec_child.py PARENT_PID CORES COMMAND…`, that needs Python alone:
-whatever the parent has imported must not reach the program.
+Run as `python -I exec_child.py PARENT_PID CORES COMMAND…`. The file needs Python alone, because no
+import of the parent may reach the program.
 """
 
 import ctypes
@@ -13,10 +13,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Replace this process by the command; no cores leave those of the parent."""
+    """Replace this process by the command; an empty list of cores keeps the parent's cores."""
     parent, cores, *command = sys.argv[1:]
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):  # it ended before
+    if os.getppid() != int(parent):  # the parent ended before `prctl`
         sys.exit(1)
     if cores:
         os.sched_setaffinity(0, [int(core) for core in cores.split(",")])

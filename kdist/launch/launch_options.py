@@ -1,4 +1,4 @@
-"""`LaunchOptions`: how many workers, and how long they wait (`WorkerSettings`)."""
+"""`LaunchOptions` and `WorkerSettings`: the number of workers, and the limits of their waits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class LaunchOptions:
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """How long workers wait, by the attributes of `WorkerSettings`."""
+        """The limits of the workers' waits, by the attributes of `WorkerSettings`."""
         return {
             "heartbeat_seconds": self.heartbeat_seconds,
             "hang_seconds": self.hang_seconds,
@@ -88,10 +88,10 @@ _VARIABLES = {
 
 
 def variables(**seconds: float | None) -> dict[str, str]:
-    """Return the environment variables that give settings to workers.
+    """Return the environment variables that pass settings to workers.
 
     Args:
-        **seconds: Attributes of `WorkerSettings`; `None` leaves a variable as it is.
+        **seconds: Attributes of `WorkerSettings`; `None` sets no variable.
     """
     return {
         _VARIABLES[name][0]: f"{value!r}" for name, value in seconds.items() if value is not None
@@ -102,8 +102,8 @@ def worker_settings(environment: Mapping[str, str], **given: float | None) -> Wo
     """Return the settings of a worker.
 
     Args:
-        environment: Such as `os.environ`, for those that are not given.
-        **given: Attributes of `WorkerSettings`; `None` for those that the environment decides.
+        environment: Environment, such as `os.environ`, for settings that are not given.
+        **given: Attributes of `WorkerSettings`; `None` leaves the setting to the environment.
 
     Raises:
         UserError: A variable is not a number, or a number is out of range.

@@ -1,4 +1,4 @@
-"""`launch`: runs a program on several workers of this machine, and starts them again."""
+"""`launch`: runs a program on several workers of this machine, and restarts failed workers."""
 
 import os
 import queue
@@ -19,15 +19,15 @@ from .shares import count_workers, divide, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers
 
 _USAGE_ERROR = 2
-_FINAL = (0, _USAGE_ERROR)  # exit codes after which nothing is started again
+_FINAL = (0, _USAGE_ERROR)  # exit codes without a restart
 
 
 def print_outcome(outcome: WorkersOutcome, then: str) -> None:
-    """Print which worker failed first, with its error.
+    """Print the worker that failed first, with its error.
 
     Args:
-        outcome: How the workers ended.
-        then: What happens next, for the end of the line.
+        outcome: Outcome of the workers.
+        then: The next action, for the end of the line.
     """
     worker = outcome.failed
     if worker is None:
@@ -52,17 +52,19 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
 
 
 def launch(command: Sequence[str], options: LaunchOptions) -> int:
-    """Run a Python program on several workers until it has ended on all.
+    """Run a Python program on several workers until all workers have ended.
 
     Args:
         command: A script, or `-m` and a module, and its arguments.
-        options: How many workers, and how long they wait.
+        options: The number of workers, and the limits of their waits.
 
     Returns:
-        The exit code of the worker that failed first, 0 if none did.
+        The exit code of the worker that failed first. Without a failure, 0, or 1 if the reader of
+        the output is gone.
 
     Raises:
-        UserError: There is no such script, or the machine cannot be divided among the workers.
+        UserError: The script does not exist, the machine cannot be divided among the workers, or
+            the folder of the logs cannot be written.
     """
     program = _program(command)
     gpus = visible_gpus(os.environ)
@@ -77,7 +79,7 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
 
 
 class _Job:
-    """A program's attempts, on the workers that are left."""
+    """The attempts to run a program, on the remaining workers."""
 
     def __init__(
         self,
@@ -90,13 +92,13 @@ class _Job:
     ) -> None:
         self._program, self._options, self._logs = program, options, logs
         self._shared, self._events = shared, events
-        self._gpus = [share.gpus for share in shares]  # of each worker that can be started
+        self._gpus = [share.gpus for share in shares]  # by worker that can be started
         self._restarts_left = options.max_restarts
         self._answers: Mapping[str, Any] = {}
         self._attempts = 0
 
     def run(self) -> int:
-        """Run the program until it has ended well, or is not to be started again."""
+        """Run the program until it succeeds or no restart follows; returns the exit code."""
         workers: int | None = len(self._gpus)
         code = 0
         while workers:
@@ -109,7 +111,7 @@ class _Job:
         return code
 
     def _then(self, outcome: WorkersOutcome) -> str:
-        """Say which restart follows; with `elastic`, a line says so when it does."""
+        """Describe the restart that follows; empty with `elastic`, for `_next_workers` decides."""
         most = self._options.max_restarts
         is_last = _is_final(outcome) or not self._restarts_left
         if is_last or self._options.elastic:
@@ -117,12 +119,13 @@ class _Job:
         return f"; restart {most - self._restarts_left + 1} of {most}"
 
     def _next_workers(self, outcome: WorkersOutcome) -> int | None:
-        """Return how many workers to start after an attempt; `None` to end."""
+        """Return the number of workers of the next attempt; `None` without a next attempt."""
         if _is_final(outcome):
             return None
         self._answers = outcome.answers or self._answers
         left = [gpus for at, gpus in enumerate(self._gpus) if at not in outcome.lost]
-        # A loss is a failure before workers have said what divides the shards, or if none is left.
+        # A loss counts as a failure before any worker has reported its replicas and shards, or if
+        # no worker is left.
         if self._options.elastic and outcome.lost and left and self._answers:
             self._gpus = left
             workers = fitting_workers(
@@ -175,12 +178,12 @@ def _program(command: Sequence[str]) -> list[str]:
 
 
 def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int:
-    """Return how many workers to start, so that their replicas divide the shards.
+    """Return the largest number of workers with replicas that divide the shards; at least 1.
 
     Args:
-        available: Workers that can be started.
+        available: Number of workers that can be started.
         replicas: Replicas of each worker.
-        shards: Shards of each batch; `None` if any number of replicas will do.
+        shards: Shards of each batch; `None` if the shards allow any number of replicas.
 
     Example:
         >>> fitting_workers(3, replicas=1, shards=4)

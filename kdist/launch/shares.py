@@ -13,12 +13,13 @@ _MOST_SECONDS = 60.0
 
 
 def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Share]:
-    """Divide a machine among its workers, neighbouring cores to the same one.
+    """Divide a machine among its workers, so that each worker gets neighbouring cores.
 
     Args:
-        workers: How many.
-        gpus: All of the machine's.
-        cores: All that this process may use; where there are fewer than workers, all share them.
+        workers: Number of workers.
+        gpus: All GPUs of the machine.
+        cores: All cores that this process may use. All workers share all cores if the cores are
+            fewer than the workers.
 
     Raises:
         UserError: The GPUs cannot be divided evenly.
@@ -31,7 +32,7 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
     each = len(gpus) // workers
     own_gpus = [tuple(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
     own_cores = [tuple(cores)] * workers
-    if len(cores) >= workers:  # neighbours share caches and memory
+    if len(cores) >= workers:  # neighbouring cores share caches and memory
         ends = [len(cores) * worker // workers for worker in range(workers + 1)]
         own_cores = [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
     return [
@@ -41,35 +42,35 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
 
 
 def count_workers(asked: int | None, gpus: Sequence[str]) -> int:
-    """Return the number of workers: as many as asked for, or one for each GPU.
+    """Return the number of workers: the requested number, or the number of GPUs.
 
     Args:
-        asked: `None` for one for each GPU, or one without GPUs.
-        gpus: All of the machine's.
+        asked: Requested number; `None` for a worker per GPU, or a single worker without GPUs.
+        gpus: All GPUs of the machine.
     """
     return (len(gpus) or 1) if asked is None else asked
 
 
 def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) -> list[str]:
-    """Return the GPUs that TensorFlow would see, without importing it.
+    """Return the GPUs that TensorFlow would see, without importing TensorFlow.
 
     Args:
-        environment: Such as `os.environ`.
-        dev: The folder of device files, which are counted where `nvidia-smi` is not installed, as
-            in some containers.
+        environment: Environment, such as `os.environ`.
+        dev: Folder of device files. The device files are counted if `nvidia-smi` is not installed,
+            as in some containers.
     """
     if VISIBLE_GPUS in environment:
         names = [name.strip() for name in environment[VISIBLE_GPUS].split(",")]
-        # As CUDA reads it: an invalid name hides itself and all after it.
+        # As in CUDA, an invalid name hides itself and all names after it.
         valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]
     try:
         done = child.run(["nvidia-smi", "--list-gpus"], seconds=_MOST_SECONDS)
     except FileNotFoundError:
         count = len(list(dev.glob("nvidia[0-9]*")))
-    except OSError:  # a driver that hangs
+    except OSError:  # the driver hangs
         count = 0
-    else:  # none without a driver
+    else:  # an error code means no driver, and no GPUs
         lines = [] if done.code else done.output.splitlines()
         count = sum(line.startswith("GPU ") for line in lines)
     return [str(index) for index in range(count)]

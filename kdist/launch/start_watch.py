@@ -1,8 +1,8 @@
-"""Ends a worker that has waited too long for the others to start, and says for whom.
+"""Timeout of a worker's start: names the missing workers, and kills the waiting worker.
 
-A file to run, `python -I start_watch.py SECONDS WORKER ADDRESS…`, that needs Python alone. A worker
-cannot do so itself: TensorFlow lets no other thread run while it waits, and ignores SIGTERM. The
-worker kills this process once all have started.
+Run as `python -I start_watch.py SECONDS WORKER ADDRESS…`; the file needs Python alone. A worker
+cannot watch itself: while TensorFlow waits, no further Python thread runs, and SIGTERM is ignored.
+The worker kills this process once all workers have started.
 """
 
 import os
@@ -15,7 +15,7 @@ _CONNECT_SECONDS = 3.0
 
 
 def main() -> None:
-    """Wait, and then end the parent process."""
+    """Wait, print the missing workers, and kill the parent process."""
     seconds, worker, *addresses = sys.argv[1:]
     parent = os.getppid()
     time.sleep(float(seconds))
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def problem(address: str) -> str | None:
-    """Return why nobody can be reached at an address, `None` if somebody listens."""
+    """Return the problem of connecting to an address; `None` if a process listens there."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
@@ -37,12 +37,12 @@ def problem(address: str) -> str | None:
 
 
 def message(worker: int, seconds: float, others: list[tuple[int, str, str | None]]) -> str:
-    """Say for whom a worker has waited.
+    """Return the error message about the workers that have not started.
 
     Args:
-        worker: Its number.
-        seconds: How long it has waited.
-        others: Number, address and problem of each other worker.
+        worker: Number of the waiting worker.
+        seconds: Duration of the wait.
+        others: Number, address and problem of every further worker.
     """
     missing = [f"worker {rank} ({at}: {why})" for rank, at, why in others if why is not None]
     if missing:

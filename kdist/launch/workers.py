@@ -1,4 +1,4 @@
-"""`run_workers`: this machine's workers, from start to end, and what they print, line by line."""
+"""`run_workers`: this machine's workers from start to end, and their output line by line."""
 
 import collections
 import contextlib
@@ -17,19 +17,19 @@ from typing import IO, Any
 
 from .child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquoted
 
-# What workers get to print why they ended, when another one has failed: they cannot go on.
+# Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
-# The signals that only tell a program something, and do not ask it to end.
+# Signals that only carry a message, and do not ask a program to end.
 MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *MESSAGES)
-# How soon it is noticed that nobody reads the output any more.
+# Time to notice that the reader of the output is gone.
 _POLL_SECONDS = 1.0
 _READ_SECONDS = 2.0
-# From an error that nobody catches to the end of its process.
+# Longest time from an uncaught error to the end of its process.
 _LONGEST_END_SECONDS = 60.0
-# Lines come as they are printed; a crash prints the stacks of all threads.
+# Lines arrive as they are printed, and a crash prints the stacks of all threads.
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
-# What TensorFlow raises on a worker that has lost another one.
+# Errors of TensorFlow on a worker that has lost its connection to a worker.
 _LOST_CONNECTION = re.compile(
     r"^\S*(UnavailableError|AbortedError|CancelledError|DeadlineExceededError|ConnectionError"
     r"|ConnectionResetError|ConnectionRefusedError)\b|Connection reset by peer|Socket closed"
@@ -41,17 +41,17 @@ _MOST_LINES = 400
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkersOutcome:
-    """How the workers ended.
+    """The outcome of the workers.
 
     Attributes:
-        code: 0 if all did what they should, otherwise the exit code of the first that failed; 1 if
-            nobody reads the output any more.
-        failed: The worker that failed first; `None` if none did.
-        seconds: From the start until `failed` ended, or all of them.
-        signal: That this process got; `None` for none.
-        lost: The places of those that somebody else has killed, as the system does when memory runs
-            out, or that stood still.
-        answers: What a worker has said by `child.answer`.
+        code: The exit code of the worker that failed first, as in a shell. Without a failure, 0, or
+            1 if the reader of the output is gone.
+        failed: The worker that failed first; `None` without a failure.
+        seconds: Seconds from the start until `failed` ended, or until all workers ended.
+        signal: First signal to this process that asks it to end; `None` without such a signal.
+        lost: Indices of the workers that were killed from outside, as the system does without
+            memory, or that a signal had stopped.
+        answers: The answers (`child.answer`) of the first worker that has any.
     """
 
     code: int
@@ -68,15 +68,15 @@ def run_workers(
     grace: float,
     events: "queue.SimpleQueue[Any]",
 ) -> WorkersOutcome:
-    """Start workers, and return when all have ended.
+    """Start workers, and return when all workers have ended.
 
-    A signal is passed on to all. When one fails, the others are ended. Whatever happens, none is
-    left, nor what they have started.
+    A signal is passed on to all workers. After the failure of a worker, the remaining workers are
+    ended. No worker outlives the call, and no process that a worker has started.
 
     Args:
-        starts: Each starts a worker.
-        grace: Seconds from a signal until workers that still run are killed.
-        events: Receives the signals that this process gets.
+        starts: Functions that each start a worker.
+        grace: Seconds from a signal until the running workers are killed.
+        events: Queue of the signals to this process; also receives the workers that end.
     """
     began = time.monotonic()
     workers: list[Worker] = []
@@ -104,12 +104,12 @@ def run_workers(
 
 @contextlib.contextmanager
 def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
-    """Put each signal that workers are to get into a queue, as long as the block lasts.
+    """Put each signal for the workers into a queue, inside the `with` block.
 
     Signals that this process ignores, as SIGHUP under `nohup`, stay ignored.
 
     Args:
-        events: May be written to by a signal's handler, unlike other queues.
+        events: Queue for the signals. Only a `SimpleQueue` may be written to in a signal handler.
     """
 
     def note(number: int, _: FrameType | None) -> None:
@@ -127,7 +127,7 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
 
 
 class _Group:
-    """What happens to workers that run."""
+    """The running workers, and the reactions to signals, failures and lost output."""
 
     def __init__(self, workers: "list[Worker]", grace: float) -> None:
         self.signal: signal.Signals | None = None
@@ -135,20 +135,20 @@ class _Group:
         self._workers = workers
         self._grace = grace
         self._kill_at: float | None = None
-        self._ended_at: float | None = None  # when this process ended the others
+        self._ended_at: float | None = None  # time when this process ended the remaining workers
 
     def seconds_left(self) -> float:
-        """Seconds until there is something to do."""
+        """Return the seconds until the next check."""
         if self._kill_at is None:
             return _POLL_SECONDS
         return min(_POLL_SECONDS, max(0.0, self._kill_at - time.monotonic()))
 
     def handle(self, event: Any) -> None:
-        """Handle a signal, a worker that has ended, or that time has passed."""
+        """Handle a signal, a worker that has ended, or `None` after a timeout."""
         if isinstance(event, signal.Signals):
             self._pass_on(event)
         elif isinstance(event, Worker) and event.code and event in self._workers:
-            # That of an attempt before may come late.
+            # The end of a worker of an earlier attempt may come late, and is not in `_workers`.
             self._end_others(_AFTER_FAILURE_SECONDS)
         elif any(worker.output.is_closed for worker in self._workers):  # as under `| head`
             self.lost_output = True
@@ -158,36 +158,37 @@ class _Group:
                 worker.kill()
 
     def first_failed(self) -> "Worker | None":
-        """The worker whose error was the cause: the others lost their connection to it."""
+        """Return the worker with the first error: later errors may be connections lost to it."""
         failed = [worker for worker in self._workers if worker.code and self._has_failed(worker)]
         return min(failed, key=self._how_late, default=None)
 
     def _has_failed(self, worker: "Worker") -> bool:
-        """Whether a worker did not end only because it was told to."""
+        """Whether a worker has failed, and did not only end because this process told it to end."""
         return not self._was_told(worker) or worker.is_stopped or worker.failed_at is not None
 
     def _was_told(self, worker: "Worker") -> bool:
-        """Whether a worker may have ended because this process had it end, as others had failed.
+        """Whether a worker may have ended because this process told it to, after a failure.
 
-        One that somebody else has killed may be seen after one that ends because it was lost.
+        A worker that was killed from outside was not told to end, even if its end is seen late:
+        first may come the end of a worker that has lost the connection to it.
         """
         is_killed_by_others = worker.code == -signal.SIGKILL and not worker.was_killed
         is_later = self._ended_at is not None and worker.ended_at > self._ended_at
         return is_later and not is_killed_by_others
 
     def _was_lost(self, worker: "Worker") -> bool:
-        """Whether somebody else has ended a worker, or made it stand still."""
+        """Whether a signal that this process did not send has ended or stopped a worker."""
         was_told = self.signal is not None or self._was_told(worker)
         return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
 
     def has_lost(self, worker: "Worker") -> bool:
-        """Whether a worker was killed, or stood still, by no fault of its own."""
+        """Whether a worker was killed or stopped by no fault of its own."""
         is_killed = worker.code == -signal.SIGKILL
         return worker.is_stopped or (is_killed and self._was_lost(worker))
 
     def _how_late(self, worker: "Worker") -> tuple[bool, float]:
-        """Order workers by when they failed, those last that have only lost another one."""
-        if self._was_lost(worker):  # which no error of others does
+        """Return a sort key: lost workers first, then times of failures, lost connections last."""
+        if self._was_lost(worker):  # always a cause: an error elsewhere sends no signal
             return False, 0.0
         at = worker.failed_at
         return worker.output.lost_connection(), worker.ended_at if at is None else at
@@ -232,19 +233,19 @@ class Worker:
 
     Args:
         command: The program and its arguments.
-        rank: Among all workers.
-        environment: Besides that of this process.
-        share: Its GPUs and cores.
-        prefix: Put in front of each line that it prints.
-        log: Its log file; `None` for none.
+        rank: Index among all workers.
+        environment: Variables in addition to the environment of this process.
+        share: GPUs and cores of the worker.
+        prefix: Text in front of each line of output.
+        log: Log file; `None` for no log.
 
     Attributes:
-        rank: Among all workers.
-        code: Its exit code, as `Child` has it; `None` while it runs.
-        ended_at: When it ended, by `time.monotonic`.
-        output: What it prints.
-        is_stopped: Whether a signal had stopped it, such as SIGSTOP, before it was killed.
-        was_killed: Whether `kill` was called while it ran.
+        rank: Index among all workers.
+        code: Exit code as in `Child.code`; `None` while the worker runs.
+        ended_at: Time of the end, by `time.monotonic`.
+        output: Output of the worker.
+        is_stopped: Whether a signal, for example SIGSTOP, had stopped the worker before its kill.
+        was_killed: Whether `kill` was called while the worker ran.
     """
 
     def __init__(
@@ -261,7 +262,7 @@ class Worker:
         self.code: int | None = None
         self.is_stopped = self.was_killed = False
         self.ended_at = 0.0
-        # A variable that the user has set counts.
+        # The user's values of these variables take precedence.
         own = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
         self._child = Child(
             command, share=share, environment={**own, **environment}, output=PIPE, errors=PIPE
@@ -270,17 +271,17 @@ class Worker:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """What it has said by `answer`."""
+        """The values that the worker has passed to `child.answer`."""
         return self._child.answers
 
     @property
     def failed_at(self) -> float | None:
-        """When the traceback of its end began; `None` without one, or if it went on behind it."""
+        """The time of the final traceback; `None` without a traceback, or if the worker went on."""
         at = self.output.failed_at
         return at if at is not None and self.ended_at - at < _LONGEST_END_SECONDS else None
 
     def last_error(self) -> str:
-        """Return the error that it ended with: a traceback, or the last lines."""
+        """Return the final error: a traceback, or the last lines."""
         return self.output.last_error(has_traceback=self.failed_at is not None)
 
     def wait(self) -> None:
@@ -290,7 +291,7 @@ class Worker:
         self.code = code
 
     def stands_still(self) -> bool:
-        """Whether a signal has stopped the process, which then handles no other signal."""
+        """Note and return whether a signal has stopped the process; see `Child.is_stopped`."""
         self.is_stopped = self.code is None and self._child.is_stopped()
         return self.is_stopped
 
@@ -300,7 +301,7 @@ class Worker:
             self._child.send(number)
 
     def kill(self) -> None:
-        """Kill the process and all that it has started; pass on its last lines."""
+        """Kill the process and all processes that it has started, and copy its last lines."""
         self.was_killed = self.was_killed or self.code is None
         self._child.kill()
         self.output.join(_READ_SECONDS)
@@ -311,17 +312,18 @@ _TRACEBACK_BYTES = tuple(start.encode() for start in TRACEBACK)
 
 
 class WorkerOutput:
-    """Copies a worker's two streams to this process's own, and into a log file.
+    """Copies a worker's two streams to the streams of this process, and into a log file.
 
     Args:
-        output: The worker's standard output.
-        errors: Its standard error.
-        prefix: Put in front of each line.
-        log: Log file of both streams; `None` for none.
+        output: Standard output of the worker.
+        errors: Standard error of the worker.
+        prefix: Text in front of each line.
+        log: Log file of both streams; `None` for no log.
 
     Attributes:
-        failed_at: When the last traceback began, by `time.monotonic`; `None` without one.
-        is_closed: Whether nobody reads this process's output any more, as under `| head`.
+        failed_at: Time of the last traceback's start, by `time.monotonic`; `None` without a
+            traceback.
+        is_closed: Whether the reader of this process's output is gone, as under `| head`.
     """
 
     def __init__(
@@ -346,10 +348,10 @@ class WorkerOutput:
             thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait until all is copied, for a process that has ended.
+        """Wait until all output of an ended process is copied.
 
         Args:
-            seconds: At most; what the worker has started may hold its streams open.
+            seconds: Longest wait; processes that the worker has started may hold its streams open.
         """
         until = time.monotonic() + seconds
         for thread in self._threads:
@@ -358,12 +360,12 @@ class WorkerOutput:
             self._log.close()
 
     def last_error(self, *, has_traceback: bool = True) -> str:
-        """Return what `child.last_error` finds in its standard error."""
+        """Return the result of `child.last_error` for the worker's standard error."""
         said = b"".join(self._errors).decode("utf-8", errors="replace")
         return last_error(said, has_traceback=has_traceback)
 
     def lost_connection(self) -> bool:
-        """Whether the last error is that of a worker that has lost another one."""
+        """Whether the last error is a lost connection to a worker."""
         return _LOST_CONNECTION.search("\n".join(unquoted(self.last_error()))) is not None
 
     def _copy(self, source: IO[bytes], is_error: bool) -> None:
