@@ -1,4 +1,4 @@
-"""`RunFolder`: the files of a run, and the versions that it was made with."""
+"""`RunFolder`: the files of a run, and the versions of the packages that made the run."""
 
 import datetime
 import importlib.metadata
@@ -30,10 +30,10 @@ def versions() -> dict[str, str]:
 
 
 RUNS = Path("runs")
-"""Where runs and sweeps without a folder of their own are, in the working directory."""
+"""Default folder of runs and sweeps, in the working directory."""
 
 _HINT = "free some space, or pass another --run-dir"
-# All that a run without checkpoints writes, and what is left of a file that was being written.
+# Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
 _OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
 
@@ -41,22 +41,22 @@ _OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
 def saved_model(folder: Path) -> Path | None:
     """Return the trained model in a run folder; `None` if there is none.
 
-    The weights are in place of a model of the user's that a file cannot describe.
+    A run saves only the weights if a file cannot describe the user's model.
     """
     files = (folder / "model.keras", folder / "model.weights.h5")
     return next((file for file in files if file.is_file()), None)
 
 
 class RunFolder:
-    """A folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
+    """The folder of a run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
 
     Args:
-        path: The folder; `None` makes `runs/<date>-<time>`. It is created with its parents, and
-            has to be empty, but for what is left of a run that was killed as it began.
-        resumed: Whether it is the folder of a run that is resumed instead.
+        path: The folder; `None` makes `runs/<date>-<time>`. The folder is created with its parents.
+            It must be empty, except for files of a run that was killed before its first step.
+        resumed: Whether the folder belongs to a run that is resumed, and may have files.
 
     Attributes:
-        is_resumed: Whether it is.
+        is_resumed: Whether the run is resumed.
 
     Raises:
         UserError: The folder is not empty, not a folder, or cannot be written.
@@ -75,7 +75,7 @@ class RunFolder:
             )
 
     def discard(self) -> None:
-        """Remove what was created for the run, unless it has a result or other files."""
+        """Remove the files of a new run without a result, and the created folders if empty."""
         if not self.is_resumed and not self._holds_a_result():
             names = ("config.json", "plan.json", self.history.name, "checkpoints/.lock")
             for name in names:
@@ -100,7 +100,7 @@ class RunFolder:
 
     @property
     def history(self) -> Path:
-        """The table of the epochs, with one line each."""
+        """The table of the epochs, with a line per epoch."""
         return self.path / "history.csv"
 
     @property
@@ -122,7 +122,7 @@ class RunFolder:
         """Return the values in the file `name`; `None` if there is no such file.
 
         Raises:
-            UserError: It cannot be read.
+            UserError: The file cannot be read.
         """
         path = self.path / name
         try:
@@ -133,7 +133,7 @@ class RunFolder:
             raise UserError(f"cannot read {path}: {error_text(error)}") from error
 
     def remove_summary(self) -> None:
-        """Remove the result of a run that is about to be trained on."""
+        """Remove the summary of a run before the run is trained further."""
         with explain_write_errors(self.path, hint=_HINT):
             (self.path / "summary.json").unlink(missing_ok=True)
 
@@ -141,32 +141,32 @@ class RunFolder:
         """Write `values` to the file `name`, completely or not at all.
 
         Raises:
-            UserError: It cannot be written.
+            UserError: The file cannot be written.
         """
         text = json.dumps(values, indent=2) + "\n"
         self.write(self.path / name, lambda part: part.write_text(text, encoding="utf-8"))
 
     def write(self, path: Path, save: Callable[[Path], object]) -> None:
-        """Have `save` write a file of the run, such as `model.save`, completely or not at all.
+        """Write a file of the run with `save`, such as `model.save`, completely or not at all.
 
         Raises:
-            UserError: It cannot be written.
+            UserError: The file cannot be written.
         """
         with explain_write_errors(path, hint=_HINT), atomic_path(path) as part:
             save(part)
 
 
 def clear_run(path: Path) -> bool:
-    """Remove the files of a run without checkpoints; none if there are others in its folder.
+    """Remove the files of a run without checkpoints, unless its folder has foreign files.
 
     Args:
         path: The run's folder.
 
     Returns:
-        Whether any was removed.
+        Whether any file was removed.
 
     Raises:
-        UserError: One cannot be removed.
+        UserError: A file cannot be removed.
     """
     with explain_write_errors(path, hint="pass another --run-dir"):
         files = list(path.iterdir()) if path.exists() else []

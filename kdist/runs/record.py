@@ -1,4 +1,4 @@
-"""`RunRecord`: the contents of a run folder as plain data, and what follows from them."""
+"""`RunRecord`: the contents of a run folder as plain data, and values derived from them."""
 
 import csv
 import io
@@ -17,10 +17,10 @@ from .text import sanitize_text
 
 
 def warm_rates(rates: Sequence[float | None]) -> list[float]:
-    """Return the images per second of all epochs but the first, unless no other has a value.
+    """Return the images per second of later epochs, or of the first epoch if these lack values.
 
     Args:
-        rates: Of each epoch; `None` if it was not measured.
+        rates: Images per second of each epoch; `None` without a measurement.
 
     Example:
         >>> warm_rates([10.0, 90.0, 110.0])
@@ -31,10 +31,10 @@ def warm_rates(rates: Sequence[float | None]) -> list[float]:
 
 
 def median_rate(rates: Sequence[float | None]) -> float | None:
-    """Return the median of `warm_rates`; `None` if there is no epoch.
+    """Return the median of `warm_rates`; `None` without any value.
 
     Args:
-        rates: Images per second of each epoch.
+        rates: Images per second of each epoch; `None` without a measurement.
 
     Example:
         >>> median_rate([10.0, 90.0, 110.0])
@@ -46,11 +46,11 @@ def median_rate(rates: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
         word: `"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`.
-        detail: What is known about it, such as `"diverged in epoch 4, step 17"`.
+        detail: Details of the end, such as `"diverged in epoch 4, step 17"`.
     """
 
     word: str
@@ -63,11 +63,11 @@ class RunStatus:
 
 
 def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
-    """Say how a run ended, by its `summary.json`.
+    """Return the status of a run from its `summary.json`.
 
     Args:
         summary: The content of the file.
-        finished: Whether there is such a file.
+        finished: Whether the file exists.
 
     Example:
         >>> run_status({"diverged": {"epoch": 4, "step": 17}}, finished=True).detail
@@ -85,14 +85,14 @@ def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
     return RunStatus("complete", "complete")
 
 
-# Columns of `history.csv` that a summary has too.
+# Columns of `history.csv` that are also in a summary.
 _FACTS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
 
 
 def summary_so_far(
     settings: Mapping[str, Any], epochs: Sequence[Mapping[str, float | None]]
 ) -> dict[str, Any]:
-    """Put together what a summary would say so far; what is not known is missing.
+    """Return the summary of an unfinished run; unknown values are missing.
 
     Args:
         settings: The content of `config.json`.
@@ -126,12 +126,13 @@ class RunRecord:
     """The contents of a run folder.
 
     Attributes:
-        name: Its name in the report.
+        name: Name of the run in the report.
         path: The folder.
         settings: The contents of `config.json`.
-        summary: The contents of `summary.json`; without one, what the other files show.
+        summary: The contents of `summary.json`; for an unfinished run, the result of
+            `summary_so_far`.
         epochs: The lines of `history.csv`: numbers or `None` by column.
-        finished: Whether there is a `summary.json`; a killed run has none.
+        finished: Whether there is a `summary.json`; a killed run lacks the file.
     """
 
     name: str
@@ -143,7 +144,7 @@ class RunRecord:
 
     @cached_property
     def status(self) -> RunStatus:
-        """How the run ended."""
+        """The status of the run at its end."""
         return run_status(self.summary, finished=self.finished)
 
     @cached_property
@@ -155,7 +156,7 @@ class RunRecord:
 
     @property
     def of_workers(self) -> str:
-        """Whose the replicas are, such as ` of 2 workers`; nothing for a single one."""
+        """The workers of the replicas as text: ` of 2 workers`; empty for a single worker."""
         workers = self.fact("workers") or 1
         return f" of {workers:.0f} workers" if workers > 1 else ""
 
@@ -168,7 +169,7 @@ class RunRecord:
         return [epoch.get(column) for epoch in self.epochs]
 
     def known(self, column: str) -> list[float]:
-        """Return the values of a column, without epochs that have none."""
+        """Return the values of a column, without epochs that lack a value."""
         return [value for value in self.values(column) if value is not None]
 
     def logged(self, column: str) -> bool:
@@ -220,11 +221,12 @@ def read_run(path: Path, *, name: str | None = None, unfinished: bool = False) -
 
     Args:
         path: The folder.
-        name: The name of the run in reports; the folder's by default.
+        name: Name of the run in reports; the name of the folder by default.
         unfinished: Also read the folder of a run that was killed or is still running.
 
     Raises:
-        UserError: It is not a run folder, is incomplete or cannot be read; the message says which.
+        UserError: The folder is not a run folder, is incomplete or cannot be read; the message
+            names the problem.
     """
     present = [file for file in FILES if (path / file).is_file()]
     if not present:
@@ -249,7 +251,7 @@ def read_run(path: Path, *, name: str | None = None, unfinished: bool = False) -
 
 
 def _has_text(path: Path) -> bool:
-    """Whether a run that did not finish got as far as a line of `history.csv`."""
+    """Whether an unfinished run has written a line of `history.csv`."""
     history = path / "history.csv"
     return history.is_file() and history.stat().st_size > 0
 

@@ -1,4 +1,4 @@
-"""Counts with their nouns, the time that is left, and text that UTF-8 cannot encode."""
+"""Words for counts and remaining time, and replacement of text that UTF-8 cannot encode."""
 
 from collections.abc import Mapping
 from typing import Any
