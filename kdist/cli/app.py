@@ -1,4 +1,4 @@
-"""The `kdist` command: its subcommands, and one line and an exit code for every error."""
+"""The `kdist` command: its subcommands, and a line and an exit code for every error."""
 
 import logging
 import os
@@ -53,18 +53,18 @@ app.register_install_completion_command()
 
 
 def main(received: Received) -> None:
-    """Run the command line; an error is one line, and exit code 2 if it is the user's.
+    """Run the command line; print an error as a line, and exit with 2 for a user's mistake.
 
     Args:
-        received: What `raise_signals` yielded.
+        received: The signals that `raise_signals` has yielded.
     """
-    # TensorFlow's Python logger tells every reduction at level INFO.
+    # TensorFlow's Python logger reports every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     arguments, debug = take_debug(keep_program(sys.argv[1:]))
     failed: Exception | None = None
     try:
         code = app(arguments, exit_on_error=False, print_error=False) or 0
-        print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
+        print(end="", flush=True)  # flushed here, to catch a closed pipe or a full disk
     except (UserError, CycloptsError) as error:
         print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
         code, failed = 2, error
@@ -81,7 +81,7 @@ def main(received: Received) -> None:
             raise
         code, failed = 1, error
         try:
-            check_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")  # may be why
+            check_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")  # a possible cause
             print(f"kdist: error: {unexpected(error)}", file=sys.stderr)
         except UserError as cause:
             print(f"kdist: error: {one_line(cause)}", file=sys.stderr)
@@ -106,7 +106,7 @@ def _in_words(error: Exception) -> str:
         return f"{what or f'{command} needs {error.argument.name}'}: see {command} --help"
     if not isinstance(error, UnknownOptionError):
         return str(error)
-    option = error.token.keyword or error.token.value  # where the command takes a model, too
+    option = error.token.keyword or error.token.value  # a value if the command takes a model
     name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
     if name not in field_names(TrainConfig):
         return str(error)

@@ -1,4 +1,4 @@
-"""The commands of few options: each calls what does the work."""
+"""Commands with few options: each command calls the function that does the work."""
 
 from typing import Annotated, Any
 

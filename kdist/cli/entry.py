@@ -1,4 +1,4 @@
-"""`main`: the command line as the shell sees it: signals. Commands and errors are in `app.py`."""
+"""`main`: the entry point of the command line, with its signals; `app.py` handles errors."""
 
 import sys
 
@@ -9,7 +9,10 @@ from ..strategies.tensorflow_logging import quiet_tensorflow
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C, SIGTERM and SIGHUP are a line and exit code 128 + number."""
+    """Run the command line; after Ctrl-C, SIGTERM or SIGHUP print a line and exit with 128 + N.
+
+    N is the number of the signal.
+    """
     enable_onednn()
     quiet_tensorflow()
     with raise_signals() as received:

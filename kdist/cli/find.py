@@ -1,4 +1,4 @@
-"""`kdist find`: the options of batch sizes and of learning rates."""
+"""`kdist find`: options of the searches for batch sizes and learning rates."""
 
 from pathlib import Path
 from typing import Annotated
@@ -114,7 +114,7 @@ def rate(
 
 
 def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:
-    """Reject what is wrong before TensorFlow is imported."""
+    """Reject invalid options before TensorFlow is imported."""
     data_name(model, data)
     TrainConfig(replicas=replicas)
     if batch_size is not None:

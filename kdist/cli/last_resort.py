@@ -1,4 +1,4 @@
-"""What the command line says where no message was written: a line, and the trace in a file."""
+"""Unexpected errors of the command line: a line on the terminal, and the trace in a file."""
 
 import os
 import sys
@@ -7,16 +7,16 @@ import traceback
 from collections.abc import Sequence
 
 DEBUG = "--debug"
-"""Prints the trace of an unexpected error; may stand anywhere on the command line."""
+"""Option that prints the trace of an unexpected error, at any place of the command line."""
 
 _MOST_CHARACTERS = 1000
 
 
 def take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Take `--debug` out of the arguments, unless it stands after `--`.
+    """Remove `--debug` from the arguments, unless it stands after `--`.
 
     Returns:
-        The other arguments, and whether it was there.
+        The remaining arguments, and whether `--debug` was removed.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [argument for argument in arguments[:end] if argument != DEBUG]
@@ -24,7 +24,10 @@ def take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def one_line(text: object) -> str:
-    """Text on one line of a terminal: control characters are escaped, and the middle cut out."""
+    """Return text for a line of a terminal, with escapes for control characters.
+
+    The middle of a long text is cut out.
+    """
     words = " ".join(str(text).split())
     if len(words) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
@@ -51,9 +54,9 @@ def unexpected(error: Exception) -> str:
 
 
 def end_output() -> None:
-    """Write what is left of standard output, or drop it where nothing can be written any more.
+    """Flush standard output, or drop the rest of the output if it cannot be written.
 
-    Python would try again when it ends, print that it cannot, and exit with 120.
+    Otherwise Python would try again at its end, print an error, and exit with 120.
     """
     try:
         print(end="", flush=True)

@@ -11,13 +11,13 @@ from ..launch.launch_options import AUTO, LaunchOptions
 from .last_resort import DEBUG
 from .options import given, options_of, takes
 
-# The commands that start processes themselves, and what to know to run them.
+# Commands that start processes themselves, each with a hint on how to run it.
 _NOT_LAUNCHED = {
     "sweep": "a sweep trains on the replicas of one machine",
     "tune": "--workers N trains N trials at once",
 }
 _OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
-# The options that take no value.
+# Options without a value.
 _FLAGS = {"--test", "--help", "-h", DEBUG}.union(
     *({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS)
 )
@@ -59,10 +59,10 @@ def launch(
 
 
 def keep_program(arguments: Sequence[str]) -> list[str]:
-    """Put `--` in front of the program of `kdist launch`, whose options are its own.
+    """Put `--` in front of the program of `kdist launch`, so that the program gets its options.
 
     Args:
-        arguments: Of `kdist`.
+        arguments: Arguments of `kdist`.
     """
     if not arguments or arguments[0] != "launch":
         return list(arguments)

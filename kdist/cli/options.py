@@ -1,4 +1,4 @@
-"""Options of the command line, made of the fields of settings."""
+"""Options of the command line, made from the fields of settings."""
 
 import dataclasses
 import re
@@ -22,13 +22,13 @@ def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
     """Convert the value of an option; cyclopts' own conversion would round 1.5 to 2.
 
     Raises:
-        ValueError: It is not an integer.
+        ValueError: The value is not an integer.
     """
     (token,) = tokens
-    text = re.sub(r"\.0*$", "", token.value)  # of 30.0
+    text = re.sub(r"\.0*$", "", token.value)  # 30.0 is an integer, too
     try:
         return int(text, 0 if re.match(r"[+-]?0[xob]", text, re.I) else 10)
-    except ValueError:  # also of thousands of digits
+    except ValueError:  # also for thousands of digits
         shown = repr(token.value) if len(token.value) < _MOST_CHARACTERS else "a long text"
         raise ValueError(f"expected an integer, received {shown}") from None
 
@@ -52,15 +52,16 @@ OwnModelName = Annotated[
 
 
 def options_of(settings: type, *, without: Collection[str] = (), group: str | None = None) -> Any:
-    """Make a class of command-line options from a class of settings: one for each.
+    """Make a class of command-line options from a class of settings: an option per setting.
 
     Args:
         settings: A dataclass, such as `TrainConfig`.
-        without: Settings that get no option.
-        group: Title of all, before all others; by default each class of settings has its own.
+        without: Settings without an option.
+        group: Title of a group for all options, before all further groups; by default the options
+            have the groups of their settings.
 
     Returns:
-        A dataclass for `takes`; `given` reads an object of it.
+        A dataclass for `takes`; `given` reads its objects.
     """
     fields = [field for field in fields_of(settings) if field.name not in without]
     places = {field.group: place for place, field in reversed(list(enumerate(fields)))}
@@ -77,15 +78,15 @@ def options_of(settings: type, *, without: Collection[str] = (), group: str | No
         kw_only=True,
         frozen=True,
     )
-    made.__module__ = __name__  # cyclopts takes a class of the module `types` for no class
+    made.__module__ = __name__  # cyclopts does not accept a class of the module `types`
     return made
 
 
 def takes(**options: Any) -> Callable[[_Command], _Command]:
-    """Give a command more options.
+    """Return a decorator that gives a command more options.
 
     Args:
-        **options: What `options_of` made, by the parameter that gets an object of it.
+        **options: Classes from `options_of`, by the parameter that gets an object of the class.
     """
 
     def decorate(command: _Command) -> _Command:
@@ -108,19 +109,19 @@ def _option(field: Field, group: str, place: int) -> Any:
         negative=None if kind is bool else (),
         show_default=(lambda _: shown) if shown else False,
     )
-    return Annotated[kind | None, parameter]  # `None` is what is not given
+    return Annotated[kind | None, parameter]  # `None` marks an absent option
 
 
 def given(options: Any) -> dict[str, Any]:
-    """The options that are on the command line, even with their defaults."""
+    """Return the options that are on the command line, even with their defaults."""
     return {name: value for name, value in vars(options).items() if value is not None}
 
 
 def read_files(recipe: str | None, config: str | None) -> dict[str, Any]:
-    """The settings of a recipe and of a file, which wins.
+    """Return the settings of a recipe and of a file; the file overrides the recipe.
 
     Raises:
-        UserError: There is no such recipe, or the file cannot be read.
+        UserError: The recipe does not exist, or the file cannot be read.
     """
     settings = {} if recipe is None else read_recipe(recipe)
     return settings if config is None else settings | read_settings(config)
@@ -129,15 +130,15 @@ def read_files(recipe: str | None, config: str | None) -> dict[str, Any]:
 def with_model(
     model: str | None, settings: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings of a file, with the model of the command line.
+    """Return the settings of files, with the model of the command line.
 
     Args:
-        model: The user's own, or `None` for that of the file, if any.
-        settings: What the files have.
+        model: The user's own model; `None` keeps the model of the files, if any.
+        settings: The settings of the files.
         given: The options on the command line.
 
     Raises:
-        UserError: An option is for --network, and the model is the user's.
+        UserError: An option is for --network, but the model is the user's own.
     """
     chosen = {**settings} if model is None else {**settings, "model": model}
     refuse_with_own_model(chosen.get("model"), given)

@@ -25,7 +25,7 @@ from .options import (
 
 # A sweep's runs have folders of their own, and a fixed place for each file.
 _OWN_FOLDERS = FOLDERS & field_names(Output)
-# Settings that have no effect on speed, or that a sweep which measures it decides.
+# Settings without effect on speed, and settings that a sweep of speeds decides.
 _NOT_TIMED = (
     field_names(Batches, Checkpoints, Stopping)
     | frozenset(marked(TrainConfig, NotTimed))
@@ -65,7 +65,7 @@ _TRAINED = options_of(TrainConfig, without=_DECIDED)
 
 
 def _timed(experiment: type[Experiment]) -> Callable[..., int]:
-    """The command of a sweep that measures speed."""
+    """Return the command of a sweep that measures speed."""
 
     @takes(own=_own(experiment), folder=_FOLDER, settings=_TIMED)
     def command(
