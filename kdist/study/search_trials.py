@@ -16,7 +16,7 @@ from ..charts.statistics import Row
 from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..runs.record import RunRecord
-from ..training.config import TrainConfig
+from ..training.config import SearchTrial, TrainConfig
 from .folder import StudyFolder
 from .search_results import COLUMNS, describe_values, read_result, trial_config
 from .search_settings import Search
@@ -155,14 +155,14 @@ class SearchTrials:
             config=_run_settings(config),
             columns={**dict.fromkeys(COLUMNS), "name": name, "values": values},
             words=describe_values(values) + (f", epochs {first} to {epochs}" if epochs else ""),
-            search={
-                "epochs": epochs,
-                "has_target": self._search.objective == "seconds_to_target",
-                "group": self._folder.path.resolve().name,
-                "run_name": f"{self._folder.path.resolve().name}-{trial.trial_id}",
-                "hyperparameters": values,
-                "objective": [self._search.objective, self._search.direction],
-            },
+            search=SearchTrial(
+                epochs=epochs,
+                has_target=self._search.objective == "seconds_to_target",
+                group=self._folder.path.resolve().name,
+                run_name=f"{self._folder.path.resolve().name}-{trial.trial_id}",
+                hyperparameters=values,
+                objective=(self._search.objective, self._search.direction),
+            ),
             continues=parent,
             error=error,
         )

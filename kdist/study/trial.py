@@ -7,6 +7,7 @@ from typing import Any
 from ..charts.statistics import Row
 from ..errors import UserError
 from ..runs.record import RunRecord
+from ..training.config import SearchTrial
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Trial:
         columns: The values that identify it, which are columns of its row.
         words: Its settings, printed when it begins.
         group: Equal for repetitions of the same settings.
-        search: The values of `kdist.training.SearchTrial`; `None` in a sweep.
+        search: The place of its run in a search; `None` in a sweep.
         continues: The name of the trial whose run it trains further; `None` to begin anew.
         error: The reason why it cannot be run; empty if it can.
     """
@@ -29,7 +30,7 @@ class Trial:
     columns: Mapping[str, Any]
     words: str = ""
     group: str = ""
-    search: Mapping[str, Any] | None = None
+    search: SearchTrial | None = None
     continues: str | None = None
     error: str = ""
 

@@ -1,5 +1,6 @@
 """`TrialProcess`: the process of a trial, which is this program: `python -m … ORDER.json`."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -104,7 +105,8 @@ def make_command(order: Path) -> list[str]:
 def make_order(trial: Trial, folder: Path) -> dict[str, Any]:
     """Return the order to the process of a trial: the settings of its run."""
     config = {**trial.config, "run_dir": str(folder / "run")}
-    order: dict[str, Any] = json.loads(json.dumps({"config": config, "search": trial.search}))
+    search = None if trial.search is None else dataclasses.asdict(trial.search)
+    order: dict[str, Any] = json.loads(json.dumps({"config": config, "search": search}))
     return order
 
 

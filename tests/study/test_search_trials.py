@@ -1,6 +1,5 @@
 """Trials of a search: the choices of the oracles, their record, and checkpoints that are kept."""
 
-import json
 import random
 
 import pytest
@@ -12,7 +11,7 @@ from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
 from kdist.study.search_settings import Search
 from kdist.study.search_trials import SearchTrials, make_oracle
-from kdist.training.config import SearchTrial, TrainConfig
+from kdist.training.config import TrainConfig
 
 SPACE = {"base_lr": {"min": 0.001, "max": 0.1, "sampling": "log"}}
 
@@ -54,7 +53,7 @@ class Records:
 
 
 def describe(trial):
-    return trial.name, trial.columns["values"]["base_lr"], trial.search["epochs"], trial.continues
+    return trial.name, trial.columns["values"]["base_lr"], trial.search.epochs, trial.continues
 
 
 def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
@@ -64,17 +63,16 @@ def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
     config = TrainConfig.from_dict(trial.config)
     assert (config.batch_size, config.base_lr, config.epochs) == (64, 0.02, 9)
     assert (config.checkpoint_every, config.save_model) == (300, False)
-    place = SearchTrial(**trial.search)
+    place = trial.search
     assert place.epochs == 1
     assert not place.has_target
     assert place.tracked() == {
         "group": "tune",
         "run_name": "tune-0000",
         "hyperparameters": trial.columns["values"],
-        "objective": ["val_accuracy", "max"],
+        "objective": ("val_accuracy", "max"),
     }
     assert trial.words == f"momentum {config.momentum}, batch_size 64, epochs 1 to 1"
-    json.dumps(trial.search)
 
 
 def test_settings_that_do_not_go_together_fail_the_trial(tmp_path):
@@ -163,12 +161,12 @@ def test_only_a_trial_with_checkpoints_is_continued(tmp_path):
     records = Records(tmp_path, search)
     for _ in range(99):
         trial = records.trials.next_trial()
-        if trial.search["epochs"] == 3:
+        if trial.search.epochs == 3:
             break
         records.end(trial)
     assert trial.continues is None
     begun = Records(tmp_path / "b", search)
-    while (trial := begun.trials.next_trial()).search["epochs"] < 3:
+    while (trial := begun.trials.next_trial()).search.epochs < 3:
         checkpoint(begun.folder, trial.name)
         begun.end(trial)
     best = max(begun.rows, key=lambda row: row["score"])
@@ -201,7 +199,7 @@ def test_checkpoints_are_there_for_as_long_as_they_are_needed(
             trial = trials.next_trial()
             left = trial is not None or bool(running)
             if trial is not None:
-                is_promoted = trial.search["epochs"] > 1 and "epochs 1 to" not in trial.words
+                is_promoted = trial.search.epochs > 1 and "epochs 1 to" not in trial.words
                 assert (trial.continues is not None) == is_promoted
                 promoted += is_promoted
                 checkpoint(folder, trial.name)

@@ -24,6 +24,7 @@ from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep
 from kdist.study.sweep_run import SweepPoints
 from kdist.study.trial import Trial, measure
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
+from kdist.training.config import SearchTrial
 from report_folders import write_run
 from rich.console import Console
 
@@ -338,14 +339,14 @@ def tiny(name, epochs=None, continues=None):
             "track": "tensorboard",
         },
         columns={},
-        search={
-            "epochs": epochs,
-            "has_target": False,
-            "group": "group",
-            "run_name": name,
-            "hyperparameters": {"drawn_rate": 0.05},
-            "objective": ["val_accuracy", "max"],
-        },
+        search=SearchTrial(
+            epochs=epochs,
+            has_target=False,
+            group="group",
+            run_name=name,
+            hyperparameters={"drawn_rate": 0.05},
+            objective=("val_accuracy", "max"),
+        ),
         continues=continues,
     )
 
