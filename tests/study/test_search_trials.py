@@ -1,6 +1,8 @@
 """Trials of a search: the choices of the oracles, their record, and checkpoints that are kept."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import assume, given
@@ -212,3 +214,22 @@ def test_checkpoints_are_there_for_as_long_as_they_are_needed(
             left = True
     assume(promoted)  # all trials of a round may have failed
     assert [*folder.path.rglob("checkpoints")] == []
+
+
+@pytest.mark.slow
+def test_the_process_of_a_search_takes_no_device(tmp_path):
+    """A GPU's memory is left to the trials: TensorFlow still takes the number of its threads."""
+    code = f"""
+from kdist.study.folder import StudyFolder
+from kdist.study.search_settings import Search
+from kdist.study.search_trials import SearchTrials
+trials = SearchTrials(Search(max_trials=3), StudyFolder({str(tmp_path)!r}, "trial"), [])
+for _ in range(2):
+    trial = trials.next_trial()
+    trials.end_trial(trial, trial.columns | {{"status": "done", "score": 0.5}})
+import tensorflow as tf
+tf.config.threading.set_inter_op_parallelism_threads(1)
+print("none")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "none\n", done.stderr
