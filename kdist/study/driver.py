@@ -74,6 +74,11 @@ class Outcome:
     stopped: str = ""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether no trial was left."""
+        return self.signal is None and not self.stopped
+
+    @property
     def exit_code(self) -> int:
         """0, 1 if it stopped early or every trial failed, or 128 + the number of the signal."""
         if self.signal is not None:
@@ -193,6 +198,14 @@ class Driver:
         finally:
             for process, _ in self._running:
                 process.kill()
+
+
+def print_end(outcome: Outcome, folder: StudyFolder, console: Console) -> None:
+    """Print how to resume a study that ended early."""
+    if not outcome.is_whole:
+        reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
+        ended = f"{count(len(outcome.rows), folder.noun)} ended in {folder.path}"
+        print_line(console, f"{reason}; {ended}, where the same command resumes.")
 
 
 def explain_disk(error: OSError, path: Path) -> str:

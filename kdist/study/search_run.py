@@ -16,7 +16,7 @@ from ..runs.text import count
 from ..tracking.wandb_account import asked_mode
 from ..training.images import load_data
 from ..training.worker_place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, explain_disk
+from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .folder import StudyFolder
 from .progress import print_line, print_table
 from .search_results import (
@@ -78,7 +78,13 @@ def tune(
                 _show(search, folder, outcome.rows, console)
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
-    _print_end(folder, outcome, console, ran=len(outcome.rows) - len(rows))
+    print_end(outcome, folder, console)
+    if len(outcome.rows) == len(rows) and outcome.is_whole:
+        print_line(
+            console,
+            f"The search in {folder.path} is finished: pass a larger --max-trials to continue, or"
+            " another --output for a new one",
+        )
     return outcome
 
 
@@ -107,12 +113,8 @@ def divide_machine(search: Search) -> tuple[Search, Sequence[Share]]:
 
 
 def _explain_failures(search: Search, rows: Sequence[Row]) -> str:
-    number = min(search.max_failures, len(rows))
-    failed = f"the last {number} trials failed" if number > 1 else "the last trial failed"
-    return (
-        f"{failed}, with {rows[-1]['error']!r}; a larger --max-failures continues the search, and"
-        " another --output begins a new one"
-    )
+    number = count(search.max_failures, "trial")
+    return f"the last {number} failed, with {rows[-1]['error']!r} (pass a larger --max-failures)"
 
 
 def _show(search: Search, folder: StudyFolder, rows: Sequence[Row], console: Console) -> None:
@@ -139,20 +141,3 @@ def _show(search: Search, folder: StudyFolder, rows: Sequence[Row], console: Con
             " score at least ten times the time budget.",
         )
     print_line(console, f"Best settings: kdist train --config {folder.path / 'best.json'}")
-
-
-def _print_end(folder: StudyFolder, outcome: Outcome, console: Console, *, ran: int) -> None:
-    """Print how a search ended that stopped early, or of which nothing was left to run."""
-    if outcome.stopped or outcome.signal is not None:
-        reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-        trials = count(len(outcome.rows), "trial")
-        print_line(
-            console,
-            f"{reason}; {trials} ended in {folder.path}, the same command resumes the search.",
-        )
-    elif not ran:
-        print_line(
-            console,
-            f"The search in {folder.path} is finished: pass a larger --max-trials to continue, or"
-            " another --output for a new one",
-        )

@@ -23,7 +23,7 @@ from ..training.config import TrainConfig
 from ..training.images import load_data
 from ..training.settings import model_name
 from ..training.worker_place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, explain_disk
+from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
 from .folder import About, StudyFolder, same_studies
 from .progress import print_line, print_table
@@ -86,7 +86,9 @@ def sweep(
                 _show(points, folder, here, console)
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
-    _print_end(points, folder, outcome, console)
+    print_end(outcome, folder, console)
+    if len(failures(points.rows)) == points.total:
+        print_line(console, "Every point failed: --retry-failed runs them again")
     return outcome
 
 
@@ -253,20 +255,3 @@ def _show(
         atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
         print_line(console, f"Chart: {path}")
     folder.write("summary.json", summary)  # last: with it the sweep is finished
-
-
-def _print_end(
-    points: SweepPoints, folder: StudyFolder, outcome: Outcome, console: Console
-) -> None:
-    """Print how a sweep ended that stopped early, or of which every point failed."""
-    every = points.total or 0
-    if points.left or outcome.stopped:
-        reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-        print_line(
-            console,
-            f"{reason}; {every - points.left} of {every} points are in {folder.path}, the same"
-            " command resumes the sweep.",
-        )
-    elif len(failures(points.rows)) == every:
-        which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
-        print_line(console, f"{which} failed: --retry-failed runs {them} again")

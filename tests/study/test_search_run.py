@@ -77,7 +77,7 @@ def test_the_same_command_resumes_a_search(here, end):
     assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
     word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full ("
     assert word in out
-    assert out.endswith("1 trial ended in out, the same command resumes the search.\n")
+    assert out.endswith("1 trial ended in out, where the same command resumes.\n")
     again = FakeTrials()
     code, out = run(again)
     assert code == 0
@@ -105,9 +105,8 @@ def test_failures_in_a_row_stop_a_search(here):
     code, out = run(start, max_failures=2, width=300)
     assert (code, start.names) == (1, ["trial-0", "trial-1"])
     assert "No trial was completed.\n" in out
-    assert (
-        "Stopped: the last 2 trials failed, with 'ValueError: no'; a larger --max-failures" in out
-    )
+    words = "the last 2 trials failed, with 'ValueError: no' (pass a larger --max-failures);"
+    assert f"Stopped: {words} 2 trials ended in out" in out
     assert run(start, max_failures=3)[0] == 0
 
 
