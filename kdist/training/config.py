@@ -1,4 +1,4 @@
-"""`TrainConfig`: all settings of a run as plain data; `TrainPlan`: what follows from them."""
+"""Settings of a run as plain data (`TrainConfig`), and its batch sizes (`TrainPlan`)."""
 
 import dataclasses
 import difflib
@@ -44,8 +44,8 @@ def checked_own_model(settings: Mapping[str, Any]) -> dict[str, Any]:
         settings: All settings of a run.
 
     Returns:
-        The names of the model and the data, with absolute paths, so that the run can be resumed
-        and evaluated from any folder; nothing without a model.
+        The names of the model and the data with absolute paths, so that the run can be resumed and
+        evaluated from any folder. Empty without a user's model.
 
     Raises:
         UserError: A setting does nothing, or a file does not exist.
@@ -91,11 +91,11 @@ def refuse_with_own_model(model: str | None, given: Collection[str]) -> None:
     """Reject settings of `network` and its images for a model of the user's.
 
     Args:
-        model: The user's, or `None`.
-        given: Names of the settings that the user has passed.
+        model: Name of the user's model, or `None`.
+        given: Names of the settings that the user passed.
 
     Raises:
-        UserError: There is one.
+        UserError: `given` has a setting that the user's model decides.
     """
     decided = [name for name in given if name in OF_THE_NETWORK]
     if model is not None and decided:
@@ -112,7 +112,7 @@ class TrainConfig(
 ):
     """Settings of one training run, from all groups in `kdist.training.settings`.
 
-    The defaults are those of the course lab.
+    The defaults are the settings of the course lab.
 
     Raises:
         UserError: A value is out of range; the message names the setting.
@@ -123,7 +123,7 @@ class TrainConfig(
     """
 
     def __post_init__(self) -> None:
-        # As text, so that a settings file holds what a command line does.
+        # Text, so that a settings file and a command line hold the same value.
         object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
         check_fields(self)
         for name, path in checked_own_model(self.to_dict()).items():
@@ -159,10 +159,10 @@ class TrainConfig(
         )
 
     def _check_unused(self) -> None:
-        """Reject settings that do nothing beside others.
+        """Reject settings that have no effect in combination with other settings.
 
         Raises:
-            UserError: There is one.
+            UserError: A setting has no effect.
         """
         self._check_unused_by_network()
         self._check_unused_by_augmentation()
@@ -235,14 +235,14 @@ class TrainConfig(
         return dataclasses.asdict(self)
 
     def used(self) -> dict[str, Any]:
-        """Return the settings that the run depends on, without those that its model decides."""
+        """Return the settings that affect the run, without settings that its model decides."""
         unused = set(OF_THE_NETWORK) if self.model is not None else set(field_names(OwnModel))
         if self.model is not None and self.monitor is None:
             unused |= {"target_accuracy", "patience"}
         return {name: value for name, value in self.to_dict().items() if name not in unused}
 
     def shareable(self) -> dict[str, Any]:
-        """Return the settings that a dashboard may show: those of training, without paths."""
+        """Return the training settings that a dashboard may show: no paths."""
         return {name: value for name, value in self.used().items() if name in SHAREABLE}
 
 
@@ -295,7 +295,7 @@ class TrainPlan:
 
     @property
     def batch_per_replica(self) -> int:
-        """Training images per step on the replica that has most."""
+        """Largest number of training images per step on any replica."""
         return -(-self.global_batch // self.replicas)
 
     def steps_per_epoch(self, images: int) -> int:
@@ -333,14 +333,14 @@ def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
 
 
 def resumed_plan(values: Mapping[str, Any], *, replicas: int) -> TrainPlan:
-    """Return the plan of a run that is resumed: its batches and learning rate.
+    """Return the plan of a resumed run: the saved batches and learning rate, for new replicas.
 
     Args:
-        values: A plan as plain data.
-        replicas: Number of replicas from now on.
+        values: The saved plan as plain data.
+        replicas: Number of replicas of the resumed run.
 
     Raises:
-        UserError: The values are no plan.
+        UserError: The names in `values` are not the fields of a plan.
 
     Example:
         >>> plan = make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)

@@ -1,4 +1,4 @@
-"""What a run prints before and after its training: the settings, and the result."""
+"""Lines that a run prints before and after training: settings and result."""
 
 import io
 import shlex
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from .result import TrainResult
 
 
-# The rows above the settings that differ from their defaults.
+# Settings that the table always shows in rows of its own, or as part of the model's name.
 _SHOWN = {
     *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
     *SIZES,
 }
-# A file has no width of its own: lines are not broken.
+# A file has no width, so lines are not broken.
 _WIDE = 1000
 
 
 def settings_lines(
     config: TrainConfig, plan: TrainPlan, devices: tuple[str, ...], folder: RunFolder
 ) -> list[str]:
-    """Format what is about to be trained as a table: the plan, then settings that were changed.
+    """Format the settings as a table: the plan, then settings that differ from their defaults.
 
     Args:
         config: The settings.
@@ -61,7 +61,7 @@ def settings_lines(
 
 
 def result_lines(result: "TrainResult") -> list[str]:
-    """Format a result as a table: what was reached, how fast, and where its files are."""
+    """Format a result as a table: the best epoch, the speed, and the paths of its files."""
     folder = Path(result.run_dir)
     rows = {
         "best epoch": _best(result),
@@ -79,13 +79,13 @@ def _base_rate(config: TrainConfig) -> str:
 
 
 def _per_replica(plan: TrainPlan) -> str:
-    """One that is resumed on more replicas may divide its batch with a remainder."""
+    """A run resumed on more replicas may divide its batch with a remainder."""
     most = plan.batch_per_replica
     return f"{most}" if most * plan.replicas == plan.global_batch else f"at most {most}"
 
 
 def _best(result: "TrainResult") -> str:
-    """A model of the user's may report no accuracy."""
+    """A user's model may report no accuracy; the best loss is shown instead."""
     has_accuracy = {"accuracy", "val_accuracy"} & result.history.keys() or not result.history
     signs = {"val_accuracy": 1} if has_accuracy else {"val_loss": -1, "loss": -1}
     for name, sign in signs.items():

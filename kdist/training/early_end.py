@@ -1,4 +1,4 @@
-"""`EarlyEnd`: at a signal, or a loss that is not finite, a run ends as after its last epoch."""
+"""`EarlyEnd`: after a signal or a non-finite loss, a run ends as after its last epoch."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -17,19 +17,20 @@ from .run_callbacks import RunCallbacks
 
 
 class EarlyEnd:
-    """What surrounds the `fit` of a run, so that it may end early.
+    """Context manager around the `fit` of a run, so that the run may end early.
 
-    A second signal raises `KeyboardInterrupt`; any other error is raised as it is.
+    A second signal raises `KeyboardInterrupt`. Any other exception passes through unchanged.
 
     Args:
         model: The compiled model.
         made: The run's callbacks.
-        received: What `hold_signals` yielded.
+        received: The value that `hold_signals` yielded.
         checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
-        workers: Number of workers that train together. Of several, a signal ends the epoch first.
+        workers: Number of workers that train together. With several workers, a signal ends the
+            training after the epoch.
 
     Attributes:
-        callbacks: Those of `fit`, in order.
+        callbacks: Callbacks for `fit`, in order.
         interrupted: Whether a signal to this worker ended the training; known after it.
     """
 
@@ -70,7 +71,7 @@ class EarlyEnd:
 
 
 def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-    """Do what `fit` does after the last epoch, unless no step was trained."""
+    """Call the callbacks that `fit` calls after the last epoch, if a step was trained."""
     if not steps_taken(model.optimizer):
         return
     for callback in callbacks:
@@ -87,7 +88,7 @@ class _OnSignal(keras.callbacks.Callback):
     """Base class of callbacks that end the training once a signal has arrived.
 
     Args:
-        received: What `hold_signals` yielded.
+        received: The value that `hold_signals` yielded.
     """
 
     def __init__(self, received: Received) -> None:
@@ -98,8 +99,8 @@ class _OnSignal(keras.callbacks.Callback):
 class RaiseAtBatchEnd(_OnSignal):
     """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
 
-    There the model is whole: during a step the optimizer's variables may be half updated, and an
-    exception in one of TensorFlow's destructors is printed and lost.
+    At this point the model is consistent. During a step, the optimizer's variables may be half
+    updated, and TensorFlow prints and drops an exception that is raised in a destructor.
     """
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
@@ -110,9 +111,9 @@ class RaiseAtBatchEnd(_OnSignal):
 
 
 class StopAfterEpoch(_OnSignal):
-    """Ends the training with its epoch once a signal has arrived: all workers together.
+    """Ends the training of all workers after the current epoch, once a signal has arrived.
 
-    One that left them within an epoch would leave them waiting.
+    If a single worker left within an epoch, the remaining workers would wait forever.
     """
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
@@ -128,7 +129,7 @@ class _Diverged(Exception):  # noqa: N818 - never leaves `with EarlyEnd`
 
 
 class _RaiseWhenDiverged(ResumableCallback):
-    """Keras would validate the model, and end the epoch as if it were whole."""
+    """Raises if the loss is not finite: Keras would validate, and complete the epoch."""
 
     def __init__(self, stop: StopAtNonFinite) -> None:
         super().__init__()

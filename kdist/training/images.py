@@ -1,4 +1,4 @@
-"""The images of a run or a trial: loaded, augmented (`data/augmentation.py`), and in batches."""
+"""The images of a run or a trial: loading, augmentation and batches."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,12 +16,13 @@ from .config import TrainConfig, TrainPlan
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How the images of a run are prepared, for training and for evaluation.
+    """The preparation of a run's images, for training and for evaluation.
 
     Attributes:
-        image_shape: Height, width and channels of what the network sees.
-        augment: As `training_batches` takes it.
-        standardization: As `training_batches` and `evaluation_batches` take it.
+        image_shape: Height, width and channels of the network's input.
+        augment: The `augment` argument of `training_batches`.
+        standardization: The `standardization` argument of `training_batches` and
+            `evaluation_batches`.
     """
 
     image_shape: tuple[int, int, int]
@@ -29,7 +30,7 @@ class Preprocessing:
     standardization: Callable[[Any], Any]
 
     def evaluated(self, images: Any) -> Any:
-        """Return images as they are evaluated, not yet standardized: their middle, if cropped."""
+        """Return images for evaluation, not standardized: the center if cropped."""
         from ..data import center_crop
 
         height, width, _ = self.image_shape
@@ -39,11 +40,11 @@ class Preprocessing:
 
 
 def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
-    """Return how a run prepares its images.
+    """Return the preparation of a run's images.
 
     Args:
         config: The settings.
-        data: The images; mean and deviation are those of the training images.
+        data: The images. Mean and deviation are computed from the training images.
     """
     augmentation = AUGMENTATIONS[config.augmentation]
     return Preprocessing(
@@ -60,12 +61,12 @@ def load_data(
 
     Args:
         config: The settings.
-        announce: Called with a line that names their source.
-        or_sample: Whether the embedded sample may take the place of what cannot be downloaded.
-            Runs that are compared must not differ in that.
+        announce: Called with a line that names the source of the images.
+        or_sample: Whether the embedded sample may replace a data set that cannot be downloaded.
+            Runs that are compared must train on the same data, so they pass `False`.
 
     Raises:
-        UserError: They cannot be found, or `subset` is more than the number of training images.
+        UserError: The images cannot be found, or `subset` exceeds the number of training images.
     """
     dataset = DATASETS[config.dataset]
     data = dataset.load(config.data_dir, announce)
@@ -78,12 +79,12 @@ def load_data(
 
 
 def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
-    """Make the batches of the training images and of the validation images.
+    """Make the batches of the training and validation images.
 
     Args:
         config: The settings.
         data: The images.
-        plan: The batches' sizes.
+        plan: The batch sizes.
 
     Returns:
         Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.

@@ -1,4 +1,4 @@
-"""What a run trains: the built-in model, or one of the user's."""
+"""The model of a run: a built-in network, or the user's model."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ def make_model(
 
     Args:
         config: The settings.
-        data: The images, for their number, shape and classes.
+        data: The images. The model depends on their number, shape and classes.
         strategy: The strategy that trains the model.
         plan: The learning rate and the batch.
     """
@@ -78,7 +78,7 @@ def make_model(
 
 
 def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
-    """Make the learning rate schedule of a run, or return the rate itself if it is constant."""
+    """Return the learning rate schedule of a run; a float if the rate is constant."""
     return make_schedule(
         config.schedule,
         plan.learning_rate,
@@ -91,10 +91,12 @@ def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
 
 
 def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
-    """Save the model in the run folder, as a file whose batch norms are Keras's own.
+    """Save the model in the run folder, with Keras's own batch normalization layers.
+
+    If the model's configuration cannot be serialized, only the weights are saved.
 
     Returns:
-        A line, where only its weights can be saved; otherwise `None`.
+        A line for the user if only the weights were saved; otherwise `None`.
     """
     with stock_batch_norms(model):
         fault = _fault_of_configuration(model)
@@ -109,7 +111,7 @@ def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
 
 
 def _fault_of_configuration(model: "keras.Model") -> str | None:
-    """Return why no file can hold the model's configuration, which a user's class may lack."""
+    """Return why the model's configuration cannot be serialized; `None` if it can be."""
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
     except (NotImplementedError, TypeError, ValueError):
@@ -121,13 +123,16 @@ def _fault_of_configuration(model: "keras.Model") -> str | None:
 
 @contextlib.contextmanager
 def stock_batch_norms(model: "keras.Model") -> Iterator[None]:
-    """Make a model's batch norms Keras's own for a while, but those of a user's own subclass."""
+    """Replace a model's synchronized batch norms by Keras's own within the block.
+
+    A model with a user's subclass of kdist's layer keeps all its layers.
+    """
     from ..layers.convert import batch_norms, convert_batch_norm
 
     try:
         if batch_norms(model):
             convert_batch_norm(model, to="stock")
-    except UserError:  # a subclass of kdist's layer, whose file opens with kdist alone
+    except UserError:  # a user's subclass of kdist's layer: its file needs kdist
         yield
         return
     try:
@@ -144,12 +149,12 @@ class RunParts:
     Attributes:
         plan: Batches and learning rate.
         model: The compiled model.
-        fit: Arguments of `model.fit` that are about the data.
-        source: Where the data are from.
+        fit: Arguments of `model.fit` that concern the data.
+        source: Description of the origin of the data.
         training_images: Number of training samples; `None` if unknown.
-        validation_images: Number of validation samples; `None` if there are none, or if unknown.
-        arrays: What a run has to have in common with the one that it continues; empty if the data
-            are no arrays.
+        validation_images: Number of validation samples; `None` if unknown or without validation.
+        arrays: The training arrays. A resumed run has to train on equal arrays. Empty if the data
+            are not arrays.
     """
 
     plan: TrainPlan
@@ -161,7 +166,10 @@ class RunParts:
     arrays: tuple[Any, ...]
 
     def describe_data(self) -> str | None:
-        """Describe the arrays that are trained on, wherever they were found; `None` without any."""
+        """Describe the training arrays by number and hash; `None` without arrays.
+
+        The description does not depend on the folder of the data.
+        """
         if not self.arrays:
             return None
         digest = hashlib.sha256()
@@ -202,10 +210,11 @@ def own_parts(
     Args:
         config: The settings, with `model`.
         strategy: The strategy that trains the model.
-        saved: The plan of a run that is resumed, which keeps its batches and its learning rate.
+        saved: The saved plan of a resumed run, with its batches and its learning rate; `None` for a
+            new run.
 
     Raises:
-        UserError: The functions fail, or what they return cannot be trained.
+        UserError: The functions fail, or their model or data cannot be used for training.
     """
     functions = load_functions(config.model or "", config.data or "data")
     plan, data = own_data(config, functions, replicas=strategy.num_replicas_in_sync, saved=saved)
@@ -237,12 +246,12 @@ def own_data(
 
     Args:
         config: The settings.
-        functions: The user's.
+        functions: The user's functions.
         replicas: Number of replicas.
         saved: As in `own_parts`.
 
     Returns:
-        The plan, with no learning rate yet unless it was saved, and the data.
+        The plan and the data. The plan of a new run has learning rate 0.0.
 
     Raises:
         UserError: As in `own_parts`.
@@ -262,7 +271,8 @@ def own_data(
             " returns no validation data: return some, or monitor a metric of the training"
         )
     if not data.has_arrays and not functions.takes_batch:
-        # Also in a resumed run: to begin to read shuffled data changes the order of the next epoch.
+        # A resumed run reads a batch as well: reading shuffled data changes the order of the next
+        # epoch.
         batch = data.first_batch()
         plan = plan if saved is not None else dataclasses.replace(plan, global_batch=batch)
     return plan, data
@@ -277,18 +287,19 @@ def own_model(
     *,
     rate: float | None = None,
 ) -> keras.Model:
-    """Make the user's model in the strategy's scope, its learning rate scaled.
+    """Make the user's model in the strategy's scope, and scale its learning rate.
 
     Args:
         config: The settings.
-        functions: The user's.
-        data: The user's.
+        functions: The user's functions.
+        data: The user's data.
         strategy: The strategy that trains the model.
         plan: The batches.
-        rate: The learning rate of `model.optimizer`; `None` for the compiled one, scaled.
+        rate: Learning rate for `model.optimizer`; `None` scales the rate that the model is compiled
+            with.
 
     Raises:
-        UserError: It is not a compiled model, or does not take the data.
+        UserError: The function returns no compiled model, or the model does not take the data.
     """
     name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 
@@ -315,13 +326,16 @@ def own_model(
 
 
 def _training_samples(model: keras.Model, data: UserData) -> int | None:
-    """The training samples, read once where neither the data nor the model's step counts them."""
+    """Return the number of training samples; `None` if unknown.
+
+    The data are read once if neither the data nor the model's train step counts the samples.
+    """
     known = data.samples()
     return data.count() if known is None and not counts_images(model) else known
 
 
 def _arrays(data: UserData) -> tuple[Any, ...]:
-    """The training arrays, as NumPy's; empty if the data are others."""
+    """Return the training data as NumPy arrays; empty if they are not arrays, or hold objects."""
     if not data.has_arrays:
         return ()
     leaves = [leaf for leaf in keras.tree.flatten(data.training) if leaf is not None]

@@ -1,6 +1,6 @@
-"""The networks of `kdist train --network`. To add one, add its entry here.
+"""The networks of `kdist train --network`. A new network needs an entry in `NETWORKS` alone.
 
-Its name as a setting and the help follow from the entry; the models are in `models/`.
+The names of the setting and its help text follow from the entries; the models are in `models/`.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 Settings = Mapping[str, Any]
 
-# Keras is imported by the functions: the command line asks for the names alone.
+# Keras is imported inside the functions: the command line needs only the names.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,11 +17,11 @@ class Network:
     """A network that can be chosen by its name.
 
     Attributes:
-        title: What it is called, whatever its size.
-        settings: The settings that it has, of those that not every network has.
-        named: Names the network of some settings, such as `"WRN-16-10"`.
-        note: What the help text adds about its name, if that does not say enough.
-        build: Makes the model, from a run's settings and the keywords `input_shape`, `classes`,
+        title: Name of the network for all sizes.
+        settings: Settings of the network that some networks do not have.
+        named: Returns the network's name for given settings, such as `"WRN-16-10"`.
+        note: Text that the help adds to the name; empty if the name is enough.
+        build: Makes the model from a run's settings and the keywords `input_shape`, `classes`,
             `weight_decay` (an L2 factor) and `classifier_activation`.
     """
 
@@ -80,7 +80,7 @@ SIZES = frozenset({"depth", "width"})
 
 
 def without_unused(names: Sequence[str], network: str) -> list[str]:
-    """Return the names of settings without those that a network does not have.
+    """Return the names of settings without settings that the network does not have.
 
     Example:
         >>> without_unused(["depth", "wd"], "cifar10_net")

@@ -11,13 +11,13 @@ Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 
 @contextlib.contextmanager
 def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
-    """Make and train models in a number format, and restore the previous one at the end.
+    """Make and train models in a number format, and restore the previous format at the end.
 
-    Weights and batch norm's statistics are float32 in all formats. `"mixed_bfloat16"` and
-    `"mixed_float16"` are Keras's policies of these names; Keras scales the loss for the latter, so
-    that small gradients do not underflow (Micikevicius et al. 2018, "Mixed Precision Training").
-    With `"tf32"` a GPU's Tensor Cores round the factors of products to 10 bits of mantissa. This is
-    TensorFlow's default; `"float32"` turns it off.
+    Weights and batch norm statistics are float32 in all formats. `"mixed_bfloat16"` and
+    `"mixed_float16"` are Keras policies. With `"mixed_float16"`, Keras scales the loss so that
+    small gradients do not underflow (Micikevicius et al. 2018, "Mixed Precision Training"). With
+    `"tf32"`, the Tensor Cores of a GPU round the factors of products to 10 bits of mantissa. TF32
+    is TensorFlow's default; `"float32"` turns it off.
 
     Args:
         precision: A value of `Precision`.

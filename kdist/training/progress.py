@@ -1,4 +1,4 @@
-"""What a run prints while it trains: a bar and a line per epoch on a terminal, else the line."""
+"""Progress output of a run: a line per epoch, and on a terminal also a progress bar."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,28 +10,28 @@ from ..callbacks import PrintTotalTime
 
 _BAR = 20
 _SHORTEST_BAR = 5
-# Keras's time left and time per step: ` 10:00:00 999ms/step`.
+# Width of Keras's remaining time and time per step: ` 10:00:00 999ms/step`.
 _TIMES = 20
-# In `logs` beside `images_per_sec`, from which they follow.
+# Values in `logs` that the line omits: it prints images/s, and the rest follows from it.
 _DERIVED = ("images_per_sec", "images_per_sec_per_replica", "seconds_per_step")
 
 
 class _Progress(keras.callbacks.ProgbarLogger):
-    """What `Checkpoint` asks of callbacks: there is nothing to resume."""
+    """Base class that `Checkpoint` accepts: a progress display has no state to resume."""
 
     def get_state(self) -> dict[str, Any]:
-        """Return nothing."""
+        """Return an empty dictionary."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take nothing."""
+        """Restore nothing."""
 
 
 class EpochLines(_Progress):
     """Prints one line per epoch, in place of Keras's progress bar.
 
     Args:
-        total_time: Counts the seconds; it has to come earlier in the list of callbacks.
+        total_time: Counts the seconds. It has to precede this callback in the list.
     """
 
     def __init__(self, total_time: PrintTotalTime) -> None:
@@ -51,13 +51,13 @@ class EpochLines(_Progress):
 
 
 class FittedBar(_Progress):
-    """Keras's progress bar with the metrics that fit the terminal, then a line with the others.
+    """Keras's progress bar with the metrics that fit, then a line with the remaining metrics.
 
-    A bar that is wider than the terminal is printed anew at every step.
+    Keras prints a bar that is wider than the terminal anew at every step.
 
     Args:
-        total_time: Counts the seconds; it has to come earlier in the list of callbacks.
-        console: For the width of the terminal, which may change.
+        total_time: Counts the seconds. It has to precede this callback in the list.
+        console: Tells the width of the terminal, which may change.
     """
 
     def __init__(self, total_time: PrintTotalTime, console: Console) -> None:
@@ -73,12 +73,12 @@ class FittedBar(_Progress):
         super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Show the metrics of training that fit."""
+        """Show the training metrics that fit."""
         self._metrics.update(logs or {})
         super().on_train_batch_end(batch, self._fitting(logs or {}))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Add the metrics of validation that fit, and print all other values below."""
+        """Add the validation metrics that fit, and print all remaining values in a line below."""
         logs = logs or {}
         super().on_epoch_end(epoch, self._fitting(logs))
         rest = {name: value for name, value in logs.items() if name not in self._shown}
@@ -111,8 +111,8 @@ def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
     """Format the values of an epoch in one line.
 
     Args:
-        logs: Values by name, as Keras's callbacks get them.
-        seconds: Since training began.
+        logs: Values by name, as in the `logs` of a Keras callback.
+        seconds: Seconds since training began.
 
     Example:
         >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
@@ -137,9 +137,10 @@ def make_progress(
     """Make the callback that shows the progress of a run, if any.
 
     Args:
-        verbose: 0 for none, 2 for a line per epoch, 1 for a bar too where it can be redrawn.
+        verbose: 0 for no output; 2 for a line per epoch; 1 for a bar as well, where it can be
+            redrawn.
         total_time: Counts the seconds.
-        console: Where to; standard output by default.
+        console: Console to print on; standard output by default.
     """
     console = console or Console()
     if not verbose:

@@ -22,19 +22,19 @@ class TrainResult:
     """The result of a run.
 
     Attributes:
-        val_accuracy: Validation accuracy after the last complete epoch; `None` if there was none.
-        best_val_accuracy: The best validation accuracy of all epochs.
+        val_accuracy: Validation accuracy after the last complete epoch; `None` without validation.
+        best_val_accuracy: Best validation accuracy of all epochs; `None` without validation.
         images_per_sec: Training images per second, median over the epochs after the first.
         seconds: Duration of `fit`, validation included.
         epochs: Complete epochs trained.
         reached_target: Whether training stopped because the target accuracy was reached.
-        met_epoch: The first of the epochs in a row that beat the target, as `StopAtAccuracy`
-            counts them; `None` if it was not reached.
-        met_seconds: Seconds of training to the end of that epoch, or `None`.
+        met_epoch: First epoch of the sequence above the target, as `StopAtAccuracy` counts it;
+            `None` if the target was not reached.
+        met_seconds: Seconds of training until the end of `met_epoch`, or `None`.
         interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
-        signal: The signal that arrived, perhaps only when the training was over; `None` if there
-            was none.
-        diverged: Where the loss was NaN or infinite, which ended the training; `None` if nowhere.
+        signal: The signal that arrived during or after training; `None` without a signal.
+        diverged: Epoch and step of the NaN or infinite loss that ended the training; `None` if the
+            loss was finite.
         run_dir: The run folder.
         history: The values of each epoch, by name.
         model: The trained model.

@@ -1,4 +1,4 @@
-"""`kdist train --resume`: continue a run that ended before its time."""
+"""`kdist train --resume`: continue a run that ended early."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ from .settings import Checkpoints
 from .worker_place import worker_place
 
 MAY_CHANGE = field_names(Checkpoints) | {"replicas", "shard_optimizer", "epochs", "data_dir"}
-"""Settings with which a run may be resumed that are not its own. The images are compared, wherever
-they are found."""
+"""Settings that may differ when a run is resumed. With another `data_dir`, the images are compared
+instead of the folder."""
 
 
 def resume_run(
@@ -31,16 +31,16 @@ def resume_run(
 ) -> TrainResult | None:
     """Continue a run that was killed, interrupted or preempted, from its newest checkpoint.
 
-    It ends as if it had not been interrupted: bit for bit on the same number of replicas, and up to
-    rounding on another number, with the run's global batch and learning rate. With more epochs, a
-    finished run is continued, too; a schedule that ends with the run (`cosine`, `linear`) is then
-    that of the new number of epochs.
+    The result is that of an uninterrupted run: bit for bit on the same number of replicas, and up
+    to rounding on a different number. Global batch and learning rate stay the same. With more
+    epochs, a finished run continues as well; a schedule that ends with the run (`cosine`, `linear`)
+    then spans the new number of epochs.
 
     Args:
         path: The run's folder, trained with `checkpoint_every`.
-        changes: Settings by name. Those of the run may be repeated; only `replicas`,
+        changes: Settings by name. Unchanged settings may be repeated. Only `replicas`,
             `shard_optimizer`, a larger `epochs`, `data_dir`, `checkpoint_every`, `keep` and
-            `preemption_signal` may differ, and the location of a `model` or `data` whose file has
+            `preemption_signal` may differ, and the location of a `model` or `data` file that has
             moved.
         announce: Called with lines that describe the run.
         **options: `callbacks` and `verbose`, as for `train`.
@@ -49,8 +49,8 @@ def resume_run(
         The result; `None` if the run is finished.
 
     Raises:
-        UserError: It is not a run folder, has no checkpoints or those of another training run, is
-            in use by another process, or a setting differs. The folder is unchanged.
+        UserError: `path` is not a run folder, has no checkpoints or those of a different training
+            run, is in use by another process, or a setting differs. The folder is unchanged.
         TrainingError: As for `train`.
 
     Example:
@@ -96,14 +96,14 @@ def config_to_resume(
 
 
 def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings to resume a run with: its own, but for those that may change.
+    """Return the settings to resume a run with: the run's own, with the permitted changes.
 
     Args:
         run: The run.
         changes: Settings by name.
 
     Raises:
-        UserError: Another setting differs; the message names the first.
+        UserError: A setting that may not change differs. The message names the first such setting.
     """
     own = TrainConfig.from_dict(
         {**run.settings, "run_dir": str(run.path), **_moved_files(run, changes)}
@@ -130,10 +130,10 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
 
 
 def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
-    """The places where a user's functions are now, if the files that the run names are gone.
+    """Return the new locations of the user's functions, for files that no longer exist.
 
     Raises:
-        UserError: One is gone, and `changes` do not say where it is.
+        UserError: A file does not exist, and `changes` has no new location.
     """
     moved = {}
     for name in ("model", "data"):
@@ -152,14 +152,14 @@ def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:
-    """Return a line that says why there is nothing to train; `None` if there is.
+    """Return a line that says why no training is left; `None` if there is training to do.
 
     Args:
         run: The run.
         config: The settings to resume it with.
 
     Raises:
-        UserError: It is finished, has no checkpoints, and more epochs are asked for.
+        UserError: More epochs are requested, but the finished run has no checkpoints.
     """
     if not run.status.is_complete or _lacks_model(run, config):
         return None
@@ -181,9 +181,10 @@ def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:
 
 
 def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
-    """Whether a run was killed behind `summary.json`, before its model was saved.
+    """Whether a run was killed after it wrote `summary.json`, before it saved its model.
 
-    The model may then be that of fewer epochs. Without checkpoints it cannot be made.
+    A model file may be left from fewer epochs. Without checkpoints, the model cannot be saved
+    again.
     """
     if not config.save_model or not checkpoint_files(run.path / "checkpoints"):
         return False
@@ -193,7 +194,7 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
 
 
 def _check_free(folder: Path) -> None:
-    """Check that no other process trains the run, before TensorFlow is imported."""
+    """Check, before TensorFlow is imported, that no other process trains the run."""
     checkpoints = RunFolder(str(folder), resumed=True).checkpoints
     hint = "pass a folder that can be written"
     with explain_write_errors(checkpoints, hint=hint):

@@ -1,4 +1,4 @@
-"""The callbacks of a run, in the order in which Keras calls them."""
+"""The callbacks of a run, in calling order."""
 
 import dataclasses
 import math
@@ -27,17 +27,17 @@ from .settings import model_name
 
 
 class RunCheckpoint(Checkpoint):
-    """Saves a run of `kdist train` as it proceeds, and continues one that is resumed.
+    """Saves a run of `kdist train` as it proceeds, and continues a resumed run.
 
-    After a signal that the run holds, the training is saved at the end of the step.
+    After a signal that the run holds, the callback saves the training at the end of the step.
 
     Args:
         config: The settings; `checkpoint_every` is not `None`.
         folder: The run folder.
-        data: Describes the data, which have to be those of the run that is resumed; or `None`.
+        data: Description of the data, or `None`. A resumed run must have the same description.
         held: The signals that the run holds.
-        begin: Called once it is certain that the run can be trained, before anything is written.
-        verbose: 0 prints nothing but what went wrong.
+        begin: Called when the run is certain to be trained, before anything is written.
+        verbose: 0 prints only failures.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class RunCheckpoint(Checkpoint):
         self._begin = begin
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        """Find what to resume, and restore it."""
+        """Find the checkpoint to resume, restore it, and call `begin`."""
         super().fit_begins(callbacks)
         self._begin()
 
     def fit_ended(self) -> None:
-        """Let go of the folder, and say what was saved below a bar that has not ended its line."""
+        """Release the folder, and report the save below an unfinished progress bar."""
         if self._lines and self.params.get("verbose") == 1:
             print()
         super().fit_ended()
@@ -86,14 +86,16 @@ def make_checkpoint(
     held: Received,
     verbose: int,
 ) -> RunCheckpoint | None:
-    """Make what saves a run, if its settings ask for it; it also calls `write_settings`.
+    """Make the callback that saves a run; `None` without `checkpoint_every`.
+
+    When training begins, the callback also calls `write_settings`.
 
     Args:
         config: The settings.
-        parts: What the run trains.
+        parts: The run's model and data.
         folder: The run folder.
         held: The signals that the run holds.
-        verbose: As in `fit`; 0 prints nothing but what went wrong.
+        verbose: As in `fit`; 0 prints only failures.
     """
     if config.checkpoint_every is None:
         return None
@@ -108,10 +110,10 @@ def make_checkpoint(
 
 
 def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> None:
-    """Write what a run is trained with, which has no result from now on until it ends.
+    """Write the run's settings, and remove the previous result until the run ends.
 
     Raises:
-        UserError: It cannot be written.
+        UserError: A file cannot be written.
     """
     folder.remove_summary()
     if config.checkpoint_every is not None and not folder.is_resumed:
@@ -121,14 +123,14 @@ def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> N
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCallbacks:
-    """The callbacks of a run, four of them by name.
+    """The callbacks of a run. Four of them are also available by name.
 
     Attributes:
         ordered: All callbacks, in order.
         stop: Stops the run at its target.
         finite: Stops the run when its loss is not finite.
         history: Records the values of every epoch.
-        total_time: Counts the seconds, those before the run was resumed too.
+        total_time: Counts the seconds, including the time before the run was resumed.
     """
 
     ordered: Sequence[keras.callbacks.Callback]
@@ -151,7 +153,7 @@ def make_callbacks(
 
     Args:
         config: The settings.
-        parts: What the run trains; the trackers show its batch and learning rate.
+        parts: The run's model and data. The trackers show its batch and learning rate.
         folder: The run folder.
         more: The caller's own callbacks.
         verbose: As in `fit`; 0 silences these callbacks, too.
@@ -168,7 +170,7 @@ def make_callbacks(
     if config.telemetry is not None:
         telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
     ordered = [
-        # First, so that the others see the metrics of the averaged weights.
+        # First, so that all callbacks below see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
         finite,
         PrintThroughput(images, verbose=0),
@@ -176,8 +178,8 @@ def make_callbacks(
         stop,
         total_time,
         *more,
-        *make_progress(verbose, total_time),  # it shows what those above measure
-        history,  # after the callbacks above, to record what they add to `logs`
+        *make_progress(verbose, total_time),  # shows the measurements above
+        history,  # below the callbacks that add to `logs`
         SaveTrainingData(folder.history, verbose=0),
         # Last, to see all of `logs`.
         *(
@@ -192,7 +194,7 @@ def make_callbacks(
 
 
 def _images_to_tell(parts: RunParts) -> int | None:
-    """The images of an epoch, where a model with a train_step of its own does not count them."""
+    """Return the images per epoch, unless the model's train_step counts them."""
     return None if counts_images(parts.model) else parts.training_images
 
 

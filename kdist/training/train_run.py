@@ -1,4 +1,4 @@
-"""`train`: one run, from settings to result and folder; what to lower if memory runs out."""
+"""`train`: run a training from settings to result and run folder."""
 
 import contextlib
 import dataclasses
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterator[None]:
-    """Turn running out of memory into a line that says which setting to lower.
+    """Turn an out-of-memory error into a line that names the setting to lower.
 
     Args:
         config: The settings.
-        data: The images; `None` for data and a model of the user's.
+        data: The images; `None` for a user's model.
 
     Raises:
         TrainingError: Memory ran out in the block.
@@ -61,8 +61,8 @@ def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterat
         ) from error
 
 
-# TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
-# settings, the data or the run folder is reported before their import, which takes seconds.
+# TensorFlow and Keras are imported inside the functions. Their import takes seconds, and mistakes
+# in the settings, the data or the run folder are reported before it.
 
 
 def train(
@@ -79,7 +79,7 @@ def train(
 
     Args:
         config: The settings.
-        callbacks: Additional Keras callbacks. The values that they add to `logs` are saved in
+        callbacks: Additional Keras callbacks. Values that they add to `logs` are saved in
             `history.csv`.
         announce: Called with lines that describe the run: its settings, and at the end its result.
         verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
@@ -89,24 +89,24 @@ def train(
         or_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and say so.
         trial: The place of the run in a search.
 
-    Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
-    written; a second signal ends at once. If the caller handles or ignores a signal, that is not
-    changed.
+    Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch. They wait while files are
+    written. A second signal ends the process at once. Signals that the caller handles or ignores
+    keep their handlers.
 
-    If `TF_CONFIG` has several workers, as under `kdist launch`, all of them train together; the
-    chief prints and writes the run folder. A signal to any of them ends training on all of them:
+    If `TF_CONFIG` has several workers, as under `kdist launch`, all workers train together. The
+    chief prints, and writes the run folder. A signal to any worker ends training on all workers:
     with `checkpoint_every` within about a second, otherwise after the epoch.
 
     Returns:
         The result. The run folder contains `config.json`, `history.csv` (one row per epoch),
-        `summary.json` and `model.keras`, also after a signal. A run whose loss was not finite saves
-        no model.
+        `summary.json` and `model.keras`, also after a signal. If the loss was not finite, no model
+        is saved.
 
     Raises:
         UserError: Settings, data, devices or run folder are invalid, or the disk is full. No file
-            is left unless an epoch was trained or a checkpoint saved.
+            remains unless an epoch was trained or a checkpoint was saved.
         TrainingError: Out of memory, or weights that are NaN or infinite.
-        KeyboardInterrupt: A signal arrived before training, or a second one later.
+        KeyboardInterrupt: A signal arrived before training, or a second signal arrived later.
 
     Example:
         ```python
@@ -124,7 +124,7 @@ def train(
         if config.log_dir is not None:
             check_writable_folder(Path(config.log_dir), option="--log-dir")
         own = config.model is not None
-        # The user's file may make tensors, before which a strategy has to be.
+        # The strategy has to exist before the user's file makes a tensor.
         data = None if own else load_data(config, announce=announce, or_sample=or_sample)
         strategy = _make_strategy(config, place)
         with (
@@ -142,7 +142,7 @@ def train(
 
 
 def _say_nothing(_: str) -> None:
-    """Leave the lines to the chief."""
+    """Print nothing: only the chief prints."""
 
 
 def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
@@ -162,7 +162,7 @@ def _own_files(config: TrainConfig) -> tuple[str, ...]:
 
 
 def _saved_plan(folder: RunFolder, strategy: "ExactStrategy") -> dict[str, Any] | None:
-    """Batches and learning rate of a run that is resumed, which stay; the chief's."""
+    """Return the saved plan of a resumed run: its batches and learning rate, read by the chief."""
     saved = folder.read_json("plan.json") if folder.is_resumed else None
     found: dict[str, Any] | None = strategy.exchange("the plan of the run", saved)[0]
     return found
@@ -239,11 +239,12 @@ def _train(
             parts.model.fit(callbacks=early_end.callbacks, epochs=epochs, verbose=verbose, **given)
         seconds = time.perf_counter() - start
         if folder.is_resumed:
-            seconds = made.total_time.seconds  # with those before
-        # A signal may have reached one worker only.
+            seconds = made.total_time.seconds  # including the time before the resume
+        # A signal may have reached a single worker.
         interrupted = any(strategy.exchange("the end of the training", early_end.interrupted))
         result = make_result(made, folder, parts.model, seconds, interrupted, received.first)
-        # Before the model, whose file is large: a disk may be full, a batch system may not wait.
+        # Written before the large model file: the disk may be full, and a batch system may not
+        # wait.
         folder.write_json("summary.json", summary(result, strategy, parts))
         if config.save_model and result.diverged is None:
             _save_model(parts.model, folder, announce, interrupted=interrupted)

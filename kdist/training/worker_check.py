@@ -1,6 +1,6 @@
-"""`kdist launch --test`: do these workers reach each other, and train one model?
+"""`kdist launch --test`: check that the workers reach each other and train one model.
 
-The program of every worker: `python -m kdist.training.worker_check`.
+Every worker runs `python -m kdist.training.worker_check`.
 """
 
 import statistics
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _ROUNDS = 10
 _MEGABYTES = 16
 _FEATURES = 8
-# Sums in float32 in another order.
+# Rounding error of float32 sums in a different order.
 _TOLERANCE = 1e-5
 
 
 def main() -> None:
-    """Run the checks; the chief prints a line for each, an error is a line and exit code 1 or 2."""
+    """Run the checks. The chief prints a line per check; an error exits with code 1 or 2."""
     try:
         check_workers()
     except (UserError, TrainingError) as error:
@@ -32,11 +32,11 @@ def main() -> None:
 
 
 def check_workers() -> None:
-    """Check that all workers find each other, add up right, and train the model of one replica.
+    """Check that all workers connect, add up correctly, and train the model of a single replica.
 
     Raises:
-        UserError: They have different versions or numbers of replicas.
-        TrainingError: A sum or a trained model is wrong.
+        UserError: The workers have different versions or numbers of replicas.
+        TrainingError: A sum or a trained weight is wrong.
     """
     began = time.perf_counter()
     from ..runs.folder import versions
@@ -100,7 +100,10 @@ def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> 
 
 
 def _difference_from_one_replica(strategy: "MultiWorkerMirroredStrategy") -> float:
-    """Train two steps, the second batch an uneven one, with the strategy and without one."""
+    """Return the largest difference of weights after two steps, with and without the strategy.
+
+    The second batch does not divide evenly.
+    """
     import keras
     import numpy as np
 

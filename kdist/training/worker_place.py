@@ -1,4 +1,4 @@
-"""Which of several workers this process is, and which run it was that they start again."""
+"""This process's role among several workers, and the run that restarted workers continue."""
 
 import dataclasses
 import json
@@ -14,11 +14,11 @@ from ..runs.record import read_run
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPlace:
-    """This process among those that train together.
+    """The role of this process among the workers that train together.
 
     Attributes:
-        workers: Their number.
-        is_chief: Whether this one writes the run's files and prints.
+        workers: Number of workers.
+        is_chief: Whether this process prints, and writes the run's files.
     """
 
     workers: int = 1
@@ -26,12 +26,12 @@ class WorkerPlace:
 
 
 def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
-    """Return the place that `TF_CONFIG` gives this process, such as under `kdist launch`.
+    """Return the role that `TF_CONFIG` gives this process, for example under `kdist launch`.
 
-    What is wrong with a `TF_CONFIG`, the strategy says.
+    An invalid `TF_CONFIG` raises no error here: the strategy reports it.
 
     Args:
-        environment: Such as `os.environ`.
+        environment: Environment variables, such as `os.environ`.
 
     Example:
         >>> worker_place({})
@@ -49,12 +49,12 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
 
 
 def refuse_workers(environment: Mapping[str, str], command: str, *, instead: str) -> None:
-    """Reject a command that starts trainings itself, where a launcher has started several.
+    """Reject a command that starts trainings itself when a launcher has started several workers.
 
     Args:
-        environment: Such as `os.environ`.
+        environment: Environment variables, such as `os.environ`.
         command: The command.
-        instead: What to do.
+        instead: Advice to the user, for the error message.
 
     Raises:
         UserError: There are several workers.
@@ -68,7 +68,7 @@ def refuse_workers(environment: Mapping[str, str], command: str, *, instead: str
 
 
 class OtherWorkersFolder(RunFolder):
-    """The run folder as a worker has it that is not the chief: it writes nothing."""
+    """The run folder of a worker that is not the chief: it writes nothing."""
 
     is_written = False
 
@@ -77,24 +77,24 @@ class OtherWorkersFolder(RunFolder):
         self.is_resumed = False
 
     def discard(self) -> None:
-        """Leave the run to the chief."""
+        """Do nothing: the chief discards the run."""
 
     def remove_summary(self) -> None:
-        """Leave the run to the chief."""
+        """Do nothing: the chief removes the file."""
 
     def write(self, path: Path, save: Callable[[Path], object]) -> None:
-        """Leave the run to the chief."""
+        """Do nothing: the chief writes the file."""
 
 
 _NAME = "run"
 
 
 def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
-    """Note which run is begun, for workers that may be started again.
+    """Record the run that begins, for workers that may be restarted.
 
     Args:
-        folder: The run's, which was empty unless the run is resumed.
-        environment: Such as `os.environ`.
+        folder: The run folder. It was empty unless the run is resumed.
+        environment: Environment variables, such as `os.environ`.
     """
     notes = environment.get(NOTES)
     if notes and folder.is_written and not folder.is_resumed:
@@ -108,14 +108,14 @@ def after_restart(
     *,
     announce: Callable[[str], None] = print,
 ) -> tuple[dict[str, Any], str | None]:
-    """Return settings and the run to resume, which is the one that the same workers have begun.
+    """Return the settings, and the run that these workers began before a restart, to resume it.
 
-    A run that was to save no checkpoints begins again in its folder, which the chief clears.
+    A run without `checkpoint_every` begins again in its folder, after the chief has cleared it.
 
     Args:
-        environment: Such as `os.environ`.
-        settings: By name, as the user has passed them.
-        resume: The run that the user has passed; `None` for a new one.
+        environment: Environment variables, such as `os.environ`.
+        settings: Settings by name, as the user passed them.
+        resume: The run that the user passed; `None` for a new run.
         announce: Called with a line if the run begins again.
 
     Raises:
@@ -139,7 +139,10 @@ def after_restart(
 
 
 def _can_be_resumed(path: Path) -> bool:
-    """Whether a run has checkpoints, or is finished with its model, which resuming it says."""
+    """Whether a run has checkpoints, or is finished with its model.
+
+    Resuming a finished run prints that nothing is left to train.
+    """
     try:
         run = read_run(path, unfinished=True)
     except (UserError, OSError):  # ended before it was trained, or the chief has cleared it

@@ -1,4 +1,4 @@
-"""Settings files that come with kdist, and how a settings file is read."""
+"""Settings files that come with kdist, and reading of settings files."""
 
 import tomllib
 from importlib import resources
@@ -10,16 +10,16 @@ from ...files import check_plain, parse_json, read_text
 
 
 def recipe_names() -> tuple[str, ...]:
-    """The names for `kdist train --recipe`."""
+    """Return the names for `kdist train --recipe`."""
     files = resources.files(__name__).iterdir()
     return tuple(sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """The settings of a recipe.
+    """Return the settings of a recipe.
 
     Raises:
-        UserError: There is none of this name.
+        UserError: No recipe has this name.
     """
     if name not in recipe_names():
         raise UserError(f"recipe has to be one of {', '.join(recipe_names())}; received {name}")
@@ -28,10 +28,10 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def read_settings(path: str) -> dict[str, Any]:
-    """The settings of a file: TOML, or JSON such as the `config.json` of a run folder.
+    """Return the settings in a TOML or JSON file, such as the `config.json` of a run folder.
 
     Raises:
-        UserError: It cannot be read, or is neither.
+        UserError: The file cannot be read, or holds no names and values.
     """
     path_text("the settings file", path)
     try:

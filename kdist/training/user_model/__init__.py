@@ -1,1 +1,1 @@
-"""A model and data of the user's own, from the files that a command line names."""
+"""The user's own model and data, from the files that a command line names."""

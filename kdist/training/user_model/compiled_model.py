@@ -1,4 +1,4 @@
-"""The model that a user's function returns: checks, and its learning rate."""
+"""The model that a user's function returns: checks, and the learning rate."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":
-    """Return what a user's function has returned, if it is a compiled model.
+    """Return the result of a user's function, if it is a compiled model.
 
     Args:
-        model: What it has returned.
+        model: The result of the function.
         function: The function, for the error message.
 
     Raises:
-        UserError: It is not.
+        UserError: `model` is not a compiled Keras model.
     """
     import keras
 
@@ -38,12 +38,12 @@ def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":
 def scale_compiled_rate(
     model: "keras.Model", *, global_batch: int, reference_batch: int, rule: Any
 ) -> None:
-    """Scale the learning rate that a model was compiled with; a schedule is left as it is.
+    """Scale the learning rate that a model was compiled with; schedules stay unchanged.
 
     Args:
         model: A compiled model.
         global_batch: Samples per step, over all replicas.
-        reference_batch: The samples per step that the learning rate is meant for.
+        reference_batch: Samples per step that the learning rate is meant for.
         rule: As for `kdist.scale_learning_rate`.
     """
     for optimizer, inner in _optimizers_with_rate(model):
@@ -64,18 +64,18 @@ def set_compiled_rate(model: "keras.Model", rate: float) -> None:
 
 
 def compiled_rate(model: "keras.Model") -> float:
-    """Return the learning rate that a model was compiled with, of a schedule the first."""
+    """Return the learning rate that a model was compiled with; the initial rate of a schedule."""
     import keras
 
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
 
 def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
-    """The optimizers that have a rate and no schedule, each with the one inside it."""
+    """Return pairs of optimizer and inner optimizer, for optimizers without a schedule."""
     from ..._upstream.internals import optimizers_of
 
     pairs = [(one, getattr(one, "inner_optimizer", one)) for one in optimizers_of(model)]
-    # The configuration of a schedule is a dictionary.
+    # A schedule's configuration is a dictionary.
     return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
 
 
@@ -87,12 +87,12 @@ def check_input(
     Args:
         model: The model that the user's function returned.
         data: Arrays (x, y), with the samples along the first axis, or a `tf.data.Dataset` of
-            batches. Anything else is not checked.
-        what: Which data they are.
+        batches. Data of other types are not checked.
+        what: Noun for the data, for the error message.
         function: The user's function, for the error message.
 
     Raises:
-        UserError: It does not.
+        UserError: The model does not take the data.
     """
     from ..._upstream.internals import has_call
 
@@ -110,7 +110,7 @@ def check_input(
 
 
 def _input_spec(data: Any) -> Any:
-    """Symbolic inputs like those of the data; `None` if they are unknown."""
+    """Return symbolic inputs with the shapes of the data; `None` if the shapes are unknown."""
     import keras
     import tensorflow as tf
 
@@ -124,7 +124,7 @@ def _input_spec(data: Any) -> Any:
     try:
         return keras.tree.map_structure(_symbolic, x)
     except (AttributeError, TypeError, ValueError):
-        return None  # what is no array, Keras converts
+        return None  # Keras converts data that are not arrays
 
 
 def _symbolic(array: Any) -> Any:

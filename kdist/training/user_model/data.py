@@ -23,9 +23,9 @@ class UserData:
     """Training and validation data.
 
     Attributes:
-        training: Arrays (x, y) or (x, y, sample_weight); or batches that Keras takes: a
+        training: Arrays (x, y) or (x, y, sample_weight), or batches that Keras takes: a
             `tf.data.Dataset`, a `keras.utils.PyDataset`, a PyTorch `DataLoader`.
-        validation: The same; `None` without validation.
+        validation: Data of the same kinds; `None` without validation.
     """
 
     training: Any
@@ -33,17 +33,18 @@ class UserData:
 
     @property
     def has_arrays(self) -> bool:
-        """Whether the training data are arrays, of which kdist makes the batches."""
+        """Whether the training data are arrays, so that kdist makes the batches."""
         return isinstance(self.training, tuple)
 
     def fit_arguments(
         self, *, batch: int | None, validation_batch: int | None = None
     ) -> dict[str, Any]:
-        """Return the arguments of `model.fit` that are about the data.
+        """Return the arguments of `model.fit` that concern the data.
 
         Args:
-            batch: Training samples per step over all replicas; unused if the data have their own.
-            validation_batch: Validation samples per step over all replicas; by default as many.
+            batch: Training samples per step over all replicas. Unused if the data are batches.
+            validation_batch: Validation samples per step over all replicas; by default the
+                value of `batch`.
 
         Example:
             >>> UserData(training=([1.0], [2.0])).fit_arguments(batch=32)
@@ -62,14 +63,14 @@ class UserData:
         return arguments
 
     def own_batch(self) -> int | None:
-        """Return the samples of a full batch of the training data; `None` for arrays, or unknown.
+        """Return the size of a full training batch; `None` for arrays, or if unknown.
 
-        It is read from a `tf.data.Dataset` without reading a batch, where TensorFlow says it.
+        For a `tf.data.Dataset` whose size TensorFlow knows, no batch is read.
         """
         return None if self.has_arrays else _batch_size(self.training)
 
     def first_batch(self) -> int:
-        """Return the samples of the first training batch, which is read where nothing says it."""
+        """Return the size of the first training batch; the batch is read if its size is unknown."""
         import keras
 
         known = self.own_batch()
@@ -78,7 +79,7 @@ class UserData:
         return len(keras.tree.flatten(next(iter(self.training)))[0])
 
     def samples(self) -> int | None:
-        """Return the number of training samples; `None` if nothing says it."""
+        """Return the number of training samples; `None` if unknown."""
         import keras
 
         if self.training is None:
@@ -89,7 +90,7 @@ class UserData:
         return _samples(self.training)
 
     def count(self) -> int:
-        """Return the number of training samples, of all batches, which are read for it."""
+        """Return the number of training samples by reading all batches."""
         import keras
 
         return sum(len(keras.tree.flatten(batch)[0]) for batch in self.training)
@@ -99,13 +100,13 @@ def checked_data(data: Any) -> UserData:
     """Check the result of a data function.
 
     Args:
-        data: `(x, y), (x_val, y_val)`, each perhaps with sample weights; `training, validation` of
-            another kind that Keras takes in batches; or the training data alone, as `(x, y)`,
-            `(x, y, sample_weight)`, `x` or in batches. In place of the validation data there may be
-            `None`. A pair of pairs is training and validation.
+        data: Training and validation data, or training data alone. A pair is `(x, y), (x_val,
+            y_val)`, optionally with sample weights, or two objects that Keras takes in batches; the
+            validation data may be `None`. Training data alone are `(x, y)`, `(x, y,
+            sample_weight)`, `x`, or batches. A pair of pairs is training and validation.
 
     Raises:
-        UserError: It is something else.
+        UserError: The data have a different form.
     """
     import keras
 
@@ -127,7 +128,7 @@ def checked_data(data: Any) -> UserData:
 
 
 def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """Return the first samples of (x, y) or (x, y, sample_weight), of which y may be `None`."""
+    """Return the first samples of (x, y) or (x, y, sample_weight), where y may be `None`."""
     import keras
 
     def first(array: Any) -> Any:
@@ -140,7 +141,7 @@ _NEITHER = object()
 
 
 def _parts(data: Any) -> tuple[Any, Any]:
-    """Training and validation data, as `UserData` has them."""
+    """Return training and validation data in the form of `UserData`."""
     if _is_batched(data):
         return data, None
     if isinstance(data, tuple | list) and len(data) == 2:
@@ -155,14 +156,14 @@ def _parts(data: Any) -> tuple[Any, Any]:
 
 
 def _is_arrays(data: tuple[Any, ...]) -> bool:
-    """Whether data are `(x,)`, `(x, y)` or `(x, y, sample_weight)`, and not three such pairs."""
+    """Whether data are `(x,)`, `(x, y)` or `(x, y, sample_weight)`, not three tuples or lists."""
     are_pairs = len(data) > 2 and all(isinstance(one, tuple | list) for one in data)
     others = [one for one in data[1:] if one is not None]
     return not are_pairs and all(map(_has_arrays, (data[0], *others)))
 
 
 def _is_array(data: Any) -> bool:
-    """Whether data are `x` alone: an array, or several by name."""
+    """Whether data are `x` alone: an array, or a dictionary of arrays."""
     return (isinstance(data, dict) or hasattr(data, "shape")) and _has_arrays(data)
 
 
@@ -206,7 +207,7 @@ def _is_batched(data: Any) -> bool:
 
 
 def _can_be_shuffled(data: Any) -> bool:
-    """Whether Keras shuffles the order of these batches."""
+    """Whether Keras shuffles the order of the batches."""
     import keras
 
     return isinstance(data, keras.utils.PyDataset) and data.num_batches is not None
@@ -237,7 +238,7 @@ def _samples(data: Any) -> int | None:
         known: int | None = samples_of(data)
         return known
     if isinstance(data, keras.utils.PyDataset) and data.num_batches is not None:
-        last = data[data.num_batches - 1]  # perhaps smaller than the others
+        last = data[data.num_batches - 1]  # perhaps smaller
         full = (_batch_size(data) or 0) * (data.num_batches - 1)
         return int(full + len(keras.tree.flatten(last)[0]))
     return None

@@ -1,4 +1,4 @@
-"""The functions of a user that make a model and its data: their names, loading, and errors."""
+"""The user's functions that make a model and its data: names, loading, and errors."""
 
 import contextlib
 import dataclasses
@@ -24,11 +24,11 @@ def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
     """Split `"my_model.py:build"` into `("my_model.py", "build")`.
 
     Args:
-        name: What the user has written.
-        what: What it names, for the error message.
+        name: Name of a function, as the user wrote it.
+        what: Noun for the object that the function makes, for the error message.
 
     Raises:
-        UserError: The name has another form, or the file does not exist.
+        UserError: The name has a different form, or the file does not exist.
     """
     path, _, function = name.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
@@ -39,17 +39,17 @@ def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
 
 
 def data_name(model: str, data: str) -> tuple[str, str]:
-    """Split the name of a data function, which may be in the model's file or in another.
+    """Split the name of a data function, whose file may be the model's file or a second file.
 
     Args:
         model: `"FILE.py:FUNCTION"` of the model.
         data: `"FUNCTION"` in the same file, or `"FILE.py:FUNCTION"`.
 
     Returns:
-        The file and the function.
+        The path of the file and the name of the function.
 
     Raises:
-        UserError: A name has another form, or a file does not exist.
+        UserError: A name has a different form, or a file does not exist.
 
     Example:
         >>> data_name("my_model.py:build", "data")
@@ -61,7 +61,7 @@ def data_name(model: str, data: str) -> tuple[str, str]:
 
 
 def files_of(model: str, data: str) -> tuple[str, ...]:
-    """Return the files of a model and of its data: one, or two.
+    """Return the distinct files of a model and its data.
 
     Raises:
         UserError: As in `data_name`.
@@ -70,12 +70,13 @@ def files_of(model: str, data: str) -> tuple[str, ...]:
 
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
-# Lines in which Keras and TensorFlow say where, before they say what.
+# Lines of Keras and TensorFlow that give the place of an error, before the line with its cause.
 _PLACES = re.compile(
     r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
     r"|Detected at node|<stack traces|File \""
 )
-# What `tf.config` says of threads, memory growth and devices once TensorFlow has started.
+# Part of the message of `tf.config` when threads, memory growth or devices are set after TensorFlow
+# has started.
 _TOO_LATE = "cannot be modified after"
 _VARIABLES = (
     "TF_NUM_INTEROP_THREADS, TF_NUM_INTRAOP_THREADS, TF_FORCE_GPU_ALLOW_GROWTH or"
@@ -86,7 +87,7 @@ OWN_STRATEGY = (
     "the model is made in the scope of a strategy of its own: remove the strategy from this file,"
     " as kdist makes it"
 )
-"""The reason where a `build` makes a strategy."""
+"""Error message for a `build` that makes a strategy."""
 _LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -95,7 +96,8 @@ def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = 
 
     Args:
         error: The exception.
-        plain: Types besides `UserError` whose text needs no name of the type in front of it.
+        plain: Exception types, besides `UserError`, whose text is printed without the name of the
+            type.
     """
     if is_out_of_memory(error):
         return "out of memory"
@@ -113,13 +115,13 @@ def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = 
 
 @contextlib.contextmanager
 def explain_errors_of(*paths: str) -> Iterator[None]:
-    """Turn an exception that the user's code raises into a line that says where and why.
+    """Turn an exception of the user's code into an error that gives its line and its reason.
 
     Args:
-        *paths: The files of the code; what has not passed through them stays as it is.
+        *paths: The files of the code. An exception that did not pass through them stays unchanged.
 
     Raises:
-        UserError: The block raised an exception.
+        UserError: The user's code raised an exception.
     """
     try:
         yield
@@ -136,19 +138,20 @@ def explain_errors_of(*paths: str) -> Iterator[None]:
 def _line_of(error: BaseException, path: str) -> int | None:
     own = Path(path).resolve()
     if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == own:
-        return error.lineno  # which has no frame in the file
+        return error.lineno  # a syntax error has no frame in the file
     frames = traceback.extract_tb(error.__traceback__)
     found = [frame for frame in frames if Path(frame.filename).resolve() == own]
     if found:
         return found[-1].lineno
-    # What TensorFlow calls, such as a generator, has its lines in the text only.
+    # Code that TensorFlow calls, such as a generator, has its line numbers only in the error's
+    # text.
     told = [int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == own]
     return told[-1] if told else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserFunctions:
-    """The functions that make a model and its data.
+    """The functions that make the user's model and its data.
 
     Attributes:
         build: The function that makes the model.
@@ -166,7 +169,7 @@ class UserFunctions:
 
     @property
     def takes_hp(self) -> bool:
-        """Whether `build` takes hyperparameters: an argument, or one of any name that it needs."""
+        """Whether `build` takes hyperparameters: as `hp`, or as its only required argument."""
         has_hp = has_parameter(self.build, "hp") or not _takes(self.build)
         return _takes(self.build, "hp") and has_hp
 
@@ -179,7 +182,7 @@ class UserFunctions:
         """Return the result of `build`, with the defaults of its hyperparameters if it takes them.
 
         Raises:
-            UserError: It raises an exception; the message names the line.
+            UserError: `build` raises an exception. The message names the line.
         """
         with explain_errors_of(*self.files):
             if not self.takes_hp:
@@ -194,10 +197,11 @@ class UserFunctions:
         Args:
             batch: Training samples per step over all replicas, for a function that takes
                 `batch_size`.
-            validation_batch: Validation samples per step over all replicas; by default as many.
+            validation_batch: Validation samples per step over all replicas; by default equal to
+                `batch`.
 
         Raises:
-            UserError: `make_data` raises an exception, or what it returns is not what `fit` takes.
+            UserError: `make_data` raises an exception, or `fit` does not take its result.
         """
         validation_batch = batch if validation_batch is None else validation_batch
         with explain_errors_of(*self.files):
@@ -209,22 +213,23 @@ class UserFunctions:
             data = checked_data(self.make_data(batch_size=batch))
             if validation_batch == batch or data.validation is None or data.has_arrays:
                 return data
-            # The same draws, or samples that are divided at random would be trained and validated.
+            # Both calls draw the same random numbers. Otherwise, with a random split, training
+            # samples could be validation samples.
             with kept_seeds():
                 set_draws(before)
                 other = checked_data(self.make_data(batch_size=validation_batch))
             return dataclasses.replace(data, validation=other.validation)
 
     def check_batch(self, data: UserData, given: int | None, *, option: str = "batch-size") -> None:
-        """Reject a batch size for data that have their own.
+        """Reject a batch size for data that define their own batches.
 
         Args:
             data: The data.
-            given: The batch size that the user has passed; `None` if none.
-            option: The option that it was passed with.
+            given: The batch size that the user passed; `None` if the user passed no size.
+            option: Name of the command line option for the batch size.
 
         Raises:
-            UserError: It would have no effect.
+            UserError: The batch size would have no effect.
         """
         if given is None or data.has_arrays or self.takes_batch:
             return
@@ -245,7 +250,7 @@ def load_functions(name: str, data: str) -> UserFunctions:
             `"FILE.py:FUNCTION"`.
 
     Raises:
-        UserError: A file has no such function, or fails.
+        UserError: A file does not have the function, or fails.
     """
     path, function = split_name(name)
     data_path, data_function = data_name(name, data)
@@ -267,7 +272,7 @@ def load_functions(name: str, data: str) -> UserFunctions:
 
 
 def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """The function that makes the data, which takes nothing or the batch."""
+    """Return the function that makes the data. It takes no argument, or only `batch_size`."""
     function = getattr(module, name, None)
     if not callable(function):
         raise UserError(
@@ -294,7 +299,7 @@ def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
 
 
 def has_parameter(function: Callable[..., Any], parameter: str) -> bool:
-    """Whether a function has a parameter of this name, as far as Python can tell."""
+    """Whether a function has a parameter of this name; `False` if Python cannot tell."""
     try:
         return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -309,7 +314,8 @@ def _load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        # For modules beside it; last where one of them would hide another package from all code.
+        # The folder lets the file import its neighbors. It comes last if a neighbor would hide
+        # another package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
     with explain_errors_of(str(path)), _arguments(str(path)):
@@ -319,7 +325,7 @@ def _load(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _arguments(*arguments: str) -> Iterator[None]:
-    """Hide the command's own arguments, which an argparse at the top of a file would refuse."""
+    """Hide the command's own arguments from an argparse call at the top of the user's file."""
     before = sys.argv
     sys.argv = list(arguments)
     try:
@@ -329,7 +335,7 @@ def _arguments(*arguments: str) -> Iterator[None]:
 
 
 def _module_name(path: Path) -> str:
-    """The name of a file's module: the file's, unless another has it, as beside a `keras.py`."""
+    """Return the name of a file's module: its stem, unless another module has it (`keras.py`)."""
     own = path.resolve()
     if own == _file_of(path.stem, otherwise=own):
         return path.stem
@@ -337,9 +343,9 @@ def _module_name(path: Path) -> str:
 
 
 def _file_of(name: str, *, otherwise: Path) -> Path:
-    """The file that `import name` takes, if any."""
+    """Return the file that `import name` would load; `otherwise` if there is none."""
     try:
         spec = importlib.util.find_spec(name) if name.isidentifier() else None
-    except ValueError:  # of a module that was not imported, such as `__main__`
+    except ValueError:  # a module without a spec, such as `__main__`
         return Path(name)
     return otherwise if spec is None else Path(spec.origin or name).resolve()
