@@ -1,1 +1,1 @@
-"""`kdist check` and `kdist.explain`: what of a step is divided, and is the model the same?"""
+"""`kdist check` and `kdist.explain`: the division of a step, and equality of training runs."""

@@ -1,4 +1,4 @@
-"""`Batches`: those that a check trains on, the last one smaller, the same for every training."""
+"""`Batches`: the batches of a check, equal in all training runs, with a smaller last batch."""
 
 import dataclasses
 import functools
@@ -19,30 +19,30 @@ class Batches:
     """The first batches of training data.
 
     Attributes:
-        parts: Each as a step gets it: `x`, `(x, y)`, …, in tensors.
+        parts: Batches in the form that a step receives: `x`, `(x, y)`, …, as tensors.
     """
 
     parts: Sequence[Any]
 
     @property
     def sizes(self) -> list[int]:
-        """Their numbers of samples."""
+        """The number of samples of each batch."""
         return [rows_of(one) for one in self.parts]
 
     def dataset(self) -> tf.data.Dataset:
-        """Return them as a dataset."""
+        """Return the batches as a dataset."""
         return _joined(self.parts)
 
     def inputs(self) -> tf.data.Dataset:
-        """Return them without targets, for `predict`."""
+        """Return the batches without targets, for `predict`."""
         return _joined([(keras.utils.unpack_x_y_sample_weight(one)[0],) for one in self.parts])
 
     def in_float64(self) -> "Batches":
-        """Return the same samples, their floats in float64."""
+        """Return the same batches with floats in float64."""
         return Batches([keras.tree.map_structure(_wide, one) for one in self.parts])
 
     def cut(self) -> "Batches":
-        """Return them with half of the last one and one sample, as the last one of an epoch."""
+        """Return the batches with a smaller last batch: half of its samples, and one more."""
         *parts, last = self.parts
         rows = rows_of(last)
         shorter = keras.tree.map_structure(lambda leaf: leaf[: rows // 2 + 1], last)
@@ -50,15 +50,15 @@ class Batches:
 
 
 def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
-    """Return the first batches, the last one uneven if the data allow it.
+    """Return the first batches, with an uneven last batch if the data allow it.
 
     Args:
-        data: The user's.
-        count: How many batches, if there are so many.
+        data: The user's data.
+        count: Maximum number of batches.
         batch_size: Samples per batch of arrays.
 
     Raises:
-        UserError: There are fewer than two samples, or they are no arrays.
+        UserError: There are fewer than two samples, or the data are not arrays.
     """
     training = data.training
     if data.has_arrays:
@@ -71,7 +71,7 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
             keras.tree.map_structure(lambda leaf, at=at: leaf[at : at + size], arrays)
             for at in starts
         ]
-        # One array alone reaches a step without a tuple around it.
+        # `fit` passes a single array to a step without a tuple.
         parts = [one if len(one) > 1 or isinstance(one[0], tuple) else one[0] for one in found]
         is_flexible = True
     else:
@@ -102,7 +102,7 @@ def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
 
 
 def batches_in(data: Any) -> Iterator[Any]:
-    """Yield the batches of data that are no arrays."""
+    """Yield the batches of data that are not arrays."""
     if not isinstance(data, keras.utils.PyDataset):
         iterable: Iterable[Any] = data
         yield from iterable
@@ -141,7 +141,7 @@ def _array(leaf: Any) -> Any:
 
 
 def as_fit_does(leaf: Any) -> Any:
-    """Return a part of arrays as `fit` passes it to a step."""
+    """Return an array in the form that `fit` passes to a step."""
     tensor = _tensor(leaf)
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
 

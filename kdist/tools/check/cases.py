@@ -1,4 +1,4 @@
-"""Small models that together use what devices have to exchange and compute alike."""
+"""Small models that together cover everything that devices exchange and compute."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ def _embedding() -> keras.Model:
 
 
 class OwnStep(keras.Model):
-    """Compares all rows of a batch with each other, and clips the gradients of all."""
+    """Model whose loss compares all rows of a batch, and whose gradients are clipped together."""
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """Return the loss."""
@@ -102,4 +102,4 @@ CASES = {
     ),
     "XLA": _case(lambda: _dense(jit_compile=True), _numbers),
 }
-"""What makes a compiled model and its data, by name."""
+"""Functions that make a compiled model and its data, by name of the case."""

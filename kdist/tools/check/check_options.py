@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 
 from ...fields import check_fields
 
-# More logical CPUs than this take minutes to trace.
+# More logical CPUs take minutes to trace.
 _MOST_REPLICAS = 64
 _LEAST_BATCH, _MOST_BATCH = 8, 64
 
@@ -42,22 +42,22 @@ class CheckOptions:
 
     @property
     def shards(self) -> int | None:
-        """Parts of each batch, if all replicas have to give the same bits."""
+        """Number of parts of each batch if all replicas have to give the same bits; else `None`."""
         return math.lcm(*self.replicas) if self.bits else None
 
     @property
     def epochs(self) -> int:
-        """Epochs of a run: two, so that an uneven batch is followed by a full one."""
+        """Epochs of a run; with two epochs, a full batch follows an uneven batch."""
         return 2 if self.steps >= 4 else 1
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of an epoch; the last one has fewer samples."""
+        """Steps of an epoch; the last step has fewer samples."""
         return -(-self.steps // self.epochs)
 
     @property
     def full_batch(self) -> int:
-        """Samples per batch of arrays: if not chosen, few that all numbers of replicas divide."""
+        """Samples per batch of arrays; by default few, divisible by all replica numbers."""
         if self.batch_size is not None:
             return self.batch_size
         common = math.lcm(*self.replicas)

@@ -1,4 +1,4 @@
-"""What `kdist check` does: explains a user's step, trains it, or trains built-in models."""
+"""`kdist check`: explain a user's training step, train it, or train built-in models."""
 
 import json
 import os
@@ -19,8 +19,8 @@ from ...training.user_model.functions import data_name, explain_errors_of, files
 from ...training.worker_place import worker_place
 from .check_options import CheckOptions
 
-# TensorFlow is imported inside the functions: a wrong argument is answered at once.
-_FIT_BATCH = 32  # of Keras, for arrays
+# TensorFlow is imported inside the functions, so that a wrong argument is reported at once.
+_FIT_BATCH = 32  # Keras's default for arrays
 
 
 def check_file(
@@ -31,12 +31,12 @@ def check_file(
     Args:
         model: `"FILE.py:FUNCTION"`.
         data: The function that returns the data, in the same file or as `"FILE.py:FUNCTION"`.
-        options: Of the check; the step is explained for the first number of replicas.
-        run: Whether to train it.
-        json_file: Where the result is written, too; `None` for nowhere.
+        options: Options of the check. The step is explained for the first number of replicas.
+        run: Whether to train the model. `options.bits` also trains it.
+        json_file: Path for the result as JSON; `None` for no file.
 
     Returns:
-        Whether it is equal on all numbers of replicas, as far as it was trained.
+        Whether training is equal on all numbers of replicas; true without training.
 
     Raises:
         UserError: An argument is invalid, or the user's code fails on one replica.
@@ -48,13 +48,14 @@ def check_file(
     if place.workers > 1 and not run:
         raise UserError("received several workers without --run: a step is explained on one")
     if 0 < len(visible_gpus(os.environ)) < max(options.replicas) and place.workers == 1:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too few: all is on the CPU
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too few GPUs: everything runs on the CPU
     import keras
 
     from ...training.user_model.functions import load_functions
     from .training import make_strategies, run_check
 
-    # Before the user's file makes a tensor, and draws as it is loaded.
+    # The strategies are made before the user's file makes tensors, and the seed is set before it
+    # draws.
     strategies = make_strategies(options.replicas, place.workers, options.shards)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
@@ -75,7 +76,7 @@ def check_file(
 
 
 def _explained(functions: Any, strategy: Any, options: CheckOptions) -> Any:
-    """Explain the step of the model on a batch as `fit` would have it."""
+    """Explain the model's step on a batch of the size that `fit` would use."""
     import tensorflow as tf
 
     from .batches import batches_in
@@ -92,14 +93,14 @@ def _explained(functions: Any, strategy: Any, options: CheckOptions) -> Any:
 
 
 def check_devices(replicas: Sequence[int] | None, *, json_file: str | None = None) -> bool:
-    """Train built-in models on the devices of this machine, and say which are equal.
+    """Train built-in models on the devices of this machine, and print whether each is equal.
 
     Args:
         replicas: Numbers of replicas; `None` for all GPUs, or two logical CPUs.
-        json_file: Where the result is written, too; `None` for nowhere.
+        json_file: Path for the result as JSON; `None` for no file.
 
     Returns:
-        Whether all are.
+        Whether all models are equal.
 
     Raises:
         UserError: There are too few devices.

@@ -1,4 +1,4 @@
-"""What training runs have computed, step by step, and where two of them differ first."""
+"""The recorded values of training runs, and the first differences between two runs."""
 
 import dataclasses
 import math
@@ -8,30 +8,30 @@ from typing import Any, Literal
 import numpy as np
 
 Level = Literal["bits", "float64", "float32", "float16"]
-# In the order in which a step computes them: what comes first causes the others.
+# In the order of computation within a step: an earlier difference causes the later ones.
 Kind = Literal[
     "initial weights", "loss", "state", "weights", "optimizer", "metric", "copies", "evaluate",
     "predictions",
 ]  # fmt: skip
-# The step, from 1; the kind; the name of a number, but of a variable its place among those of its
-# kind, as Keras numbers the names of layers in the order in which a program makes them.
+# Step from 1; kind; name of the value. Variables have an index among the variables of their kind
+# instead of a name: Keras numbers layer names in the order in which a program makes the layers.
 Item = tuple[int, Kind, str | int]
 _BY_NAME = ("loss", "metric", "evaluate")
-# Of larger variables a sample is compared, so that a large model's steps fit into memory.
+# A sample of larger variables is compared, so that the steps of a large model fit into memory.
 _MOST_VALUES = 2**16
-# What a change of the last digits of the initial weights may grow to is no difference, times this.
+# Differences are permitted up to this multiple of the effect of rounding the initial weights.
 _GROWTH = 20.0
-# Metrics add up in float32 at times, whatever the model computes in.
+# Metrics may add up in float32, whatever the model's precision.
 _METRIC_TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """The least precise numbers that a model computes in, and how far rounding may take values.
+    """The lowest precision that a model computes in, and the tolerances for rounding.
 
     Attributes:
-        level: `"float16"` for bfloat16 too; `"bits"` where no digit may differ.
-        reason: Why it is not float64; empty if it is.
+        level: The precision; `"float16"` includes bfloat16, `"bits"` permits no difference.
+        reason: Reason why the level is not float64; empty for float64.
     """
 
     level: Level = "float64"
@@ -39,17 +39,17 @@ class Precision:
 
     @property
     def tolerance(self) -> float:
-        """For values up to 1, and relative for larger ones."""
+        """Tolerance: absolute for values up to 1, relative for larger values."""
         return {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2}[self.level]
 
     @property
     def movement(self) -> float:
-        """For weights, relative to how far they have moved: a small rate moves them by little."""
+        """Tolerance for weights, relative to their total movement: small rates move them little."""
         return {"float64": math.inf, "float32": 1e-3, "float16": 0.1}[self.level]
 
     @property
     def rounding(self) -> float:
-        """The relative change of initial weights that stands for rounding."""
+        """Relative change of the initial weights that simulates rounding."""
         return {"float64": 2.0**-44, "float32": 2.0**-22, "float16": 2.0**-9}[self.level]
 
     def __str__(self) -> str:
@@ -65,15 +65,15 @@ class Precision:
 
 @dataclasses.dataclass(kw_only=True)
 class Record:
-    """One training run.
+    """The record of a training run.
 
     Attributes:
-        name: What trained, such as `2 replicas`.
-        values: What was computed, in order.
-        names: Of variables, by their kind and place.
-        error: Why it failed, in a line; empty if it did not.
-        model: What was trained; `None` if none was made.
-        notes: What could not be compared.
+        name: Description of the run, such as `2 replicas`.
+        values: The computed values, in order.
+        names: Names of the values, by kind and key.
+        error: The error of a failed run as a line; empty if the run succeeded.
+        model: The trained model; `None` if no model was made.
+        notes: Descriptions of values that could not be compared.
     """
 
     name: str
@@ -84,19 +84,19 @@ class Record:
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, step: int, kind: Kind, named: dict[str, Any]) -> None:
-        """Add numbers and arrays by their names."""
+        """Add numbers and arrays by name."""
         for place, (name, value) in enumerate(named.items()):
             key = name if kind in _BY_NAME else place
             self.names[kind, key] = name
             self.values[step, kind, key] = _kept(value)
 
     def of_kind(self, kind: Kind) -> dict[str, Any]:
-        """Return values by their names; of several steps the last ones."""
+        """Return the values of a kind by name; the last step replaces earlier steps."""
         return {self.names[k, key]: v for (_, k, key), v in self.values.items() if k == kind}
 
 
 def _kept(value: Any) -> Any:
-    """Return a copy of an array in float64; of a large one a sample and its mean."""
+    """Return a float64 copy of an array; of a large array, a sample and its mean."""
     array = np.asarray(value)
     if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         return array.copy()
@@ -109,16 +109,16 @@ def _kept(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A value that is not that of one replica.
+    """A value that differs from the value on one replica.
 
     Attributes:
-        step: At which it differs first, from 1; 0 before the first.
+        step: First step with a difference, from 1; 0 for the initial weights.
         kind: Loss, weights, …
-        name: Such as the path of a variable.
-        gap: The largest absolute difference at that step; infinite if shapes differ, or where only
-            one of them is finite.
-        largest: The largest at any step.
-        tolerance: What rounding may make of it.
+        name: Name of the value, such as the path of a variable.
+        gap: Largest absolute difference at `step`. Infinite if the shapes differ, or if an element
+            is finite in only one of the runs.
+        largest: Largest gap at any step.
+        tolerance: Largest difference that rounding explains.
     """
 
     step: int
@@ -137,18 +137,19 @@ class Difference:
 def compare(
     expected: Record, received: Record, precision: Precision, rounded: Record | None = None
 ) -> list[Difference]:
-    """Return what differs by more than rounding, what was computed first before the others.
+    """Return differences that exceed rounding, in order of computation.
 
     Args:
         expected: The run on one replica.
-        received: Another one.
-        precision: How far rounding may take values.
-        rounded: One on one replica, from initial weights that differ by rounding.
+        received: The run to compare.
+        precision: Tolerances for rounding.
+        rounded: A run on one replica whose initial weights differ by rounding.
     """
     found: dict[tuple[Kind, str | int], Difference] = {}
     start = expected.of_kind("initial weights")
     rounded_start = {} if rounded is None else rounded.of_kind("initial weights")
-    # Stock Keras leaves it to the first step to build a model that does not know its input's shape.
+    # Stock Keras builds a model of unknown input shape at the first step, after the initial
+    # weights.
     is_built = len(start) == len(received.of_kind("initial weights"))
     for item, one in expected.values.items():
         step, kind, key = item
@@ -172,7 +173,7 @@ def compare(
 
 
 def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
-    """Return what training has added to a weight, and other values as they are."""
+    """Return the change of a weight since the start of training; else the value itself."""
     _, kind, key = item
     value = record.values.get(item)
     first = start.get(record.names.get((kind, key), "")) if kind == "weights" else None
@@ -180,7 +181,7 @@ def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
 
 
 def _limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
-    """How far rounding may take a value."""
+    """Return the tolerance of a value."""
     if value.dtype.kind not in "fc" or precision.level == "bits":
         return 0.0
     size = _largest(value)
@@ -210,17 +211,18 @@ def gap_of(one: Any, other: Any) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """What `kdist.check_model` returns; `print` shows it.
+    """The result of `kdist.check_model`, for `print`.
 
     Attributes:
-        differences: For each run on several replicas, by its name, what differs from one replica,
-            each with `step`, `kind`, `name`, `gap` and `largest`.
-        errors: Why a run failed, by its name.
-        unrepeatable: Differences of two runs on one replica: there is nothing to compare with.
-        precision: The numbers that were computed in, and what counts as equal.
-        steps: Samples of each step of an epoch, and how many epochs, in words.
-        notes: What was not compared.
-        reference: What the runs are compared with.
+        differences: For each run on several replicas, by name: differences from one replica, each
+            with `step`, `kind`, `name`, `gap` and `largest`.
+        errors: Errors of failed runs, by name of the run.
+        unrepeatable: Differences between two runs on one replica; if any, a comparison is
+            impossible.
+        precision: The precision of the computation, and the meaning of equal, in words.
+        steps: Samples of each step of an epoch, and the number of epochs, in words.
+        notes: Descriptions of values that were not compared.
+        reference: Description of the run on one replica.
     """
 
     differences: dict[str, Sequence[Difference]]
@@ -233,20 +235,20 @@ class CheckResult:
 
     @property
     def equal(self) -> bool:
-        """Whether all runs are equal to that on one replica, but for rounding."""
+        """Whether all runs are equal to the run on one replica, except for rounding."""
         return not (self.errors or self.unrepeatable or any(self.differences.values()))
 
     def assert_equal(self) -> None:
-        """Raise `AssertionError` with the whole text, unless the runs are equal.
+        """Raise `AssertionError` with the printed result, unless the runs are equal.
 
         Raises:
-            AssertionError: They are not.
+            AssertionError: The runs differ.
         """
         if not self.equal:
             raise AssertionError(f"the model depends on the number of replicas\n{self}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result in values that JSON has; a gap that is no number is `None`."""
+        """Return the result as JSON-compatible values; a non-finite gap is `None`."""
         return {
             "equal": self.equal,
             "differences": {

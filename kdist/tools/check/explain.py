@@ -1,4 +1,4 @@
-"""`explain`: what of a model's training step is divided over its replicas, and what is not."""
+"""`explain`: report the divided and the repeated work of a model's training step."""
 
 import dataclasses
 import math
@@ -23,18 +23,19 @@ _WIDEST = 74
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelExplanation:
-    """What `kdist.explain` returns; `print` shows it on one screen.
+    """The result of `kdist.explain`; `print` shows it on one screen.
 
     Attributes:
         model: The model's name.
-        devices: Of its replicas.
-        step: How its training step is divided: `divided_share`, `work` in floating-point
-            operations (`divided`, `whole`, `repeated`), `places` that need the rows of all
-            replicas, `rounds` of exchanges with the bytes `summed` and `gathered`.
+        devices: Devices of the model's replicas.
+        step: Division of the training step: `divided_share`, `work` in floating-point operations
+            (`divided`, `whole`, `repeated`), `places` that need the rows of all replicas, `rounds`
+            of exchanges with the bytes `summed` and `gathered`.
         weights: Bytes of the weights on each replica.
-        gradients: Bytes of the trainable ones, as many as their gradients have.
+        gradients: Bytes of the gradients: of all trainable weights.
         optimizer: Bytes of the optimizer's state on each replica.
-        optimizer_divided: Bytes of it with `shard_optimizer`, on the replica with most.
+        optimizer_divided: Bytes of the optimizer's state with `shard_optimizer`, on the replica
+            with the largest part.
     """
 
     model: str
@@ -46,7 +47,7 @@ class ModelExplanation:
     optimizer_divided: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers in values that JSON has."""
+        """Return all values as JSON-compatible data."""
         shares = {
             "divided_share": self.step.divided_share,
             "most_speedup": self.step.most_speedup,
@@ -98,23 +99,24 @@ class ModelExplanation:
 
 
 def explain(model: keras.Model, batch: Any) -> ModelExplanation:
-    """Say what of a model's training step is divided over its replicas, and what is not.
+    """Report the work of a model's training step that is divided over replicas, and the rest.
 
     The step is traced, but not run: weights, optimizer and metrics keep their values.
 
     Args:
         model: A compiled model made under a strategy of kdist with several replicas.
-        batch: A global batch as `fit` passes it to the step: arrays `x`, `(x, y)` or
-            `(x, y, sample_weight)`, each of which may be a structure of arrays, with the rows along
-            the first axis; or a `tf.data.Dataset`, of which only the shapes are used.
+        batch: A global batch as `fit` passes it to the step: arrays `x`, `(x, y)` or `(x, y,
+            sample_weight)`, each an array or a structure of arrays, with the rows along the first
+            axis; or a `tf.data.Dataset`: the number of rows of its first batch, and its element
+            shapes, are used.
 
     Returns:
-        The share of the work that is divided; the lines of the program, or the layers, that need
-        all rows; exchanges and memory. Work is counted in floating-point operations, which need not
-        take the same time.
+        The divided share of the work; the lines of the program, or the layers, that need all rows;
+        exchanges and memory. Work is counted in floating-point operations. Two operations may take
+        different time.
 
     Raises:
-        UserError: The model is not compiled, has one replica only, or does not take the batch.
+        UserError: The model is not compiled, has a single replica, or does not take the batch.
 
     Example:
         ```python
@@ -129,7 +131,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     try:
         with kept_seeds():
             _trace(model, strategy, dataset)
-    except Exception as error:  # whatever a step or a layer raises that does not fit the batch
+    except Exception as error:  # a step or layer that does not fit the batch raises any type
         raise UserError(
             f"the step of {model.name!r} does not take this batch ({first_line(error)}):"
             " pass what `fit` is given, such as (x, y)"
@@ -168,7 +170,7 @@ def _strategy_of(model: keras.Model) -> ExactStrategy:
 
 
 def _dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
-    """Return the batch as a dataset, whose number of rows is unknown, and how many they are."""
+    """Return the batch as a dataset with an unknown number of rows, and the number of rows."""
     if isinstance(batch, tf.data.Dataset):
         return batch, rows_of(next(iter(batch.take(1))))
     batch = keras.tree.lists_to_tuples(batch)
@@ -205,14 +207,14 @@ def _variable_size(variable: keras.Variable) -> int:
 
 
 def _share(variable: keras.Variable, parts: int) -> int:
-    """The size of the largest part of a variable that is divided over the replicas."""
+    """Return the bytes of the largest part of a variable that is divided over the replicas."""
     division = division_of(variable.shape, parts)
     size = _variable_size(variable)
     return size if division is None else size * max(division.sizes) // sum(division.sizes)
 
 
 def _percent(share: float) -> str:
-    """A share in percent; neither all nor nothing is rounded to."""
+    """Format a share in percent; a share between 0 and 1 is never rounded to 0 or 100."""
     percent = 100 * share
     if 0 < percent < 0.1 or 99.9 < percent < 100:
         return "< 0.1 %" if percent < 1 else "> 99.9 %"

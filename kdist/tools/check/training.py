@@ -1,4 +1,4 @@
-"""`check_model`: train a model on one replica of stock Keras and on several of kdist."""
+"""`check_model`: train a model on one replica of stock Keras and on several kdist replicas."""
 
 import contextlib
 import dataclasses
@@ -34,21 +34,23 @@ _METRICS = "/keras/src/metrics/"
 def make_strategies(
     replicas: Sequence[int], workers: int = 1, shards: int | None = None
 ) -> list[ExactStrategy]:
-    """Return a strategy for each number of replicas; this fixes the number of logical CPUs.
+    """Return a strategy for each number of replicas. The call fixes the number of logical CPUs.
 
     Args:
-        replicas: The numbers; each of several workers has all its GPUs, or one CPU.
-        workers: Of the cluster in which this process is one.
-        shards: Parts of each batch; `None` for one on each replica.
+        replicas: Numbers of replicas. With several workers the numbers are ignored: each worker
+            uses all its GPUs, or one CPU.
+        workers: Number of workers in the cluster of this process.
+        shards: Number of parts of each batch; `None` for one part per replica.
 
     Raises:
-        UserError: There are too few GPUs; or TensorFlow has started with fewer logical CPUs.
+        UserError: There are too few GPUs, TensorFlow has started with fewer logical CPUs, or
+            `shards` is given with several workers.
     """
     if workers > 1:
         if shards is not None:
             raise UserError("received several workers with --bits, which is checked on one machine")
         return [MultiWorkerMirroredStrategy()]
-    MirroredStrategy(replicas=max(replicas))  # first of all, as this splits the CPU
+    MirroredStrategy(replicas=max(replicas))  # first, as the largest number splits the CPU
     return [MirroredStrategy(replicas=count, shards=shards) for count in replicas]
 
 
@@ -62,30 +64,30 @@ def check_model(
     seed: int = 0,
     bits: bool = False,
 ) -> CheckResult:
-    """Train a model on one replica and on several, and say where they differ first.
+    """Train a model on one replica and on several replicas, and report the first differences.
 
-    It is trained on one replica of stock Keras and on each number of replicas of kdist, on logical
-    CPUs if there is no GPU. All runs have the same initial weights, samples and seed, use
-    float64 if the model allows it, and have an uneven last batch in each epoch. Weights, the
-    optimizer's state, losses and metrics after every step are compared, and `evaluate` and
-    `predict` after training. Afterwards, Keras's settings and the state of all random generators
-    of the program are restored.
+    The model is trained on one replica of stock Keras and on each number of replicas of kdist, on
+    logical CPUs if there is no GPU. All runs have the same initial weights, samples and seed. They
+    use float64 if the model allows it, and have an uneven last batch in each epoch. Weights,
+    optimizer state, losses and metrics are compared after every step; `evaluate` and `predict`
+    after training. Afterwards, Keras's settings and the state of all random generators of the
+    program are restored.
 
     Args:
         build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
         data: A function that returns the data, or the data itself: arrays `(x, y)` or `(x, y,
             sample_weight)`, all with the samples along the first axis, or a `tf.data.Dataset` or
-            `keras.utils.PyDataset`; perhaps with validation data behind, which are not used.
+            `keras.utils.PyDataset`. Validation data may follow; they are not used.
         replicas: Numbers of replicas of kdist.
         steps: Training steps, in two epochs if there are at least 4.
         batch_size: Samples per global batch of arrays; by default at least 8, divisible by all
-            numbers of replicas. Data in batches keep theirs.
+            numbers of replicas. Batched data keep their batch size.
         seed: The seed of all training runs.
-        bits: Whether to train with as many shards on one replica and on several, as the model
-            trains, and to compare to the last bit.
+        bits: Whether to compare bit for bit. All runs, also the run on one replica, then use kdist
+            with the same number of shards, in the model's own precision.
 
     Returns:
-        The result: `equal`, `differences`, `assert_equal()`; `print` shows it.
+        The result: `equal`, `differences`, `assert_equal()`. `print` shows it.
 
     Raises:
         UserError: An argument is invalid, the model does not train on one replica, or TensorFlow
@@ -120,12 +122,12 @@ def run_check(
     *,
     float64: bool = True,
 ) -> CheckResult:
-    """Compare the training on strategies with that on one replica; see `check_model`.
+    """Compare training under strategies with training on one replica; see `check_model`.
 
     Args:
-        functions: Make the model and its data.
-        strategies: Of kdist.
-        options: Of the check.
+        functions: Functions that make the model and its data.
+        strategies: The strategies of kdist.
+        options: Options of the check.
         float64: Whether to compute in float64 if the model allows it.
     """
     data = functions.load_data(options.full_batch)
@@ -164,14 +166,14 @@ def run_check(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What all runs have in common.
+    """The settings that all runs share.
 
     Attributes:
         build: Makes the compiled model.
         batches: The samples of an epoch.
-        options: Of the check.
-        floats: What Keras is set to.
-        is_evaluated: Whether the model can be evaluated, as far as is known.
+        options: Options of the check.
+        floats: Value for Keras's float setting.
+        is_evaluated: Whether to call the model's `evaluate`; false after it failed on one replica.
     """
 
     build: Callable[[], Any]
@@ -188,13 +190,13 @@ def train(
     name: str,
     start: Callable[[keras.Model], None] | None = None,
 ) -> Record:
-    """Train the model, and record what it computes, or the error that it raises.
+    """Train the model, and record its values, or the error that it raises.
 
     Args:
         plan: The model and its data.
         strategy: `None` for stock Keras on one replica.
-        name: Of the run, for messages.
-        start: Called with the model as its training begins, when it has its weights.
+        name: Name of the run, for messages.
+        start: Called with the model when training begins and the model has its weights.
     """
     record = Record(name=name)
     with _quiet(), _keras_in(plan.floats):
@@ -211,7 +213,7 @@ def train(
 
 
 def _wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
-    """Return which operation is divided wrong, by a training whose steps are validated."""
+    """Find the wrongly divided operation by a training with validated steps; return its message."""
     record = Record(name="validated")
     with _quiet(), _keras_in(plan.floats), validated():
         keras.utils.set_random_seed(plan.options.seed)
@@ -229,7 +231,7 @@ def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     made = plan.build() if strategy is None else strategy.build(plan.build)
     model = checked_model(made, function="build")
     if strategy is None or not model.jit_compile:
-        model.jit_compile = False  # the replicas have it if the model says so, and draw alike
+        model.jit_compile = False  # replicas use XLA if the model does, and draw the same numbers
     if model.steps_per_execution == "auto":
         model.steps_per_execution = 1
     return model
@@ -254,7 +256,7 @@ def _fit(
         except Exception as error:
             if strategy is not None:
                 raise
-            # Such as a GAN, which has a `train_step`, but neither `call` nor `test_step`.
+            # For example a GAN with a `train_step`, but without `call` or `test_step`.
             record.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
         else:
             record.add(after, "evaluate", scores)
@@ -277,7 +279,7 @@ class _RecordSteps(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
         if self._start is not None:
-            build_for_fit(self.model)  # without a strategy the first step would do it
+            build_for_fit(self.model)  # without a strategy, the first step would build it
             self._start(self.model)
         self._record.add(0, "initial weights", _numpy(self.model.weights))
 
@@ -314,7 +316,7 @@ def _by_path(variables: Any) -> dict[str, keras.Variable]:
 
 
 def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
-    """By how much the replicas' copies of each weight differ at most."""
+    """Return the largest difference between the replicas' copies of each weight."""
     found = {}
     for name, variable in _by_path(model.weights).items():
         copies = strategy.experimental_local_results(variable.value)
@@ -324,7 +326,7 @@ def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
 
 
 def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
-    """Train on one replica, in float64 if the model allows."""
+    """Train on one replica, in float64 if the model allows it."""
     reason = "" if float64 else "as GPUs train"
     wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
     for tried in (wide, plan) if float64 else (plan,):
@@ -349,7 +351,7 @@ def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
 def _compared(
     plan: Plan, one: Record, runs: Sequence[Record], precision: Precision
 ) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
-    """Compare, and if something differs, find out whether one replica repeats itself, too."""
+    """Compare the runs; if they differ, repeat the run on one replica, and simulate rounding."""
 
     def differences(
         precision: Precision, rounded: Record | None = None
@@ -375,9 +377,9 @@ def _compared(
 
 
 def _float32_line(plan: Plan, model: keras.Model) -> str:
-    """Return the first line of a step that computes in float32 although Keras is in float64.
+    """Return the first line of a step that computes in float32 although Keras is set to float64.
 
-    Keras's metrics do, and are no reason to take other values for equal that differ.
+    Keras's metrics are skipped: their float32 sums do not justify a larger tolerance.
     """
     dataset = plan.batches.dataset()
     with _quiet(), _keras_in(plan.floats):
@@ -403,7 +405,7 @@ def _is_float32(node: Any) -> bool:
 
 
 def _round(precision: Precision) -> Callable[[keras.Model], None]:
-    """Return what changes initial weights by a rounding error."""
+    """Return a function that changes initial weights by a rounding error."""
     draw = np.random.default_rng(0)
 
     def change(model: keras.Model) -> None:
@@ -427,7 +429,7 @@ def _steps_text(sizes: Sequence[int], epochs: int) -> str:
 
 @contextlib.contextmanager
 def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
-    """Set Keras's floats, unless the program has chosen a policy such as mixed precision."""
+    """Set Keras's float type, unless the program uses a policy such as mixed precision."""
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     if floats == "float64" and policy.name == "float32":
         keras.config.set_floatx("float64")
@@ -441,7 +443,7 @@ def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep warnings off the console, and what is logged of steps."""
+    """Keep warnings and the log messages of steps off the console."""
     loggers = [logging.getLogger(name) for name in ("tensorflow", "kdist")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

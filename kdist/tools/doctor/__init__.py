@@ -1,1 +1,1 @@
-"""`kdist doctor`: is this machine ready for training, and what is to be fixed?"""
+"""`kdist doctor`: check that this machine is ready for training, and name remedies."""

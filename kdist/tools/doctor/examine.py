@@ -1,4 +1,4 @@
-"""`examine_machine`: versions, GPUs, and a sum over all devices."""
+"""`examine_machine`: check versions, GPUs, and a sum over all devices."""
 
 import contextlib
 import importlib.metadata
@@ -21,16 +21,17 @@ _MUCH_USED = 0.1  # of a GPU's memory
 
 
 def examine_machine(*, replicas: int | None = None) -> list[Finding]:
-    """Examine the machine, and change nothing.
+    """Examine the machine without changing it.
 
     Args:
-        replicas: Devices of the all-reduce; `None` for every GPU, else two logical CPUs.
+        replicas: Number of devices of the all-reduce; `None` for all GPUs, or two logical CPUs
+            without a GPU.
     """
     return [*check_versions(), *check_gpus(), *check_tensorflow({"replicas": replicas})]
 
 
 def check_versions() -> list[Finding]:
-    """Check that Python and the packages that kdist needs are there, in versions that it takes."""
+    """Check the versions of Python and of the packages that kdist requires."""
     from packaging.specifiers import SpecifierSet
 
     python = platform.python_version()
@@ -52,7 +53,7 @@ def check_versions() -> list[Finding]:
 
 
 def unmet_requirements(package: str) -> list[str]:
-    """Say which packages that an installed one needs are missing, or of another version."""
+    """Describe the missing requirements of an installed package, and the wrong versions."""
     from packaging.requirements import Requirement
 
     unmet = []
@@ -70,7 +71,7 @@ def unmet_requirements(package: str) -> list[str]:
 
 
 def check_gpus() -> list[Finding]:
-    """Ask NVIDIA's driver, by NVML, for its version and for the memory of each GPU."""
+    """Query NVIDIA's driver through NVML: its version, and the memory of each GPU."""
     name = "GPU driver"
     try:
         pynvml.nvmlInit()
@@ -87,7 +88,7 @@ def check_gpus() -> list[Finding]:
 def _check_gpu(index: int) -> Finding:
     gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
     name, text = f"GPU {index}", pynvml.nvmlDeviceGetName(gpu)
-    with contextlib.suppress(pynvml.NVMLError):  # some do not tell
+    with contextlib.suppress(pynvml.NVMLError):  # not all GPUs report memory
         memory = pynvml.nvmlDeviceGetMemoryInfo(gpu)
         free = (memory.total - memory.used) / _GIB
         text += f", {free:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
@@ -99,18 +100,18 @@ def _check_gpu(index: int) -> Finding:
 def check_tensorflow(
     orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM, seconds: float = _MOST_SECONDS
 ) -> list[Finding]:
-    """Check TensorFlow in a process of its own, which may crash or hang.
+    """Check TensorFlow in a separate process, because TensorFlow may crash or hang.
 
     Args:
         orders: The arguments of `tensorflow_checks.check_all`.
         program: The program and its arguments.
-        seconds: The process is ended after so many.
+        seconds: Time limit, after which the process is ended.
     """
     name, remedy = (
         "TensorFlow",
         "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX",
     )
-    # TensorFlow's messages say which library it could not load.
+    # At this level, TensorFlow prints the names of libraries that it could not load.
     environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
         ended = child.run(program, seconds=seconds, orders=orders, environment=environment)

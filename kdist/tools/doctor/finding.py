@@ -1,4 +1,4 @@
-"""`Finding`: a line of the screen; findings as a screen, and as JSON."""
+"""`Finding`: a result of the examination; findings printed, and as JSON."""
 
 import dataclasses
 import json
@@ -13,25 +13,25 @@ from rich.table import Table
 from rich.text import Text
 
 State = Literal["good", "slow", "broken", "absent"]
-"""`slow` works, but not as fast as it could; `absent` is not there, and need not be."""
+"""`slow` works below its possible speed; `absent` is missing, and is not required."""
 _STYLES: dict[State, str] = {
     "good": "green",
     "slow": "yellow",
     "broken": "bold red",
     "absent": "dim",
 }
-_WIDTH = 100  # where the screen has none
+_WIDTH = 100  # when the output is no terminal
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A line of the screen.
+    """A result of the examination: a line on the screen.
 
     Attributes:
-        name: Its subject.
-        state: How the subject is.
+        name: The examined part of the machine.
+        state: State of this part.
         text: The facts that were found.
-        remedy: How to fix it; empty if there is nothing to fix.
+        remedy: Instructions to fix the part; empty if there is nothing to fix.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def print_findings(findings: Sequence[Finding], console: Console | None = None) -> None:
-    """Print a line for each finding, with its remedy below it, and how many are of each state."""
+    """Print a line per finding with its remedy below, and the number of findings in each state."""
     screen = console or Console()
     if not screen.is_terminal:
         screen.width = _WIDTH

@@ -1,6 +1,6 @@
 """Checks of TensorFlow: the program `python -m kdist.tools.doctor.tensorflow_checks`.
 
-In a process of its own, as TensorFlow may crash, hang, or not be there.
+The checks run in a separate process, as TensorFlow may crash, hang, or be missing.
 """
 
 import dataclasses
@@ -17,16 +17,17 @@ from .finding import Finding
 
 _ROUNDS = 7
 _BYTES = 64 * 10**6
-# A PCIe 3.0 x16 slot has 12 GB/s, through the CPU's memory about half; less than a quarter has
-# another cause.
+# A PCIe 3.0 x16 slot transfers 12 GB/s, and about half of this through the CPU's memory. A rate
+# below a quarter has a different cause.
 _SLOW_BYTES_PER_SECOND = 3e9
 
 
 def check_all(replicas: int | None) -> None:
-    """Answer the findings, each as soon as it is known.
+    """Send each finding to the parent process as soon as it is known.
 
     Args:
-        replicas: Devices of the all-reduce; `None` for every GPU, else two logical CPUs.
+        replicas: Number of devices of the all-reduce; `None` for all GPUs, or two logical CPUs
+            without a GPU.
     """
     checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
         ("TensorFlow", check_import),
@@ -39,9 +40,9 @@ def check_all(replicas: int | None) -> None:
     for name, check in checks:
         try:
             finding = check()
-        except UserError as error:  # names its remedy
+        except UserError as error:  # its message names the remedy
             finding = Finding(name, "broken", str(error))
-        except Exception as error:  # whatever TensorFlow or a driver raises
+        except Exception as error:  # TensorFlow and drivers raise exceptions of any type
             text = f"{type(error).__name__}: {error}"
             finding = Finding(name, "broken", text, "report this, with kdist doctor --json")
         child.answer(**{name: dataclasses.asdict(finding)})
@@ -64,21 +65,21 @@ def check_import() -> Finding:
 
 
 def tensorflow_gpus() -> list[str]:
-    """Return the products of the GPUs that TensorFlow finds, whose memory is not taken whole."""
+    """Return the product names of the GPUs that TensorFlow finds, and turn on memory growth."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    for gpu in gpus:  # other programs may use them
+    for gpu in gpus:  # other programs may use the GPUs
         tf.config.experimental.set_memory_growth(gpu, True)
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
     return [str(detail.get("device_name", "GPU")) for detail in details]
 
 
 def judge_gpus(found: list[str], visible: int) -> Finding:
-    """Compare the GPUs that TensorFlow finds with those of the machine.
+    """Compare the GPUs that TensorFlow finds with the GPUs of the machine.
 
     Args:
-        found: Their products.
+        found: Product names of the GPUs that TensorFlow finds.
         visible: GPUs that the driver lists and `CUDA_VISIBLE_DEVICES` shows.
     """
     name = "GPUs in TensorFlow"
@@ -95,29 +96,29 @@ def judge_gpus(found: list[str], visible: int) -> Finding:
 
 
 def check_all_reduce(replicas: int) -> Finding:
-    """Check that the sum of a buffer over all devices is right, and time it.
+    """Check that the sum of a buffer over all devices is correct, and time it.
 
     Args:
         replicas: Number of devices.
 
     Raises:
-        UserError: There are not so many devices.
+        UserError: The machine has fewer devices.
     """
     if replicas == 1:
         return Finding("all-reduce", "absent", "one device has nothing to add up")
     from ...strategies.devices import first_devices, stock_strategy
 
     devices = first_devices(replicas)
-    # TensorFlow's own strategy: in a step of kdist's there is one device, and nothing to reduce.
+    # TensorFlow's own strategy: a kdist step runs on a single device, with nothing to reduce.
     totals, seconds = _add_up(stock_strategy(devices))
     return judge_all_reduce(replicas, totals, seconds, on_gpus=devices[0].startswith("GPU"))
 
 
 def _add_up(strategy: Any) -> tuple[list[float], float]:
-    """Return the first and the last value of each device's sum, and the seconds of a step."""
+    """Return the first and last value of each device's sum, and the median seconds of a step."""
     import tensorflow as tf
 
-    # As arguments: TensorFlow would add up constants while it traces.
+    # The buffers are arguments: TensorFlow would add up constants while it traces.
     buffers = strategy.experimental_distribute_values_from_function(
         lambda context: tf.fill((_BYTES // 4,), context.replica_id_in_sync_group + 1.0)
     )
@@ -139,13 +140,13 @@ def _add_up(strategy: Any) -> tuple[list[float], float]:
 def judge_all_reduce(
     replicas: int, totals: Iterable[float], seconds: float, *, on_gpus: bool
 ) -> Finding:
-    """Judge the sum of the buffers of `1, 2, ...`, of 64 MB each."""
+    """Judge the sum of 64 MB buffers that are filled with 1, 2, …, a number per device."""
     name, expected = "all-reduce", replicas * (replicas + 1) / 2
     wrong = [total for total in totals if total != expected]
     if wrong:
         text = f"the sum is {wrong[0]:g}, expected {expected:g}"
         return Finding(name, "broken", text, "update the driver and NCCL; test the GPUs' memory")
-    # Each device sends and receives this part of the buffer in a ring: NCCL's "bus bandwidth".
+    # In a ring, each device sends and receives this share of the buffer: NCCL's "bus bandwidth".
     rate = 2 * (replicas - 1) / replicas * _BYTES / seconds
     text = (
         f"{_BYTES / 1e6:g} MB over {replicas} {'GPUs' if on_gpus else 'logical CPUs'} in"

@@ -36,16 +36,16 @@ class EvaluateOptions:
         check_fields(self)
 
     def config(self, settings: Mapping[str, Any]) -> TrainConfig:
-        """Return a run's settings, with the data's folder and the devices that were asked for.
+        """Return a run's settings with the data folder, batch size and devices of these options.
 
         Args:
             settings: Settings of the run.
 
         Raises:
-            UserError: They are no settings of a run, or contradict each other.
+            UserError: `settings` are not the settings of a run, or contradict each other.
         """
         own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
         given = {name: value for name, value in own.items() if value is not None}
-        # The number of replicas need not divide the shards that the run was trained in.
+        # The shards that the run was trained with need not be a multiple of the number of replicas.
         devices = {"replicas": self.replicas, "shards": None, "shard_optimizer": False}
         return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **given})

@@ -1,4 +1,4 @@
-"""`evaluate`: a table of how good the newest model of a run is, or each new one."""
+"""`evaluate`: a table with loss and metrics of a run's newest model, or of each new model."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from .run_models import Evaluation, RunModels, SavedModel
 if TYPE_CHECKING:
     from .evaluator import Evaluator
 
-_MOST_SECONDS = 1e9  # that `time.sleep` takes on all systems
+_MOST_SECONDS = 1e9  # `time.sleep` takes this many on all systems
 
 
 def evaluate(
@@ -22,18 +22,18 @@ def evaluate(
     announce: Callable[[str], None] = print,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Evaluation]:
-    """Evaluate the saved models of a run on exactly all validation data, on any number of replicas.
+    """Evaluate a run's saved models on exactly all validation data, on any number of replicas.
 
-    The final model is evaluated, or else the newest complete checkpoint. With `options.watch`, each
-    checkpoint is evaluated as it appears, until the run has ended, or until its process on this
-    machine was killed.
+    The final model is evaluated; without a final model, the newest complete checkpoint. With
+    `options.watch`, each checkpoint is evaluated as it appears, until the run has ended or its
+    process on this machine was killed.
 
-    A run of your own model is evaluated on its validation data, with the loss and the metrics that
-    the model is compiled with; its functions are loaded from where the run found them.
+    A run of your own model is evaluated on its validation data, with the loss and metrics that the
+    model is compiled with. The functions are loaded from the files that the run used.
 
     Args:
         path: The folder of a run of `kdist train`.
-        options: How they are evaluated.
+        options: Options of the evaluation.
         announce: Called with each line of the table.
         sleep: Waits for the given number of seconds.
 
@@ -41,7 +41,7 @@ def evaluate(
         The evaluations, in the order of the lines.
 
     Raises:
-        UserError: There is nothing to evaluate, or it cannot be evaluated in this way.
+        UserError: The run has no model to evaluate, or the options do not fit the run.
 
     Example:
         ```python
@@ -77,7 +77,7 @@ def evaluate(
 
 
 class _Table:
-    """Evaluates models, and announces a line for each."""
+    """Evaluates models, and announces a line for each model."""
 
     def __init__(self, evaluator: "Evaluator", announce: Callable[[str], None]) -> None:
         self.lines: list[Evaluation] = []
@@ -85,11 +85,11 @@ class _Table:
         self._announce = announce
 
     def add(self, model: SavedModel) -> bool:
-        """Evaluate a model, and return whether it could be read."""
+        """Evaluate a model; return whether the model could be read."""
         try:
             line = self._evaluator.evaluate(model)
         except DamagedCheckpointError as error:
-            if model.path.exists():  # else a training that runs has removed it meanwhile
+            if model.path.exists():  # else a running training has removed it
                 self._announce(f"Skipped the damaged checkpoint {model.path.name}: {error}")
             return False
         if not self.lines:
@@ -100,17 +100,17 @@ class _Table:
 
 
 def _watch(run: RunModels, table: _Table, wait: Callable[[], None]) -> None:
-    """Evaluate each checkpoint as it appears, and in the end the model."""
+    """Evaluate each checkpoint as it appears, and at the end the final model."""
     seen: set[str] = set()
     had_ended = False
     while True:
-        has_ended = run.has_ended()  # asked first: files that are saved before the end are seen
+        has_ended = run.has_ended()  # asked first, so that files saved before the end are seen
         for model in reversed(run.checkpoints()):
             if model.path.name not in seen:
                 seen.add(model.path.name)
                 table.add(model)
         final = run.final()
-        # The model is saved behind the result: a last look is taken for it.
+        # The run saves its model after its result, so the loop looks for the model a last time.
         if has_ended and (final is not None or had_ended):
             break
         had_ended = has_ended

@@ -1,4 +1,4 @@
-"""`Evaluator`: the model of a run, made once, with the weights of one file after the other."""
+"""`Evaluator`: a run's model, made once, evaluated with the weights of several files."""
 
 import dataclasses
 import warnings
@@ -24,7 +24,7 @@ from .run_models import Evaluation, SavedModel
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ModelAndData:
-    """A compiled model, and arguments of its `evaluate`."""
+    """A compiled model, and the arguments of its `evaluate`."""
 
     model: keras.Model
     arguments: dict[str, Any]
@@ -33,15 +33,15 @@ class _ModelAndData:
 
 
 class Evaluator:
-    """Evaluates saved models of a run, one after the other, on exactly all validation data.
+    """Evaluates saved models of a run in turn, on exactly all validation data.
 
     Args:
         config: Settings of the run.
-        averaged: Whether to take the averages of the weights from checkpoints.
+        averaged: Whether to use the averaged weights of checkpoints.
         announce: Called with a line that names the source of the images.
 
     Raises:
-        UserError: The data or the devices are not there, or the user's functions fail.
+        UserError: Data or devices are missing, or the user's functions fail.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Evaluator:
     ) -> None:
         self._config, self._averaged = config, averaged
         self._strategy = MirroredStrategy(replicas=config.replicas)
-        keras.utils.set_random_seed(config.seed)  # as in the run, for data divided at random
+        keras.utils.set_random_seed(config.seed)  # as in the run, for a random split of the data
         with precision_scope(config.precision, self._strategy.devices):
             if config.model is None:
                 self._parts = _network_parts(config, self._strategy, announce)
@@ -64,7 +64,7 @@ class Evaluator:
 
         Raises:
             DamagedCheckpointError: The checkpoint cannot be read.
-            UserError: The file has weights of another model than the run's settings make.
+            UserError: The file's weights do not fit the model of the run's settings.
         """
         model = self._parts.model
         with (
@@ -86,7 +86,7 @@ class Evaluator:
         )
 
     def _has_averages(self, saved: SavedModel) -> bool:
-        # A training that keeps averages ends with them in place of the weights.
+        # A training with averages saves them as the weights of its final model.
         if saved.checkpoint is None and self._config.model is None:
             return self._config.ema_momentum is not None
         return self._averaged
@@ -95,7 +95,8 @@ class Evaluator:
 def _network_parts(
     config: TrainConfig, strategy: MirroredStrategy, announce: Callable[[str], None]
 ) -> _ModelAndData:
-    # All test images, also of a run on a subset, whose training images standardize them.
+    # All test images, also for a run on a subset. They are standardized by the run's training
+    # images.
     data = load_data(dataclasses.replace(config, subset=None), announce=announce)
     trained = data if config.subset is None else data.subset(config.subset)
     prepared = preprocessing(config, trained)
@@ -134,13 +135,13 @@ def _own_parts(config: TrainConfig, strategy: MirroredStrategy) -> _ModelAndData
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
-    """Give a model the weights of a file, which has those of stock batch norms."""
+    """Load weights from a file with stock batch norms into a model."""
     try:
         with stock_batch_norms(model), warnings.catch_warnings():
-            # The model is evaluated, which takes no optimizer.
+            # An evaluation needs no optimizer state.
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
             model.load_weights(path)
-    except Exception as error:  # whatever a file of another model raises
+    except Exception as error:  # a file of a different model raises exceptions of any type
         raise UserError(
             f"{path} does not have the weights of the model that the run's settings make"
             f" ({error_line(error)}): evaluate it with the code that it was trained with"

@@ -21,7 +21,7 @@ class SavedModel:
         path: The file.
         checkpoint: The checkpoint; `None` for the final model.
         epoch: Epoch of the model, counted from 1; `None` if unknown.
-        step: Steps of this epoch that were trained; `None` for its end.
+        step: Number of trained steps of this epoch; `None` at the end of the epoch.
     """
 
     path: Path
@@ -36,10 +36,10 @@ class Evaluation:
 
     Attributes:
         epoch: Epoch of the model, counted from 1; `None` if unknown.
-        step: Steps of this epoch that were trained; `None` for its end.
-        samples: Number of samples, each of which counts once; `None` if unknown.
-        metrics: The loss that the model is trained with, weight penalties included, and the
-            metrics, by name: `"loss"`, and for kdist's networks `"accuracy"`, from 0 to 1.
+        step: Number of trained steps of this epoch; `None` at the end of the epoch.
+        samples: Number of samples; each sample counts once. `None` if unknown.
+        metrics: Loss and metrics by name: `"loss"` with weight penalties, as in training; for
+            kdist's networks also `"accuracy"`, from 0 to 1.
         weights: `"averaged"` or `"trained"`.
         file: Name of the file.
     """
@@ -55,7 +55,7 @@ class Evaluation:
         return _line(self._cells().items())
 
     def heading(self) -> str:
-        """Return the heading of a table of such evaluations."""
+        """Return the heading of a table of evaluations."""
         return _line((name, name) for name in self._cells())
 
     def _cells(self) -> dict[str, str]:
@@ -89,12 +89,12 @@ class RunModels:
         settings: Settings of the run.
 
     Raises:
-        UserError: There is no run folder, or it cannot be read.
+        UserError: The run folder does not exist, or cannot be read.
     """
 
     def __init__(self, path: str) -> None:
         self.folder = Path(path_text("the run", path))
-        if not os.path.isdir(self.folder):  # unlike `Path`, also of a path that no file can have
+        if not os.path.isdir(self.folder):  # unlike `Path`, takes any path
             raise UserError(
                 f"{self.folder} is not a folder: pass the folder that kdist train has named; for a"
                 " model file, call kdist.load_model(path, strategy=...).evaluate(...)"
@@ -114,14 +114,14 @@ class RunModels:
         ]
 
     def final(self) -> SavedModel | None:
-        """Return the model that the run has saved as it ended; `None` if there is none."""
+        """Return the model that the run saved when it ended; `None` without a model."""
         path = saved_model(self.folder)
         if path is None or not self.has_result():
             return None
         return SavedModel(path=path, epoch=int(self._read().fact("epochs") or 0) or None)
 
     def newest(self) -> list[SavedModel]:
-        """Return the final model of a complete run, then checkpoints, the newest first."""
+        """Return models, the newest first; the final model of a complete run is the newest."""
         final = self.final()
         ended = [] if final is None else [final]
         checkpoints = self.checkpoints()
@@ -129,7 +129,7 @@ class RunModels:
         return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
 
     def has_result(self) -> bool:
-        """Whether the run has ended with a result; a run that is resumed has none again."""
+        """Whether the run has ended with a result; resuming a run removes its result."""
         return (self.folder / "summary.json").is_file()
 
     def has_ended(self) -> bool:

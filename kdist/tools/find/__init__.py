@@ -1,4 +1,4 @@
-"""`kdist find`: batch size and learning rate, by trial."""
+"""`kdist find`: find batch size and learning rate by trial."""
 
 import lazy_loader
 

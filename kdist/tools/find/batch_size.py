@@ -1,4 +1,4 @@
-"""`find_batch_size`: the largest batch that fits into the memory."""
+"""`find_batch_size`: find the largest batch size that fits into memory."""
 
 import dataclasses
 import os
@@ -12,13 +12,14 @@ from ...launch import child
 from ...performance.resources import available_memory
 
 INSIDE = "KDIST_FINDER"
-"""Set within a try, so that a model's file which starts a search does not start more of them."""
+"""Environment variable of a try: a model's file that starts a search must not start it again."""
 
-# Free memory that Python and TensorFlow take before the model is made, with room for others.
+# Free memory that Python and TensorFlow need before the model is made, plus room for other
+# programs.
 _RUNTIME_BYTES = 2**30
-# Memory also becomes fragmented, and validation needs some.
+# Margin for fragmentation and for validation.
 _MARGIN = 0.05
-# Between the largest size that works and the smallest that does not: a twentieth.
+# The search ends when the smallest size that fails is within 5 % of the largest size that works.
 _RESOLUTION = 1.05
 _PROGRAM = (sys.executable, "-m", "kdist.tools.find.batch_size_try")
 _LAST_CHARACTERS = 6000
@@ -31,14 +32,15 @@ _LIMITS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSizeTry:
-    """A batch size that was tried, and how that ended.
+    """A batch size that was tried, and the result.
 
     Attributes:
         batch_size: Samples per replica and step.
         works: Whether all steps were trained.
-        lacks: `"memory"` or `"data"`, of which a try that does not work has too little.
-        end: For a process that ended without naming memory: the signal, and its last line.
-        samples_per_second: Over all replicas, without the first step.
+        lacks: Scarce resource of a failed try: `"memory"` or `"data"`; empty if the try works.
+        end: For a process that ended without an out-of-memory message: the signal, and its last
+            line.
+        samples_per_second: Samples per second over all replicas, without the first step.
     """
 
     batch_size: int
@@ -61,11 +63,10 @@ class BatchSize:
     """The result of `find_batch_size`.
 
     Attributes:
-        batch_size: Samples per replica to use: the largest that work, less 5 % if memory is the
-            limit.
-        largest: The largest batch size per replica that works, to about 5 %.
-        limit: The end of the search: `"memory"`, `"data"` if a global batch contains all samples,
-            or `"most"`.
+        batch_size: Recommended samples per replica: `largest`, less 5 % if memory is the limit.
+        largest: Largest batch size per replica that works, to about 5 %.
+        limit: Reason why the search ended: `"memory"`, `"data"` if a global batch contains all
+            samples, or `"most"`.
         tries: All tries, in order.
     """
 
@@ -88,29 +89,30 @@ def find_batch_size(
     """Find the largest batch size per replica that fits into memory.
 
     A new model is trained for a few steps with `start` samples per replica, then with twice as
-    many, and so on; then the interval between the largest that works and the smallest that does not
-    is bisected. Each try is a separate process, because TensorFlow cannot continue after running
-    out of memory, and a GPU's memory is freed only when the process ends.
+    many, and so on. Then the search bisects the interval between the largest size that works and
+    the smallest size that fails. Each try is a separate process: TensorFlow cannot continue after
+    running out of memory, and a GPU's memory is freed only when the process ends.
 
-    On GPUs a try may use all memory of the GPU: end other programs there, including this process if
-    it has used TensorFlow. On the CPU it may use the memory that is free when it begins, according
-    to the container's limit or the machine's memory, without swap: it gets a limit (`RLIMIT_DATA`),
-    so that allocating more fails at once, and the kernel's out-of-memory killer would end it before
-    any other process.
+    On GPUs a try may use all GPU memory: end all programs that use these GPUs, including this
+    process if it has used TensorFlow. On the CPU a try may use the memory that is free when it
+    begins, according to the container's limit or the machine's memory, without swap. The try gets a
+    limit (`RLIMIT_DATA`), so that a larger allocation fails at once. The kernel's out-of-memory
+    killer would end the try before any process of a different program.
 
     Args:
         model: `"FILE.py:FUNCTION"`; the function returns a compiled model.
         data: The function that returns the data, as for `kdist.find_learning_rate`: its name in the
             same file, or `"FILE.py:FUNCTION"`. A batched `tf.data.Dataset` is batched again.
         replicas: As for `kdist.MirroredStrategy`.
-        shard_optimizer: The same.
+        shard_optimizer: As for `kdist.MirroredStrategy`.
         start: The first batch size per replica to try.
         most: The largest batch size to try.
-        announce: Called with each try after it has ended.
+        announce: Called with each try when it has ended.
 
     Raises:
         UserError: An argument is out of range, or a function fails.
-        TrainingError: Not even one sample fits, or a try fails for another reason.
+        TrainingError: Not even a single sample per replica fits, or a try fails for a different
+            reason.
 
     Example:
         ```python
@@ -145,7 +147,7 @@ def find_batch_size(
 
 
 def batch_lines(found: BatchSize) -> list[str]:
-    """Say which batch size to use."""
+    """Return lines that recommend a batch size."""
     return [
         f"largest batch size per replica that works: {found.largest} ({_LIMITS[found.limit]})",
         f"use --batch-size {found.batch_size}",
@@ -153,7 +155,7 @@ def batch_lines(found: BatchSize) -> list[str]:
 
 
 def free_memory() -> int | None:
-    """Return the bytes of memory for the model of a try on the CPU; `None` if unknown."""
+    """Return the bytes that the model of a CPU try may use; `None` if unknown."""
     free = available_memory()
     return None if free is None else max(free - _RUNTIME_BYTES, 0)
 
@@ -172,19 +174,19 @@ def _nothing_fits(last: BatchSizeTry) -> TrainingError:
 
 
 def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> int | None:
-    """Return the largest number, to about 5 %, for which `works` is true; `None` if there is none.
+    """Return the largest number, to about 5 %, for which `works` is true; `None` without any.
 
     Args:
-        works: Tries a number; true for all numbers below one for which it is true, and called once
-            for each.
-        start: The first number.
-        most: The largest number that is tried.
+        works: Tries a number. If a number works, all smaller numbers have to work. Called at most
+            once per number.
+        start: The first number to try.
+        most: The largest number to try.
 
     Example:
         >>> search_largest(lambda number: number <= 100, start=16, most=1000)
         100
     """
-    good, bad = 0, most + 1  # the largest that works, the smallest that does not
+    good, bad = 0, most + 1  # largest number that works, smallest number that fails
     number = min(start, most)
     while good < number < bad:
         if works(number):
@@ -201,7 +203,7 @@ def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> in
 
 
 def run_in_process(orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) -> BatchSizeTry:
-    """Run a try in a process of its own, which may run out of memory.
+    """Run a try in a separate process, because it may run out of memory.
 
     Args:
         orders: The arguments of `try_batch_size`.
@@ -209,7 +211,7 @@ def run_in_process(orders: Mapping[str, Any], *, program: Sequence[str] = _PROGR
 
     Raises:
         UserError: The user's functions fail.
-        TrainingError: The try failed for another reason than memory.
+        TrainingError: The try failed for a reason other than memory.
     """
     if INSIDE in os.environ:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A try of a batch size: the program `python -m kdist.tools.find.batch_size_try`."""
+"""A single try of a batch size: the program `python -m kdist.tools.find.batch_size_try`."""
 
 import contextlib
 import dataclasses
@@ -21,12 +21,12 @@ from .batch_size import BatchSizeTry
 from .short_fit import build_model, fit_epochs
 
 _STEPS = 3
-# The kernel ends this process first, should the machine run out of memory all the same.
+# If the machine runs out of memory nevertheless, the kernel ends this process first.
 _FIRST_TO_END = "1000"
 
 
 def main() -> None:
-    """Run the try that is ordered, and answer with its result."""
+    """Run the try that the parent process ordered, and send its result."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
     try:
@@ -52,8 +52,8 @@ def try_batch_size(
         data: The function that returns the data.
         batch_size: Samples per replica and step.
         replicas: As for `kdist.MirroredStrategy`.
-        memory: Bytes that the process may have beyond those it has before the model is made, all
-            replicas together; `None` for no limit. On GPUs there is none.
+        memory: Bytes that the process may have in addition to its memory before the model is made,
+            for all replicas together; `None` for no limit. On GPUs there is no limit.
         shard_optimizer: As for `kdist.MirroredStrategy`.
 
     Raises:
@@ -65,9 +65,9 @@ def try_batch_size(
     batches = full_batches(functions, global_batch)
     if batches is None:
         return BatchSizeTry(batch_size=batch_size, works=False, lacks="data")
-    # CUDA reserves far more addresses than it uses.
+    # Not on GPUs: CUDA reserves far more addresses than it uses.
     limited = limit_memory(memory if strategy.devices[0].startswith("CPU") else None)
-    answer(limited=limited)  # from then on, a crash is that of an allocation
+    answer(limited=limited)  # from here on, a crash is a failed allocation
     steps = _TimedSteps()
     try:
         built = build_model(functions, strategy)
@@ -83,7 +83,7 @@ def try_batch_size(
 
 
 class _TimedSteps(keras.callbacks.Callback):
-    """Ends the training after `_STEPS` steps; `ends` has the seconds at the end of each."""
+    """Ends the training after `_STEPS` steps; `ends` has the end time of each step in seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,19 +96,19 @@ class _TimedSteps(keras.callbacks.Callback):
 
 
 def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
-    """Return the training data in batches that are all full; `None` if there is not one.
+    """Return the training data in full batches only; `None` without a full batch.
 
     Args:
         functions: The user's functions.
         global_batch: Samples per step over all replicas.
 
     Raises:
-        UserError: The data have batches of their own, of another size.
+        UserError: The data have batches of their own, and are no `tf.data.Dataset`.
     """
     try:
         data = functions.load_data(global_batch)
     except NoSamplesError:
-        if functions.takes_batch:  # as of `batch(batch_size, drop_remainder=True)`
+        if functions.takes_batch:  # e.g. with `batch(batch_size, drop_remainder=True)`
             return None
         raise
     if data.has_arrays:
@@ -129,17 +129,17 @@ def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None
 
 
 def limit_memory(more: int | None) -> bool:
-    """Let this process allocate so many bytes more: beyond, an allocation fails at once.
+    """Limit the memory of this process; an allocation above the limit fails at once.
 
-    The limit is that of the data segment (`setrlimit`, `RLIMIT_DATA`), which since Linux 4.7
-    counts all private memory that can be written. TensorFlow then raises an error, long before the
+    The function limits the data segment (`setrlimit`, `RLIMIT_DATA`). Since Linux 4.7 the data
+    segment counts all private writable memory. TensorFlow then raises an error, long before the
     machine has to swap or to end programs.
 
     Args:
-        more: `None` for no limit.
+        more: Bytes that the process may allocate in addition; `None` for no limit.
 
     Returns:
-        Whether there is a limit now.
+        Whether the process has a limit now.
     """
     used = _data_bytes()
     if more is None or used is None:

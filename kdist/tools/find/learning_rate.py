@@ -30,13 +30,13 @@ def find_learning_rate(
     steps: int = 200,
     seed: int = 0,
 ) -> RateCurve:
-    """Train a new model with a rising learning rate, and find where its loss falls best.
+    """Run a learning rate range test: train a new model with a rising rate, and record the loss.
 
-    The rate rises by the same factor at each step, from `least` to `most`. The test ends when the
-    running average of the loss is 4 times its minimum, and above it by more than a hundredth of the
-    first loss. The losses are those of single batches, and the same on any number
-    of replicas with the same global batch. The suggested rate is for that global batch, see
-    `kdist.scale_learning_rate`.
+    The learning rate rises by the same factor at each step, from `least` to `most`. The test ends
+    when the running average of the loss exceeds 4 times its minimum, and the rise exceeds a
+    hundredth of the first loss. Each loss is the loss of a single batch. The losses are equal on
+    any number of replicas with the same global batch. The suggested rate is for that global batch;
+    `kdist.scale_learning_rate` converts it.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer is
@@ -44,13 +44,13 @@ def find_learning_rate(
         data: A function that returns `(x, y), (x_val, y_val)`, `(x, y), None`, a `tf.data.Dataset`
             or a `keras.utils.PyDataset`; if it has a parameter `batch_size`, it gets the global
             batch size. Validation data are not used. For a `build` from a file: the function's name
-            there, or `"FILE.py:FUNCTION"`.
+            in that file, or `"FILE.py:FUNCTION"`.
         batch_size: Samples per replica and step, by default 32. Batched data keep their batches.
         replicas: As for `kdist.MirroredStrategy`.
         least: The first learning rate.
-        most: The last one.
+        most: The last learning rate.
         steps: Steps from `least` to `most`, at least 10.
-        seed: Seed of the data, the initial weights and all other draws, set by
+        seed: Seed of the data, the initial weights and all random numbers, set by
             `keras.utils.set_random_seed`.
 
     Returns:
@@ -61,9 +61,9 @@ def find_learning_rate(
             optimizers or reports no `loss`.
         TrainingError: The loss is NaN or infinite at the first step.
 
-    Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, which
-    raises the rate linearly; raising it by a factor, and the running average, are from Gugger 2018,
-    "How Do You Find A Good Learning Rate".
+    Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, raises
+    the rate linearly. Gugger 2018, "How Do You Find A Good Learning Rate", raises it by a factor,
+    and uses the running average.
 
     Example:
         ```python
@@ -107,7 +107,7 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
 
 
 def _file_of(function: Callable[..., Any]) -> str:
-    """Return the file by which errors in a function are named."""
+    """Return the source file of a function, for error messages; `"<unknown>"` if unknown."""
     try:
         return inspect.getsourcefile(function) or "<unknown>"
     except TypeError:  # an object that can be called, or a function written in C
@@ -115,13 +115,13 @@ def _file_of(function: Callable[..., Any]) -> str:
 
 
 class SetRate(keras.optimizers.schedules.LearningRateSchedule):
-    """The learning rate that was set last, whatever steps the optimizer has counted.
+    """Learning rate schedule that returns the assigned rate, independent of the step count.
 
-    An optimizer counts no step that it leaves out for the scale of a float16 loss, and that of a
-    model from a file has counted others.
+    An optimizer does not count steps that it skips because of float16 loss scaling. The optimizer
+    of a model from a file may have counted earlier steps.
 
     Args:
-        rate: The first.
+        rate: The initial rate.
     """
 
     def __init__(self, rate: float) -> None:
@@ -129,7 +129,7 @@ class SetRate(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: Any) -> Any:  # noqa: ARG002
         """Return the learning rate."""
-        return tf.identity(self.rate.value)  # a variable of several replicas is no argument
+        return tf.identity(self.rate.value)  # a variable of several replicas cannot be an argument
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments."""
@@ -137,7 +137,7 @@ class SetRate(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class RangeTest(keras.callbacks.Callback):
-    """Sets the rate of each batch, records its loss, and ends the training when that explodes.
+    """Sets the rate of each batch, records its loss, and ends training when the loss explodes.
 
     Args:
         rates: The learning rates of the batches.
@@ -180,7 +180,7 @@ class RangeTest(keras.callbacks.Callback):
         )
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Let the metrics be those of this batch alone: Keras averages over the epoch."""
+        """Reset the metrics, so that they cover this batch alone, and set its learning rate."""
         self.model.reset_metrics()
         self._rate.rate.assign(self._rates[len(self.losses)])
 

@@ -1,4 +1,4 @@
-"""`RateCurve`: the losses of a learning rate range test, and the rate that they suggest."""
+"""`RateCurve`: the losses of a learning rate range test, and the suggested rate."""
 
 import csv
 import dataclasses
@@ -11,17 +11,17 @@ from ...arguments import as_integer, positive_number
 from ...errors import UserError
 from ...files import atomic_write
 
-# From far too small to diverging: the default range of a test.
+# The default range of a test: the first rate is far too small, the last rate diverges.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0
 
-# The first tenth of the steps is not looked at: the average has not settled.
+# Fraction of steps that is ignored at the start, where the average has not settled.
 _SETTLE = 0.1
-# A smaller fall of the average may be chance.
+# A smaller relative fall of the average may be chance.
 _FALL = 0.02
 _FEWEST_STEPS = 10
-# The loss has exploded once its average is so many times its minimum.
+# The loss has exploded when its average exceeds this multiple of its minimum.
 DIVERGENCE = 4.0
-# Next to the first loss, a smaller rise is no explosion, however near to zero the least is.
+# A rise below this fraction of the first loss is no explosion, even if the minimum is near zero.
 _RISE = 0.01
 
 
@@ -32,7 +32,7 @@ class RateCurve:
     Attributes:
         rates: The learning rate of each step, increasing.
         losses: The loss of each step's batch.
-        smoothed: Their running average.
+        smoothed: The running average of the losses.
         diverged: Whether the test ended because the loss exploded.
     """
 
@@ -60,9 +60,9 @@ class RateCurve:
     def suggestion(self) -> float:
         """A tenth of the learning rate at the lowest average.
 
-        Where the loss is lowest, the rate is at the edge of divergence: Smith 2017, section 3.3,
-        reads the largest rate off where the curve gets ragged. A tenth of it is the rule of Gugger
-        2018, "How Do You Find A Good Learning Rate".
+        At the lowest loss, the rate is at the edge of divergence: Smith 2017, section 3.3, takes
+        the largest rate from the point where the curve becomes ragged. A tenth of this rate is the
+        rule of Gugger 2018, "How Do You Find A Good Learning Rate".
         """
         return self.at_minimum / 10
 
@@ -70,7 +70,7 @@ class RateCurve:
     def doubt(self) -> str:
         """Reason why the suggestion is unsure; empty if the loss fell, and then rose again.
 
-        To rise again is to explode, or to rise by at least half of the fall.
+        The loss has risen again if it exploded, or if it rose by more than half of the fall.
         """
         first, last = self.smoothed[self._known[0]], self.smoothed[self._known[-1]]
         lowest = min(self.smoothed[i] for i in self._known)
@@ -82,7 +82,7 @@ class RateCurve:
 
     @property
     def _known(self) -> range:
-        """The steps that count: after the average has settled, before a loss that is no number."""
+        """The steps to analyze: after the average has settled, before a non-finite average."""
         end = next((i for i, y in enumerate(self.smoothed) if not math.isfinite(y)), None)
         last = len(self.smoothed) if end is None else max(end, 1)
         return range(min(int(_SETTLE * len(self.smoothed)), last - 1), last)
@@ -92,7 +92,7 @@ class RateCurve:
         return fall / math.log(self.rates[i + 1] / self.rates[i - 1])
 
     def to_csv(self) -> str:
-        """Return a table with a row for each step: `step,learning_rate,loss,smoothed_loss`."""
+        """Return a table with a row per step: `step,learning_rate,loss,smoothed_loss`."""
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
         table.writerow(("step", "learning_rate", "loss", "smoothed_loss"))
@@ -102,7 +102,7 @@ class RateCurve:
 
 
 def rates_of(least: float, most: float, steps: int) -> list[float]:
-    """Return learning rates from `least` to `most`, each the same factor above the one before.
+    """Return learning rates from `least` to `most` with a constant ratio.
 
     Example:
         >>> rates_of(0.01, 1.0, 3)
@@ -117,7 +117,7 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
     """Check the arguments of a range test.
 
     Raises:
-        UserError: One is out of range.
+        UserError: An argument is out of range.
     """
     low = positive_number("least", least, hint="pass the first learning rate, such as 1e-6")
     high = positive_number("most", most, hint="pass the last learning rate, such as 10")
@@ -133,7 +133,7 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
 
 
 class LossAverage:
-    """A running average of losses, without the zero that it begins with.
+    """A running average of losses, corrected for its start at zero.
 
     Args:
         smoothing: Decay at each step, at least 0 and below 1.
@@ -147,7 +147,7 @@ class LossAverage:
         self._first = 0.0
 
     def add(self, loss: float) -> tuple[float, bool]:
-        """Add the loss of a step; returns the average, and whether that has exploded, or is NaN."""
+        """Add the loss of a step; return the average, and whether it exploded or is not finite."""
         self._steps += 1
         self._sum = self._smoothing * self._sum + (1 - self._smoothing) * loss
         average = self._sum / (1 - self._smoothing**self._steps)
@@ -156,13 +156,13 @@ class LossAverage:
         if self._steps == 1:
             self._first = abs(average)
         self._least = min(self._least, average)
-        # A loss may be negative, such as a log-likelihood's.
+        # A loss may be negative, such as a log-likelihood.
         rise = max((DIVERGENCE - 1) * abs(self._least), _RISE * self._first)
         return average, average > self._least + rise
 
 
 def rate_lines(curve: RateCurve) -> list[str]:
-    """Say which learning rate to use."""
+    """Return lines that recommend a learning rate."""
     doubt = curve.doubt
     how = f"unsure: {doubt}" if doubt else "the loss fell, and then rose again"
     return [
@@ -174,11 +174,11 @@ def rate_lines(curve: RateCurve) -> list[str]:
 
 
 def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
-    """Write the curve as a table and a picture; returns their paths.
+    """Write the curve as a table and a picture; return both paths.
 
     Args:
         curve: The curve.
-        folder: That exists.
+        folder: An existing folder.
         of: Name of the model, for the title.
     """
     from ...charts.figures import learning_rate_figure  # draws with Altair

@@ -1,4 +1,4 @@
-"""A user's model trained for a few steps."""
+"""Training of a user's model for a few steps."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from ...training.user_model.functions import UserFunctions
 
 
 def build_model(functions: UserFunctions, strategy: MirroredStrategy) -> keras.Model:
-    """Make the user's model under a strategy, with a step per execution.
+    """Make the user's model under a strategy, with `steps_per_execution=1`.
 
     Raises:
         UserError: The function fails, or returns no compiled model.
@@ -30,17 +30,17 @@ def fit_epochs(
     epochs: int,
     callback: keras.callbacks.Callback,
 ) -> None:
-    """Train until the callback ends it, without validation.
+    """Train without validation until the callback ends the training.
 
     Args:
         model: A compiled model.
-        data: Data with batches of their own keep them.
+        data: The data. Batched data keep their batches.
         global_batch: Samples per step over all replicas, for arrays.
-        epochs: The most that it may take.
+        epochs: Maximum number of epochs.
         callback: Ends the training.
     """
     arguments = UserData(training=data.training).fit_arguments(batch=global_batch)
     with warnings.catch_warnings():
-        # Keras says so where it does not know the number of batches, after the first epoch.
+        # Keras warns after the first epoch if it does not know the number of batches.
         warnings.filterwarnings("ignore", "Your input ran out of data")
         model.fit(**arguments, epochs=epochs, verbose=0, callbacks=[callback])
