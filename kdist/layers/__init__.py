@@ -1,4 +1,4 @@
-"""Layers that give the same on any number of replicas."""
+"""Layers with equal results on any number of replicas."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Batch norm's arithmetic: on one replica, on several, and by TensorFlow's fused kernels."""
+"""The arithmetic of batch norm: on one replica, on several replicas, and by fused kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_FUSED_SUM = 32  # the window of XLA's `TreeReductionRewriter`, on CPUs
 
 
 class Moments(NamedTuple):
-    """Count, mean and biased variance of each channel's values, three vectors."""
+    """Count, mean and biased variance of each channel's values, as three vectors."""
 
     count: Any
     mean: Any
@@ -31,14 +31,14 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernels:
-    """Batch norm's functions for inputs of one rank, axis and dtype.
+    """The functions of batch norm for inputs of a rank, axis and dtype.
 
     Args:
         rank: Rank of the inputs.
         axis: The channel axis, counted from 0.
-        accumulate: Name of the dtype of sums and vectors.
-        output: Name of the outputs' dtype.
-        epsilon: Added to the variance.
+        accumulate: Name of the dtype of sums and of vectors such as mean and gamma.
+        output: Name of the dtype of the outputs.
+        epsilon: Number that is added to the variance.
     """
 
     rank: int
@@ -85,8 +85,8 @@ class Kernels:
     ) -> Any:
         """Return the gradient of the inputs, from the sum of `gradient_sums` over all replicas.
 
-        Each value, unless masked, also affects mean and variance, and through them every output
-        (Ioffe & Szegedy 2015, section 3).
+        Each unmasked value also affects mean and variance, and through them all outputs (Ioffe &
+        Szegedy 2015, section 3).
         """
         dy, values = self._view(dy, self.accumulate), self._view(x, self.accumulate)
         inverse = self._inverse_deviation(moments)
@@ -99,14 +99,14 @@ class Kernels:
         return tf.reshape(tf.cast(dx, x.dtype), tf.shape(x))
 
     def forward(self, x: Any, gamma: Any, beta: Any, mask: Any = None) -> tuple[Any, Moments]:
-        """Return outputs and moments if there is only one replica."""
+        """Return outputs and moments on a single replica."""
         moments = merge(self.local_moments(x, mask)[tf.newaxis])
         return self.normalize(x, moments, gamma, beta), moments
 
     def backward(
         self, dy: Any, x: Any, moments: Moments, gamma: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Return input gradient and `gradient_sums` if there is only one replica."""
+        """Return input gradient and `gradient_sums` on a single replica."""
         sums = self.gradient_sums(dy, x, moments)
         return self.input_gradient(dy, x, moments, gamma, sums, mask), sums
 
@@ -116,7 +116,7 @@ class Kernels:
 
     def _view(self, x: Any, dtype: Any) -> Any:
         """Reshape `x` to (positions, channels) or (positions, channels, positions)."""
-        # XLA's reductions over several axes are three times slower than over one.
+        # XLA reduces several axes three times more slowly than a single axis.
         x, shape = tf.cast(x, dtype), tf.shape(x)
         if self._channels_last:
             return tf.reshape(x, (-1, x.shape[-1]))
@@ -124,10 +124,10 @@ class Kernels:
         return tf.reshape(x, (before, x.shape[self.axis], after))
 
     def _sum(self, values: Any, x: Any) -> Any:
-        """Sum a view of inputs of the shape of `x` over positions, in steps.
+        """Sum a view of inputs over positions, in steps; `x` tells the shape of the inputs.
 
-        Steps limit the rounding error of long sums. In compiled methods, short ones are faster,
-        too.
+        Steps limit the rounding error of long sums. In compiled methods, short sums are also
+        faster.
         """
         if not self._channels_last:
             return tf.reduce_sum(tf.reduce_sum(values, 2), 0)
@@ -152,10 +152,10 @@ class Kernels:
 def _sum_lengths(positions: int) -> list[int]:
     """Return the lengths of the sums, level by level, that add up a batch of samples.
 
-    XLA computes short sums together with their summands, but stores the summands of longer ones
-    first. Only if a sample's number of positions has a factor without divisors up to
-    `LONGEST_FUSED_SUM`, there is one longer sum. Two levels add up the samples, whose number may
-    vary, so zeros fill up the last sum. A batch of single positions has no levels.
+    XLA computes a short sum together with its summands, but stores the summands of a long sum
+    first. A long sum occurs only if the number of positions of a sample has a factor without
+    divisors from 2 to `LONGEST_FUSED_SUM`. The last two levels add up the samples. The number of
+    samples may vary, so zeros fill up the last sum. A batch of single positions has no levels.
     """
     if positions == 1:
         return []
@@ -168,10 +168,10 @@ def _sum_lengths(positions: int) -> list[int]:
 
 
 def merge(parts: Any) -> Moments:
-    """Merge the replicas' `local_moments`, shape `(replicas, 3, channels)`, to those of all values.
+    """Merge the replicas' `local_moments`, shape `(replicas, 3, channels)`, to global moments.
 
-    Exact for any data and any counts, including empty replicas (`merge_moments`). Without any
-    values, count, mean and variance are 0.
+    The result is exact for any data and any counts, including empty replicas (`merge_moments`).
+    Without values, count, mean and variance are 0.
     """
     counts, means, squares = tf.unstack(parts, axis=1)
     count = tf.reduce_sum(counts, 0)
@@ -180,12 +180,12 @@ def merge(parts: Any) -> Moments:
 
 
 def broadcast_mask(mask: Any, x: Any) -> Any:
-    """Broadcast a mask without channel axis to the shape of the inputs, as booleans."""
+    """Broadcast a mask without a channel axis to the shape of the inputs, as booleans."""
     return tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
 
 
 def input_moments(norm: Any, x: Any, mask: Any = None) -> Any:
-    """Return `Kernels.local_moments` of the inputs of any batch norm of Keras."""
+    """Return `Kernels.local_moments` of the inputs of any Keras batch norm layer."""
     rank, dtype = len(x.shape), keras.backend.result_type(x.dtype.name, "float32")
     kernels = Kernels(rank, norm.axis % rank, dtype, dtype, norm.epsilon)
     return kernels.local_moments(x, None if mask is None else broadcast_mask(mask, x))
@@ -197,7 +197,7 @@ SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 
 
 def batch_norm_fusible(x: Any, axis: int, epsilon: float, mask: Any) -> bool:
-    """Whether the kernel supports `x`, with the channels on `axis` (counted from 0)."""
+    """Whether TensorFlow's fused kernel supports `x` with channels on `axis` (counted from 0)."""
     return (
         mask is None
         and x.dtype in FUSED_DTYPES
@@ -208,11 +208,12 @@ def batch_norm_fusible(x: Any, axis: int, epsilon: float, mask: Any) -> bool:
 
 
 def gradient_fusible(x: Any, dy: Any, axis: int, mask: Any) -> bool:
-    """Whether the gradient's kernel supports these, is faster than XLA's loops and as accurate.
+    """Whether the fused gradient kernel supports the inputs, and is fast and accurate.
 
-    This holds for oneDNN's kernel if the channels fill its vectors. Otherwise it takes three times
-    as long, and adds up value by value, as XLA's own kernel does in a compiled step. TensorFlow's
-    kernel takes two to three times as long as the loops.
+    The kernel has to be faster than XLA's loops, and as accurate. oneDNN's kernel is both if the
+    channels fill its vectors. Otherwise it takes three times as long and adds up value by value, as
+    XLA's own kernel does in a compiled step. TensorFlow's kernel takes two to three times as long
+    as the loops.
     """
     return (
         mask is None
@@ -229,10 +230,11 @@ def fused_gradient(
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of `x`, gamma and beta, for channels last and samples of known shape.
 
-    oneDNN's moments lose the variance if the mean is large. Here the moments are given, and
-    oneDNN's sums over 100,000 values are as accurate as XLA's.
+    oneDNN's own moments lose the variance if the mean is large. Here the moments are arguments, and
+    oneDNN's sums over 100,000 values are as accurate as XLA's sums.
     """
-    # oneDNN sums image by image: a single row of all positions would be one long sum.
+    # oneDNN sums image by image: with all positions in a single row, it would compute a single long
+    # sum.
     sides = [1, *x.shape[1:-1].as_list()]
     images = (-1, math.prod(sides[:-1]), sides[-1], x.shape[-1])
     dx, dgamma, dbeta, *_ = tf.raw_ops.FusedBatchNormGradV3(
@@ -253,7 +255,8 @@ def fused_batch_norm(
 ) -> tuple[Any, Moments]:
     """Return outputs and float32 moments of the batch `x`, which may be empty.
 
-    The kernel supports only images, so other ranks are reshaped to images of one row or column.
+    The kernel supports only images. Inputs of a different rank are reshaped to images with a single
+    row or column.
     """
     channels = x.shape[axis]
     last = axis == len(x.shape) - 1
@@ -273,8 +276,8 @@ def fused_batch_norm(
         is_training=True,
     )
     count = tf.cast(tf.size(x, tf.int64) // channels, tf.float32)
-    # The kernel's variance is unbiased: for one value it is NaN on some devices. For no values,
-    # mean and variance are NaN.
+    # The kernel's variance is unbiased: for a single value it is NaN on some devices. Without
+    # values, mean and variance are NaN.
     biased = tf.math.multiply_no_nan(variance, tf.math.divide_no_nan(count - 1, count))
     nonempty = count > 0
     return tf.reshape(y, tf.shape(x)), Moments(
@@ -289,9 +292,8 @@ def by_inference_kernels(
 ) -> tuple[Any, tuple[Any, Any]]:
     """Return outputs, and float32 mean and variance, of a batch with channels last.
 
-    For a step that will be divided over GPUs: there is one exchange in the forward and one in the
-    backward pass, and a kernel applies an affine function of each channel in one pass over the
-    batch.
+    For a step that is divided over GPUs: the forward pass and the backward pass each have one
+    exchange. A kernel applies an affine function per channel in one pass over the batch.
     """
     channels = x.shape[-1]
 
@@ -332,7 +334,7 @@ def by_inference_kernels(
 
 
 def _positions(x: Any) -> Any:
-    """Return the number of values of a channel of a batch with channels last, as a float32."""
+    """Return the number of values per channel of a batch with channels last, as float32."""
     sample = x.shape[1:-1]
     if sample.is_fully_defined():
         return tf.cast(tf.shape(x)[0], tf.float32) * math.prod(sample)
@@ -342,10 +344,10 @@ def _positions(x: Any) -> Any:
 def in_global_view(
     kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:
-    """Return outputs and moments in a step that will be divided over replicas.
+    """Return outputs and moments in a step that is divided over replicas.
 
-    Each kernel has a sharding rule, so there is one collective in the forward and one in the
-    backward pass.
+    Each kernel has a sharding rule, so the forward pass and the backward pass each have one
+    collective.
     """
 
     @tf.custom_gradient
@@ -369,11 +371,11 @@ def in_global_view(
 def on_one_replica(
     kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:
-    """Return outputs and moments if one replica has the whole batch."""
+    """Return outputs and moments if a single replica has the whole batch."""
     if not worth_compiling(x):
         return kernels.forward(x, gamma, beta, mask)
 
-    # TensorFlow's gradient of a compiled function would store its intermediate values.
+    # TensorFlow's own gradient of a compiled function would store all intermediate values.
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
         y, moments = compiled_method(kernels, "forward", x)(x, gamma, beta, mask)
@@ -393,7 +395,10 @@ def on_one_replica(
 
 
 def _dense_gradient(dy: Any, x: Any) -> Any:
-    """Convert the gradient of `x`, which may be indexed slices (`tf.gather`) or have no shape."""
+    """Convert the gradient of `x` to a dense tensor of the shape of `x`.
+
+    The gradient may consist of indexed slices (`tf.gather`), or have an unknown shape.
+    """
     return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)
 
 

@@ -1,4 +1,4 @@
-"""Kernels as functions: compiled by XLA where that is faster, named for the sharding rules."""
+"""Kernels as functions: compiled by XLA where it is faster, named for the sharding rules."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ from .._upstream.steps import divides_step
 # Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
 
-# Arguments whose first axis is that of the samples, which a replica has a part of.
+# Arguments with samples along the first axis; each replica has a part of them.
 _OF_SAMPLES = {"x", "dy", "mask"}
 
 _apart: ContextVar[list[Any] | None] = ContextVar("_apart", default=None)
@@ -23,7 +23,7 @@ _apart: ContextVar[list[Any] | None] = ContextVar("_apart", default=None)
 def worth_compiling(x: Any) -> bool:
     """Whether XLA's fused loops are faster for inputs `x`: large samples of fixed shape, on CPUs.
 
-    They halve the time of a large layer, which is limited by memory bandwidth. XLA compiles again
+    A large layer is limited by memory bandwidth, and the loops halve its time. XLA compiles again
     for each shape, so only the batch size may vary. GPUs have cuDNN's kernels.
     """
     sample = x.shape[1:]
@@ -33,11 +33,11 @@ def worth_compiling(x: Any) -> bool:
 
 
 def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
-    """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`.
+    """Return the method `name` of `kernels`, compiled if this is faster for inputs `x`.
 
-    In a step that is itself compiled, XLA compiles the method with the rest, where no value is
-    computed apart. In a step that is divided over replicas, the method is a function that the
-    sharding rules know by its name.
+    In a step that is itself compiled, XLA compiles the method as a part of the step, and
+    `compute_apart` is not available. In a step that is divided over replicas, the method is a
+    function with a name that the sharding rules know.
     """
     if worth_compiling(x) and not is_compiled_by_xla():
         return _compiled_method(kernels, name, x.dtype.name, tuple(x.shape[1:]))
@@ -49,15 +49,16 @@ def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
 
 
 class CompiledMethod:
-    """A method as a function with a name, that XLA compiles for any number of samples.
+    """A method as a named function, compiled by XLA for any number of samples.
 
     Args:
-        method: Takes and returns tensors.
-        jit_compile: Whether XLA compiles it.
+        method: Function of tensors that returns tensors.
+        jit_compile: Whether XLA compiles the function.
 
     Attributes:
-        functions: By their number of tensors, functions that take these flat and without `None`s,
-            and return what the method does, and the values that it computes apart.
+        functions: Functions by their number of tensors. Each function takes a flat list of tensors
+            without `None`, and returns the result of the method and the values that the method
+            computes apart.
     """
 
     def __init__(self, method: Callable[..., Any], *, jit_compile: bool = True) -> None:
@@ -66,7 +67,7 @@ class CompiledMethod:
         self.functions: dict[int, Any] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Return what the method does."""
+        """Return the result of the method."""
         named = [(n, a) for n, a in zip(self._names, args, strict=False) if a is not None]
         structure = tuple(a for _, a in named)
         tensors = tf.nest.flatten(structure)
@@ -75,7 +76,7 @@ class CompiledMethod:
         function = self.functions[len(tensors)]
         if not divides_step():
             return function(*tensors)[0]
-        # A replica has some of the samples, whose number may be known of the whole batch.
+        # A replica has some of the samples, but a static shape may be that of the whole batch.
         specs = [
             tf.TensorSpec([None, *t.shape[1:]] if n in _OF_SAMPLES else t.shape, t.dtype)
             for n, a in named
@@ -84,7 +85,7 @@ class CompiledMethod:
         return function.get_concrete_function(*specs)(*tensors)[0]
 
     def _function(self, structure: Any) -> Any:
-        """Make the function for arguments of a structure."""
+        """Make the function for arguments of a given structure."""
         method, jit_compile = self._method, self._jit_compile
         structure = tf.nest.map_structure(lambda _: None, structure)
 
@@ -110,10 +111,9 @@ class CompiledMethod:
 def _compiled_method(
     kernels: Hashable, name: str, dtype: str, sample: tuple[int, ...]
 ) -> CompiledMethod:
-    """Compile a method.
+    """Return the compiled method, a function per dtype and sample shape that all layers share.
 
-    All layers share one function per dtype and sample shape: TensorFlow warns about a function that
-    is traced for many shapes.
+    TensorFlow warns about a function that is traced for many shapes.
     """
     del dtype, sample
     return CompiledMethod(getattr(kernels, name))
@@ -121,13 +121,13 @@ def _compiled_method(
 
 @functools.lru_cache(maxsize=1024)
 def _named_method(kernels: Hashable, name: str, dtype: str, sample: Any) -> CompiledMethod:
-    """Make a method a function that only has a name."""
+    """Return the method as a named function without compilation."""
     del dtype, sample
     return CompiledMethod(getattr(kernels, name), jit_compile=False)
 
 
 def kernel_name(method: Callable[..., Any]) -> str:
-    """Return the name by which the sharding rules know a method, such as `Kernels.normalize`."""
+    """Return the method's name in the sharding rules, such as `Kernels.normalize`."""
     return method.__qualname__.lstrip("_")
 
 
@@ -137,12 +137,12 @@ def can_compute_apart() -> bool:
 
 
 def compute_apart(value: Any) -> Any:
-    """Have XLA compute `value` in a loop of its own; return it.
+    """Make XLA compute `value` in a separate loop; return the value.
 
-    Of a sum of sums XLA would make a single long sum, which is slower and less accurate, or compute
-    each inner sum within the loop of the outer one, value by value, which takes up to ten times as
-    long. A barrier prevents the former and an output of the compiled function the latter. Not for
-    values within a `tf.cond` or loop.
+    XLA would turn a sum of sums into a single long sum, which is slower and less accurate. Or XLA
+    would compute each inner sum within the loop of the outer sum, value by value, which takes up to
+    ten times as long. A barrier prevents the single sum; an output of the compiled function
+    prevents the nested loop. Do not call this function within a `tf.cond` or a loop.
     """
     values = _apart.get()
     if values is None:

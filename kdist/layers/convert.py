@@ -1,4 +1,4 @@
-"""Find the batch norms of a model, and convert them to another kind."""
+"""Find the batch norms of a model, and convert them to a different kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..layers.sync_batch_normalization import SyncBatchNormalization, Synchroniz
 
 
 def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalization]:
-    """Return every batch norm inside a model or layer, including nested ones, each once."""
+    """Return every batch norm inside a model or layer once, including nested batch norms."""
     return [
         inner
         for inner in flatten_layers(layer)
@@ -24,14 +24,14 @@ def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalizati
 
 
 def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
-    """Return the batch norms that train on the statistics of one replica's samples."""
+    """Return the batch norms that train on the statistics of a single replica's samples."""
     if hooks_of(model) is not None:
         return []
     return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
 
 
 def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
-    """Convert every batch norm of a model, including nested ones, to another kind.
+    """Convert every batch norm of a model, including nested batch norms, to a different kind.
 
     | `to` | every batch norm becomes | statistics |
     | --- | --- | --- |
@@ -44,14 +44,14 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
     stays compiled. Compile it again after `"frozen"`, and again after setting `trainable = True` to
     train gamma and beta: a frozen layer's weights are no longer trainable weights.
 
-    After `"synchronized"`, files of the model and of its weights are those of Keras's own layers:
-    they open without kdist. Under a strategy, new variables are created in the scope in which the
-    model was created.
+    After `"synchronized"`, files of the model and its weights equal the files of a model with
+    Keras's own layers, and open without kdist. Under a strategy, new variables are created in the
+    scope of the model's creation.
 
     Args:
-        model: A Functional, Sequential or subclassed model. A batch norm that is an instance of a
-            subclass of Keras's layer, or has `renorm`, keeps its class, and only its `synchronized`
-            is set.
+        model: A Functional, Sequential or subclassed model. An instance of a subclass of Keras's
+            layer, or a layer with `renorm`, keeps its class; only its `synchronized` attribute is
+            set.
         to: `"synchronized"`, `"stock"` or `"frozen"`.
 
     Returns:
@@ -82,9 +82,9 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
     return model
 
 
-# The two classes have the same variables and attributes and differ in what they compute. So an
-# instance can change between them in place, where a new one would be unknown to the graph, the
-# optimizer and every other holder of the old one.
+# Both classes have the same variables and attributes; only their computations differ. An instance
+# therefore changes its class in place: a new instance would be unknown to the graph, the optimizer
+# and every other holder of the layer.
 def _synchronize(norm: Any) -> None:
     if type(norm) is keras.layers.BatchNormalization and not norm.renorm:
         norm.__class__ = SynchronizedKerasLayer
@@ -110,7 +110,7 @@ _CHANGES: dict[str, Callable[[Any], None]] = {
 
 
 def _forget_traces(model: keras.Model) -> None:
-    """Drop functions traced before the layers changed."""
+    """Drop the functions that were traced before the layers changed."""
     for layer in (model, *flatten_layers(model)):
         if isinstance(layer, keras.Model):
             layer.train_function = layer.test_function = layer.predict_function = None

@@ -1,4 +1,4 @@
-"""Measurements of batch norms on a batch, and the likely cause if moving statistics do not fit."""
+"""Measurements of batch norms on a batch, and likely causes of wrong moving statistics."""
 
 import contextlib
 from collections import defaultdict
@@ -20,10 +20,11 @@ _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
 
 
 def checked_batch(batch: Any) -> Any:
-    """Return a batch as `fit` takes it, with its leaves as arrays.
+    """Return a batch in the form of `fit`, with arrays as leaves.
 
     Raises:
-        UserError: If it is not `(x, y)` or `(x, y, sample_weight)` with equal numbers of samples.
+        UserError: The batch is not `(x, y)` or `(x, y, sample_weight)` with equal numbers of
+            samples.
     """
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         parts = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
@@ -45,7 +46,7 @@ def checked_batch(batch: Any) -> Any:
 
 
 def check_model_accepts(model: keras.Model, batch: Any) -> None:
-    """Raise `UserError` if a batch of such shapes cannot go through the model."""
+    """Raise `UserError` if the model does not accept a batch of these shapes."""
     x, _, _ = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
     try:
         with stateless_pass(model):
@@ -66,9 +67,9 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
 
 @contextlib.contextmanager
 def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
-    """Record the moments of batch norms' inputs: path → replica → `Kernels.local_moments` per call.
+    """Record `Kernels.local_moments` of batch norms' inputs: path → replica → a list of calls.
 
-    A batch norm that is not synchronized gets the rows of each replica separately, as in training.
+    An unsynchronized batch norm gets the rows of each replica separately, as in training.
     """
     found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     norms = batch_norms(model)
@@ -80,7 +81,7 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
 
         def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
             inputs, mask = tf.convert_to_tensor(inputs), kwargs.pop("mask", None)
-            size = -(-inputs.shape[0] // parts)  # as TensorFlow divides a batch over replicas
+            size = -(-inputs.shape[0] // parts)  # the same split as in TensorFlow
             outputs = []
             for replica in range(-(-inputs.shape[0] // size)):
                 rows = slice(replica * size, (replica + 1) * size)
@@ -107,43 +108,43 @@ def _as_tensors(batch: Any) -> Any:
 
 
 GAP = 0.5
-"""The largest `LayerGap.gap` that is small: half a standard deviation, or a variance off by a
-factor of 1.65. The statistics of 16 values are off by 0.2 to 0.3 by chance."""
+"""Largest small value of `LayerGap.gap`: half a standard deviation, or a variance that is off by
+a factor of 1.65. The statistics of 16 values deviate by 0.2 to 0.3 by chance."""
 
 REPLICA_GAP = 0.1
-"""The largest `LayerGap.replicas` that is small: more than chance explains with 16 values per
+"""Largest small value of `LayerGap.replicas`: above it, chance is no explanation with 16 values per
 replica and momentum 0.9 or more."""
 
 LAG = 0.1
-"""The largest `LayerGap.kept` that is no lag: reached after 230 steps with momentum 0.99."""
+"""Largest `LayerGap.kept` without a lag: reached after 230 steps with momentum 0.99."""
 
 LOSS_GAP = 0.25
-"""The largest excess of the loss in inference mode, as a fraction of the loss in training mode,
-that is small. Dropout makes the excess smaller."""
+"""Largest small excess of the loss in inference mode, as a fraction of the loss in training mode.
+Dropout makes the excess smaller."""
 
 SMALL_BATCH = 16
-"""Values per channel below which a batch's statistics are too noisy: at 16, its mean is off by a
-quarter of a standard deviation (1 / sqrt(16)), and accuracy falls (Wu & He 2018, "Group
-Normalization", figure 1)."""
+"""Smallest number of values per channel for useful batch statistics. With 16 values, the mean
+deviates by a quarter of a standard deviation (1 / sqrt(16)), and accuracy falls (Wu & He 2018,
+"Group Normalization", figure 1)."""
 
 SMALL_LOSS = 1e-3
-"""The largest difference between losses that is ignored, however small the losses are."""
+"""Largest difference between losses that is ignored, even if the losses are small."""
 
 
 @dataclass(frozen=True)
 class LayerGap:
-    """Measurements of one batch norm after an epoch.
+    """Measurements of a batch norm after an epoch.
 
     Args:
         name: The layer's name.
-        mean: `mean_distance` between the batch's and the moving statistics.
-        variance: `variance_distance` between the same.
-        replicas: The larger of both distances between any replica's moving statistics and those of
-            replica 0; 0 on one replica.
-        apart: The same between the batch statistics of the replicas' rows; 0 if the layer is
-            synchronized, as all replicas then share one set.
-        values: Values per channel in the statistics of one training step; on one replica if the
-            layer is not synchronized.
+        mean: `mean_distance` between the statistics of the batch and the moving statistics.
+        variance: `variance_distance` between the same statistics.
+        replicas: Largest distance, in mean or variance, between the moving statistics of a replica
+            and of replica 0; 0 with a single replica.
+        apart: Largest distance between the batch statistics of the replicas' rows; 0 if the layer
+            is synchronized, because all replicas then share their statistics.
+        values: Values per channel in the statistics of a training step. For an unsynchronized
+            layer, values per replica.
         kept: Weight of the initial values in the moving statistics, `momentum ** steps`.
         frozen: Whether `trainable` is `False`.
         unchanged: Whether the moving statistics still have exactly their initial values.
@@ -161,7 +162,7 @@ class LayerGap:
 
     @property
     def gap(self) -> float:
-        """The larger of the two distances; NaN if one is."""
+        """The larger distance of mean and variance; NaN if a distance is NaN."""
         return float(np.max([self.mean, self.variance]))
 
 
@@ -169,10 +170,10 @@ def mean_distance(mean: Any, moving_mean: Any, moving_variance: Any, epsilon: fl
     """|mean - moving mean| in moving standard deviations, averaged over channels.
 
     Args:
-        mean: The batch's means, shape `(channels,)`; the moving statistics likewise.
+        mean: The batch's means, shape `(channels,)`. The moving statistics have the same shape.
         moving_mean: The moving means.
         moving_variance: The moving variances.
-        epsilon: The layer's, added to the variance.
+        epsilon: The layer's `epsilon`, which is added to the variance.
     """
     deviation = np.sqrt(_doubles(moving_variance) + epsilon)
     return float(np.mean(np.abs(_doubles(mean) - _doubles(moving_mean)) / deviation))
@@ -185,12 +186,12 @@ def variance_distance(variance: Any, moving_variance: Any, epsilon: float) -> fl
 
 
 def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
-    """The largest distance between a replica's statistics and those of replica 0.
+    """The largest distance between the statistics of a replica and of replica 0.
 
     Args:
-        means: Means, of a batch or moving ones, shape `(replicas, channels)`.
+        means: Means of a batch, or moving means, shape `(replicas, channels)`.
         variances: Variances, shape `(replicas, channels)`.
-        epsilon: The layer's, added to the variance.
+        epsilon: The layer's `epsilon`, which is added to the variance.
     """
     pairs = zip(means, variances, strict=True)
     return max(
@@ -207,19 +208,19 @@ def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
 
 
 def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | None:
-    """Describe the worst layer and the likely cause in one line; None if all gaps are small.
+    """Describe the worst layer and the likely cause in a line; `None` if all gaps are small.
 
     Causes are checked from certain to probable: NaN or infinite values, replicas that differ,
     statistics that were never updated, statistics that lag, rows that differ between replicas,
     batches that are too small.
 
     Args:
-        layers: Any number of layers; the result for none is None.
+        layers: Any number of layers. Without layers the result is `None`.
         losses: The loss in training mode and in inference mode, on the same batch.
     """
     if not layers:
         return None
-    # NaN is beyond every threshold.
+    # NaN exceeds every threshold.
     worst = max(layers, key=lambda layer: np.nan_to_num(layer.gap, nan=np.inf))
     drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replicas, nan=-1.0))
     if not np.isfinite(worst.gap):
@@ -265,7 +266,7 @@ def _likely_cause(layer: LayerGap) -> str:
             f" {100 * layer.kept:.0f} % of their value is from before training; lower momentum,"
             " train longer or call kdist.recalibrate_batch_norm"
         )
-    # Statistics of few values are this far apart by chance: four times their standard error.
+    # Statistics of few values differ by chance; this limit is four times their standard error.
     if layer.apart > max(REPLICA_GAP, 4 / np.sqrt(layer.values)):
         return (
             f"the replicas' rows differ by {layer.apart:.2f} and the layer is not synchronized, so"

@@ -12,18 +12,18 @@ from ..errors import UserError
 
 @keras.saving.register_keras_serializable(package="kdist")
 class LocalResponseNormalization(keras.layers.Layer):
-    """Computes `x / (bias + alpha * sum of squares of near channels) ** beta` of `(..., channels)`.
+    """Computes `x / (bias + alpha * sum of squares of near channels) ** beta`, channels last.
 
-    The arguments and defaults are those of `tf.nn.local_response_normalization`. The sums are a
-    product with a band matrix, in float32 at least. A program that opens a `.keras` file with this
-    layer imports `kdist.layers.LocalResponseNormalization` before.
+    Arguments and defaults equal the ones of `tf.nn.local_response_normalization`. The sums are
+    products with a band matrix, in float32 or float64. A program has to import
+    `kdist.layers.LocalResponseNormalization` before it opens a `.keras` file with this layer.
 
     Args:
-        depth_radius: Channels on each side whose squares count, at least 0.
-        bias: Added to the sum; above 0.
+        depth_radius: Number of channels on each side that are summed; at least 0.
+        bias: Number that is added to the sum; above 0.
         alpha: Factor of the sum (not divided by the number of channels); at least 0.
         beta: Exponent; at least 0.
-        **kwargs: `name`, `dtype` and so on, of `keras.layers.Layer`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
         UserError: An argument is out of range, or the number of channels is unknown.
@@ -65,7 +65,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         """Normalize `inputs`."""
         x = ops.cast(inputs, keras.backend.result_type(self.compute_dtype, "float32"))
         sums = ops.matmul(ops.square(x), ops.cast(self._band, x.dtype))
-        # The power by logarithms: `ops.power` takes several times as long on CPUs.
+        # The power is computed by logarithms: `ops.power` takes several times as long on CPUs.
         return ops.cast(x * ops.exp(-self.beta * ops.log(self.bias + sums)), self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -20,29 +20,32 @@ from .convert import batch_norms
 def recalibrate_batch_norm(
     model: keras.Model, data: Any, *, steps: int | None = None, batch_size: int = 32
 ) -> None:
-    """Set batch norms' moving statistics to those of `data` under the model's current weights.
+    """Set batch norms' moving statistics to the statistics of `data` under the current weights.
 
-    Moving statistics are averages over past training steps, so they lag behind weights that still
+    Moving statistics are averages over past training steps. They lag behind weights that still
     change, and after few steps they still contain much of their initial value. This function
-    computes them for the current weights: the mean and variance of all inputs of each batch norm.
+    computes the mean and variance of all inputs of each batch norm with the current weights.
     Batches are weighted by their number of values. The variance is the mean variance within batches
-    plus the variance of the batches' means; averaging the variances alone would miss the latter.
+    plus the variance of the batches' means; an average of the variances alone would miss the second
+    term.
 
-    Meanwhile batch norms normalize by each batch's statistics, as in training: pass batches of the
-    size used in training. All other layers are in inference mode. Dropout in particular is off, as
-    it is when the statistics are used, because it changes variances (Li et al. 2019,
-    "Understanding the Disharmony between Dropout and Batch Normalization by Variance Shift").
+    During the computation, batch norms normalize by each batch's statistics, as in training: pass
+    batches of the training batch size. All remaining layers are in inference mode. In particular,
+    dropout is off, as it is when the statistics are used, because dropout changes variances (Li et
+    al. 2019, "Understanding the Disharmony between Dropout and Batch Normalization by Variance
+    Shift").
 
-    Nothing else in the model changes, it need not be compiled, and after an error its statistics
-    are the old ones. Frozen batch norms (`trainable = False`) are skipped. Under a strategy the
-    batches are computed on one device, and all replicas get the same statistics.
+    Nothing else in the model changes. The model need not be compiled. After an error the statistics
+    are unchanged. Frozen batch norms (`trainable = False`) are skipped. Under a strategy, a single
+    device computes the batches, and all replicas get the same statistics.
 
     Args:
         model: A built model with batch norms.
-        data: A `tf.data.Dataset`, a `keras.utils.PyDataset` or another iterable of batches, each
-            `x` or a tuple that begins with `x`, as `fit` takes them; or arrays, `x` or `(x, y)`.
-        steps: The maximum number of batches; all by default. A few thousand samples are enough.
-        batch_size: Samples per batch if `data` is arrays.
+        data: Batches as `fit` takes them: a `tf.data.Dataset`, a `keras.utils.PyDataset` or a
+            different iterable, with batches `x` or tuples that begin with `x`. Or arrays, `x` or
+            `(x, y)`.
+        steps: Maximum number of batches; all batches by default. A few thousand samples are enough.
+        batch_size: Samples per batch if `data` consists of arrays.
 
     Raises:
         UserError: The model has no batch norm to recalibrate, or `data` is empty, infinite or gives
@@ -74,7 +77,7 @@ def recalibrate_batch_norm(
 
 
 def _measure(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
-    """Return the moments of each batch norm's inputs, `(calls, 3, channels)`."""
+    """Return the moments of each batch norm's inputs, shape `(calls, 3, channels)`."""
     with stateless_pass(model), contextlib.ExitStack() as stack:
         found = [stack.enter_context(_observed(norm)) for norm in norms]
         call_model(model, x, training=False)
@@ -86,7 +89,7 @@ def _measure(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def _observed(norm: Any) -> Iterator[list[Any]]:
-    """Run a batch norm in training mode, whatever the model's mode; yield its inputs' moments."""
+    """Run a batch norm in training mode, for any mode of the model; yield its inputs' moments."""
     call, found = norm.call, []
 
     def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -101,7 +104,7 @@ def _observed(norm: Any) -> Iterator[list[Any]]:
 
 
 def _statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
-    """Return mean and variance over all batches; the layer's own if it had no inputs."""
+    """Return mean and variance over all batches; without inputs, the layer's moving statistics."""
     total = merge(tf.concat(moments, 0))
     mean, variance = total.mean.numpy(), total.variance.numpy()
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
@@ -137,7 +140,7 @@ def _norms_to_recalibrate(model: Any) -> list[Any]:
 
 
 def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterable[Any]:
-    """Return the first `steps` batches of `data`, of any kind that `recalibrate_batch_norm` takes.
+    """Return the first `steps` batches of any data that `recalibrate_batch_norm` accepts.
 
     Raises:
         UserError: `data` is infinite and `steps` is `None`, or an argument is invalid.

@@ -26,43 +26,41 @@ from .compiled_kernels import worth_compiling
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """Batch normalization with the statistics of the global batch.
 
-    Every value of the global batch has the same weight in mean and variance, whichever replica it
-    is on: with uneven or empty replicas and masks, the statistics are those that one replica would
-    compute. There is one collective in the forward and one in the backward pass. On one replica
-    there is none, and the layer equals `keras.layers.BatchNormalization` up to rounding. If a
-    channel has no values, its moving statistics do not change.
+    Every value of the global batch has the same weight in mean and variance, on any replica. With
+    uneven or empty replicas and with masks, the statistics equal the statistics on a single
+    replica. The forward pass and the backward pass each have one collective. On a single replica
+    there is no collective, and the layer equals `keras.layers.BatchNormalization` up to rounding.
+    If a channel has no values, its moving statistics do not change.
 
-    Statistics are computed in float32 (float64 for float64 inputs) about the mean, so they are
+    Statistics are computed about the mean, in float32 (float64 for float64 inputs). They are
     accurate even if the mean is much larger than the standard deviation.
 
     With several replicas, or if XLA computes the layer (large fixed shapes on CPUs), second
     derivatives are not supported and raise an error.
 
-    All this holds under kdist's strategies. On several replicas of another one, the layer is
-    `keras.layers.BatchNormalization(synchronized=True)`, without masks.
+    This description applies to kdist's strategies. On several replicas of a different strategy, the
+    layer equals `keras.layers.BatchNormalization(synchronized=True)`, and accepts no masks.
 
     Before a program opens a `.keras` file with this layer, it has to access
     `kdist.layers.SyncBatchNormalization`. Layers that `strategy.build` synchronized are saved as
-    Keras's own, in files that open without kdist.
+    Keras's own layers, in files that open without kdist.
 
     Args:
-        axis: The channel axis, 1 with channels first.
-        synchronized: Always `True`; accepted for compatibility with configurations of Keras's
-            layer.
+        axis: The channel axis; 1 with channels first.
+        synchronized: Always `True`. The argument exists for configurations of Keras's layer.
         renorm: Always `False`; batch renormalization is not supported.
         **kwargs: All other arguments of `keras.layers.BatchNormalization`.
 
     Call arguments:
         inputs: Tensor of rank 2 or more.
-        training: If true, normalize by the batch's statistics and update the moving statistics;
-            otherwise normalize by the moving statistics. The latter also holds for a layer with
-            `trainable = False`.
-        mask: Booleans with one dimension fewer than the inputs; `False` positions are excluded from
-            the statistics.
+        training: If true, normalize by the batch's statistics and update the moving statistics.
+            Otherwise, or if `trainable` is `False`, normalize by the moving statistics.
+        mask: Booleans, with one dimension fewer than the inputs. `False` positions are excluded
+            from the statistics.
 
     Raises:
-        UserError: `renorm=True` or `synchronized=False` was passed, or a mask of the wrong rank,
-            or on several replicas of another strategy.
+        UserError: `renorm=True` or `synchronized=False` was passed, a mask has the wrong rank, or a
+            mask was passed on several replicas of a different strategy.
 
     Example:
         >>> layer = SyncBatchNormalization(momentum=0.9)
@@ -94,7 +92,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             return super().call(inputs, training=False, mask=mask)
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
-            # A step of another strategy, which TensorFlow runs on each replica.
+            # A step of a different strategy, which TensorFlow runs on each replica.
             if mask is not None:
                 raise UserError(
                     "received a mask on several replicas of a strategy that is not kdist's, where"
@@ -124,8 +122,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             moments = Moments(tf.shape(x)[0], mean, variance)
         elif divides_step():
             y, moments = in_global_view(kernels, x, gamma, beta, mask)
-        # Not oneDNN's kernel for large samples: it adds up float32 value by value, and where the
-        # mean is 10,000 deviations it gives a variance of 160 instead of 1.
+        # oneDNN's kernel is avoided for large samples: it adds up float32 value by value. If the
+        # mean is 10,000 standard deviations, its variance is 160 instead of 1.
         elif worth_compiling(x) or not batch_norm_fusible(x, axis, self.epsilon, mask):
             y, moments = on_one_replica(kernels, x, gamma, beta, mask)
         else:
@@ -138,7 +136,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         return {k: v for k, v in super().get_config().items() if not k.startswith("renorm")}
 
     def _update_moving_statistics(self, moments: Moments) -> None:
-        # Every replica assigns the same values to its own copy: no collective, nothing to average.
+        # Every replica assigns the same values to its own copy, without a collective or an average.
         for variable, value in (
             (self.moving_mean, moments.mean),
             (self.moving_variance, moments.variance),
@@ -149,14 +147,14 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
 
 
 class SynchronizedKerasLayer(SyncBatchNormalization):
-    """A `keras.layers.BatchNormalization` that was converted: its files name it as Keras does."""
+    """A converted `keras.layers.BatchNormalization`: files contain the name of Keras's layer."""
 
     def __init__(self, axis: int = -1, *, synchronized: bool = False, **kwargs: Any) -> None:
         super().__init__(axis=axis, **kwargs)
         self.saved_as_synchronized = synchronized
 
     def get_config(self) -> dict[str, Any]:
-        """Return the configuration of the layer that was converted."""
+        """Return the configuration of the Keras layer before its conversion."""
         return {**super().get_config(), "synchronized": self.saved_as_synchronized}
 
 
