@@ -1,6 +1,7 @@
-"""The augmentations of `kdist train --augmentation`. To add one, add its entry here.
+"""The augmentations of `kdist train --augmentation`. A new augmentation needs an entry here.
 
-Its name as a setting and the help follow from the entry; `transforms.py` has the transforms.
+The names of the setting and its help text follow from the entries; `transforms.py` has the
+transforms.
 """
 
 import dataclasses
@@ -12,10 +13,10 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, int, int]
 
-_CROP_PADDING = 4  # pixels on each side, also of `cutout`
-# Of height and width, as Jordan 2024 (arXiv:2404.00498) has it: 12 of CIFAR-10's 32 pixels.
+_CROP_PADDING = 4  # pixels on each side, for `crop` and `cutout`
+# Fraction of height and width, as in Jordan 2024 (arXiv:2404.00498): 12 of CIFAR-10's 32 pixels.
 _CUTOUT = 3 / 8
-# Of height and width: 24 of CIFAR-10's 32 pixels.
+# Fraction of height and width: 24 of CIFAR-10's 32 pixels.
 _TOWERS_CROP = 3 / 4
 
 
@@ -25,11 +26,11 @@ class Augmentation:
 
     Attributes:
         note: Effect on the training images, besides flips, for the help text.
-        make: Returns its transforms for the shape that the network sees and a data set; `None` for
-            the flips and shifts that `training_batches` makes itself.
-        crop: The part of height and width that the network sees, in evaluation the middle.
-        standardizes_each: Whether each image is standardized by its own mean and deviation, not by
-            those of the data set.
+        make: Returns the transforms for the network's input shape and a data set. `None` for the
+            flips and shifts that are built into `training_batches`.
+        crop: Fraction of height and width in the network's input; evaluation takes the center.
+        standardizes_each: Whether each image is standardized by its own mean and deviation, instead
+            of the data set's mean and deviation.
     """
 
     note: str
@@ -38,7 +39,7 @@ class Augmentation:
     standardizes_each: bool = False
 
     def seen_shape(self, shape: Shape) -> Shape:
-        """Return the shape of the images that the network sees.
+        """Return the shape of the network's input.
 
         Example:
             >>> AUGMENTATIONS["towers"].seen_shape((32, 32, 3))
@@ -48,11 +49,11 @@ class Augmentation:
         return max(1, round(height * self.crop)), max(1, round(width * self.crop)), channels
 
     def transforms(self, images: "ImageData") -> Any:
-        """Return the `augment` of `training_batches` for the images of a data set."""
+        """Return the `augment` argument of `training_batches` for the images of a data set."""
         return self.make is None or self.make(self.seen_shape(images.image_shape), images)
 
     def standardization(self, images: "ImageData") -> Callable[[Any], Any]:
-        """Return the `standardization` of `training_batches` for the images of a data set."""
+        """Return the `standardization` argument of `training_batches` for a data set."""
         if self.standardizes_each:
             import tensorflow as tf
 
@@ -63,7 +64,7 @@ class Augmentation:
         return Standardization.of(images.train_images)
 
 
-# TensorFlow is imported inside the functions, as settings of `kdist train` need the names alone.
+# TensorFlow is imported inside the functions: the settings of `kdist train` need only the names.
 
 
 def _crop(shape: Shape, images: "ImageData") -> list[Any]:  # noqa: ARG001 - the same arguments for all

@@ -1,4 +1,4 @@
-"""`tf.data` batches for training and evaluation, from arrays in memory; any can be made at once."""
+"""`tf.data` batches for training and evaluation from arrays in memory, with random access."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -13,26 +13,26 @@ from ..arguments import as_integer
 from ..errors import UserError
 from .flip_and_shift import RandomVariants
 
-# Where tf.data works. TensorFlow would put images and numbers on the first GPU.
+# Device of tf.data. TensorFlow would place images and numbers on the first GPU.
 _HOST = "/CPU:0"
 _SHIFT = 0.2
-_SEED_BITS = 32  # of a seed; above them is which augmentation draws
-# A cipher of this many rounds shuffles. The four of `tf.random.experimental.index_shuffle` do not:
-# of 60,000 samples, a batch has classes that lie one after the other in too even parts (their
-# variance is a third of that of random parts).
+_SEED_BITS = 32  # bits of a seed; the number of the augmentation is above them
+# Rounds of the cipher that shuffles. The four rounds of `tf.random.experimental.index_shuffle` are
+# too few: with 60,000 samples sorted by class, the shares of the classes in a batch are too even
+# (their variance is a third of the variance in a random order).
 _ROUNDS = 32
 _COUNTED, _HELD = 0, 1  # keys of the table of an `EpochNumber`
 _NONE = -1
 
-# Called with the number of a batch, int64: epoch * batches of an epoch + place in the epoch.
+# Called with the number of a batch, int64: epoch * batches per epoch + place in the epoch.
 MakeBatch = Callable[[Any], Any]
 
 
 class Augmentation(Protocol):
-    """Changes images at random, as `RandomCrop` and its like do."""
+    """A random change of images, such as `RandomCrop`."""
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
-        """Return a changed copy of a batch, which depends on the images and the seed alone."""
+        """Return a changed copy of a batch; it depends only on the images and the seed."""
 
 
 def training_batches(
@@ -46,40 +46,39 @@ def training_batches(
     shift: float = _SHIFT,
     whole_pixels: bool = False,
 ) -> Any:
-    """Make shuffled, augmented and standardized batches; one iteration is one epoch.
+    """Make shuffled, augmented and standardized batches; each iteration is an epoch.
 
-    Order and augmentation differ from epoch to epoch. Batch k of epoch e depends only on `seed`, e
-    and k, not on the number of replicas or on earlier iterations.
+    Order and augmentation differ between epochs. Batch k of epoch e depends only on `seed`, e and
+    k, not on the number of replicas or on earlier iterations.
 
-    Within `model.fit`, the epoch is the one being trained, also for other iterations over the same
-    data, such as those of a callback. Outside `fit`, each new iteration is the next epoch, starting
-    with 0. With `steps_per_epoch`, or after `repeat`, one iterator gives several epochs: they are
-    counted in the same way, starting with `initial_epoch`, and other iterations over the data
-    during `fit` are counted, too.
+    Within `model.fit`, every iteration over the data is the epoch in training, including iterations
+    of a callback. Outside `fit`, each new iteration is the next epoch, from 0. With
+    `steps_per_epoch`, or after `repeat`, an iterator covers several epochs. Such epochs are counted
+    in the same way from `initial_epoch`; additional iterations over the data during `fit` then also
+    count.
 
     Args:
-        images: (images, height, width, channels), kept in memory unchanged.
+        images: (images, height, width, channels). They stay in memory unchanged.
         labels: Integers, (images,); or one-hot floats, (images, classes).
-        batch_size: The global batch: images per step, over all replicas. The last batch of an
+        batch_size: The global batch: images per step over all replicas. The last batch of an
             epoch has the remaining images.
-        seed: Determines every epoch; `tf.random.set_seed` does not.
+        seed: Determines all epochs; `tf.random.set_seed` has no effect.
         standardization: Called with an unscaled float32 batch of `images`; returns float32.
-        augment: True flips each image horizontally with probability 1/2 and shifts it, before
-            standardization: uniformly, with bilinear interpolation, the edge repeated. For this,
-            the images are stored twice. A list of `RandomCrop`, `RandomHorizontalFlip`
-            and `RandomCutout`, or of functions like these, is applied in order. Each is called
+        augment: True flips each image horizontally with probability 1/2, and shifts it uniformly,
+            before standardization. Shifts use bilinear interpolation and repeat the edge; the
+            images are stored twice. A list of `RandomCrop`, `RandomHorizontalFlip` and
+            `RandomCutout`, or of similar functions, is applied in order. Each function is called
             with an unscaled float32 batch and its own `seed` of two int64.
         shift: Largest shift with `augment=True`, as a fraction of height and width, from 0 to 1.
         whole_pixels: Shift by whole pixels with `augment=True`, up to the largest shift rounded to
             an integer, each shift with the same probability.
 
     Returns:
-        A finite `tf.data.Dataset` of float32 images and int32 labels, or float32 ones if they are
-        one-hot.
+        A finite `tf.data.Dataset` of float32 images and int32 labels. One-hot labels are float32.
 
     Raises:
-        UserError: If there are no images, the numbers of images and labels differ, or `batch_size`
-            is not an integer of at least 1, or if `augment` is invalid.
+        UserError: There are no images, the numbers of images and labels differ, `batch_size` is not
+            an integer of at least 1, or `augment` is invalid.
 
     Example:
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
@@ -101,12 +100,13 @@ def training_batches(
     def batch(number: Any) -> Any:
         indices = order(number)
         if augment is True:
-            # Mean and deviation pass through interpolation, which takes bytes sooner than floats.
+            # Mean and deviation pass through interpolation, which converts bytes faster than
+            # floats.
             chosen = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
         else:
             chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
         for place, change in enumerate(changes):
-            # Numbers of batches and of epochs are in the second word.
+            # The second word of the seed is the number of the batch or of the epoch.
             own = tf.constant(seed + (place << _SEED_BITS), tf.int64)
             chosen = change(chosen, seed=tf.stack([own, number]))
         return standardization(chosen), tf.gather(targets, indices)
@@ -130,7 +130,7 @@ def evaluation_batches(
         standardization: As in `training_batches`, computed from the training images.
 
     Returns:
-        As `training_batches` does, in the order of the arrays.
+        A `tf.data.Dataset` as of `training_batches`, in the order of the arrays.
 
     Raises:
         UserError: As in `training_batches`.
@@ -154,7 +154,7 @@ def evaluation_batches(
 def _changes(
     augment: bool | Augmentation | Sequence[Augmentation], shift: float, whole_pixels: bool
 ) -> list[Augmentation]:
-    """Return the changes that `augment` lists, without the one that is built in."""
+    """Return the changes that `augment` lists; empty for the built-in change."""
     if isinstance(augment, bool):
         return []
     changes: list[Any] = list(augment) if isinstance(augment, list | tuple) else [augment]
@@ -186,12 +186,12 @@ def _check(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size: int) 
 
 
 class EpochOrder:
-    """A random order of samples in every epoch, of which any batch is found without the others.
+    """A random order of the samples of every epoch, with random access to batches.
 
     Args:
-        count: Samples.
-        batch_size: Samples of a batch; the last one of an epoch has the remaining ones.
-        seed: Together with the epoch's number, determines its order.
+        count: Number of samples.
+        batch_size: Samples per batch; the last batch of an epoch has the remaining samples.
+        seed: Determines the order, together with the number of the epoch.
     """
 
     def __init__(self, count: int, *, batch_size: int, seed: int) -> None:
@@ -202,7 +202,7 @@ class EpochOrder:
         """Return the samples of a batch.
 
         Args:
-            number: Of the batch, int64: epoch * `steps` + place in the epoch.
+            number: Number of the batch, int64: epoch * `steps` + place in the epoch.
 
         Returns:
             Indices of samples, int64.
@@ -210,8 +210,8 @@ class EpochOrder:
         epoch, place = number // self._steps64, number % self._steps64
         first = place * self._batch_size
         places = tf.range(first, tf.minimum(first + self._batch_size, self._count))
-        # The cipher takes a few bits of each of three words, so that nearby words are no keys.
-        # Epochs are negative as batches, which draw by the same seed, are not.
+        # The cipher uses a few bits of each of three words, so nearby words are no good keys.
+        # Epochs are negative because batches draw from the same seed with numbers of at least 0.
         key = tf.random.stateless_uniform(
             [3], tf.stack([tf.constant(self._seed, tf.int64), -1 - epoch]), None, None, tf.int32
         )
@@ -224,17 +224,17 @@ class EpochOrder:
 
 
 class EpochBatches:
-    """Batches that depend on their number, and on nothing that was drawn before.
+    """Batches that depend only on their number, not on earlier draws.
 
     Args:
-        make_batch: Makes a batch of its number: epoch * steps + its place in the epoch.
-        steps: Batches in an epoch.
+        make_batch: Makes a batch from its number: epoch * steps + place in the epoch.
+        steps: Batches per epoch.
         batch_size: Samples of a full batch.
 
     Attributes:
-        dataset: A finite `tf.data.Dataset`. Each iteration over it is an epoch: within `fit` the
-            one that is trained, elsewhere the one after that of the iteration before.
-        number: The number of the epoch that an iterator of `dataset` begins.
+        dataset: A finite `tf.data.Dataset`. Each iteration is an epoch: within `fit` the epoch in
+            training, outside `fit` the next epoch.
+        number: The epoch that the next iterator of `dataset` begins.
     """
 
     def __init__(self, make_batch: MakeBatch, *, steps: int, batch_size: int) -> None:
@@ -249,20 +249,21 @@ class EpochBatches:
         attach(self.dataset, self)
 
     def for_fit(self) -> "_FitBatches":
-        """A data set for one fit, apart from every other iteration over the data."""
+        """Return a data set for a single fit, separate from all iterations over the data."""
         return self._unused.pop() if self._unused else _FitBatches(self)
 
     def _numbers(self, _: Any) -> Any:
-        # Read once, as the iterator begins: several may be read at the same time.
+        # Read once, when the iterator begins: several iterators may be read at the same time.
         first = self.number.next() * self._steps
         return tf.data.Dataset.range(first, first + self._steps)
 
 
 class _FitBatches:
-    """The same batches for one fit.
+    """The same batches for a single fit.
 
-    An iterator of it is made sooner, as it has one function. The epoch is read with every batch,
-    which is right where one iterator is read at a time, to its end.
+    An iterator of this data set starts faster, because the data set has a single function. The
+    epoch is read with every batch. This is correct if a single iterator is read at a time, to its
+    end.
     """
 
     def __init__(self, data: EpochBatches) -> None:
@@ -272,11 +273,11 @@ class _FitBatches:
         attach(self.dataset, data)
 
     def begin(self, epoch: int) -> None:
-        """Have the iterators that are made from now on give this epoch."""
+        """Make new iterators return this epoch."""
         self._number.hold(epoch)
 
     def starting_at(self, batch: int) -> Any:
-        """The data set of the epoch that was begun, without the batches before this one."""
+        """Return the data set of the begun epoch, without the batches before `batch`."""
         steps = self._data._steps
         places = tf.data.Dataset.range(batch, steps)
         return prepared(
@@ -284,15 +285,15 @@ class _FitBatches:
         )
 
     def end(self) -> None:
-        """Keep it for the next fit."""
+        """Keep the data set for the next fit."""
         self._data._unused.append(self)
 
 
 def prepared(numbers: Any, make_batch: MakeBatch) -> Any:
-    """Make the batches of a data set of numbers, in their order, ahead of time.
+    """Map a data set of batch numbers to batches, in order and with prefetching.
 
     Args:
-        numbers: A `tf.data.Dataset` of what `make_batch` takes.
+        numbers: A `tf.data.Dataset` of arguments of `make_batch`.
         make_batch: Makes a batch.
 
     Returns:
@@ -300,17 +301,16 @@ def prepared(numbers: Any, make_batch: MakeBatch) -> Any:
     """
     options = tf.data.Options()
     options.deterministic = True
-    # Arrays have no files to shard by; saying so spares the warning that AUTO prints.
+    # Arrays have no files to shard by. The DATA policy avoids the warning of the AUTO policy.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     batches = numbers.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
     return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 class EpochNumber:
-    """The number of an epoch, from 0: held, or counted by the iterators that begin.
+    """The number of an epoch, from 0: held at a value, or counted by new iterators.
 
-    It is kept in a table, as a variable would become one for each replica within the scope of a
-    strategy.
+    A table stores the number. A variable would become a variable per replica in a strategy's scope.
     """
 
     def __init__(self) -> None:
@@ -320,23 +320,23 @@ class EpochNumber:
         self._set(_HELD, _NONE)
 
     def hold(self, epoch: int) -> None:
-        """Have every iterator that begins give this epoch."""
+        """Make every new iterator return this epoch."""
         self._set(_HELD, epoch)
 
     def release(self) -> None:
-        """Have the iterators that begin count again."""
+        """Make new iterators count again."""
         self._set(_HELD, _NONE)
 
     def count_from(self, epoch: int) -> None:
-        """Have the next iterator that begins give this epoch, the one after it the next."""
+        """Make the next iterator return this epoch, and count from there."""
         self._set(_COUNTED, epoch)
 
     def held(self) -> Any:
-        """The epoch that is held, int64, for a function of a data set."""
+        """Return the held epoch, int64, for a function of a data set."""
         return tf.ensure_shape(self._table.lookup(tf.constant(_HELD, tf.int64)), ())
 
     def next(self) -> Any:
-        """The epoch of an iterator that begins, int64, for a function of a data set."""
+        """Return the epoch of a new iterator, int64, for a function of a data set."""
         held = self.held()
         counted = tf.ensure_shape(self._table.lookup(tf.constant(_COUNTED, tf.int64)), ())
         is_held = held > _NONE

@@ -1,6 +1,6 @@
-"""The data sets of `kdist train --dataset`. To add one, add its entry here.
+"""The data sets of `kdist train --dataset`. A new data set needs an entry here.
 
-Its name as a setting, the help and the largest batch follow from the entry.
+The names of the setting, its help text and the largest batch follow from the entries.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ class Dataset:
     """A data set that can be chosen by its name.
 
     Attributes:
-        training_images: Number of training images in the full set; no batch has more.
-        load: Returns the images, from a folder or, if that is `None`, from where it finds them; it
-            calls its second argument with a line that names their source.
-        is_embedded: Whether it comes with kdist. Then it has no folder, and is loaded at once.
-        note: What the help text adds about its name, if that does not say enough.
-        files_note: What the help says of its files in `data_dir`.
+        training_images: Number of training images in the full set, and the largest batch.
+        load: Returns the images, from a folder, or for `None` from the default sources. The second
+            argument is called with a line that names the source.
+        is_embedded: Whether the data set is part of kdist: without a folder, loaded at once.
+        note: Text that the help adds to the name; empty if the name is enough.
+        files_note: Text of the help about the files in `data_dir`.
     """
 
     training_images: int
@@ -38,7 +38,7 @@ class Dataset:
 
 
 def _files() -> Any:
-    # NumPy is imported now: the command line asks for the names alone.
+    # NumPy is imported inside the function: the command line needs only the names.
     from . import image_files
 
     return image_files
@@ -63,7 +63,7 @@ DATASETS: Mapping[str, Dataset] = {
     ),
 }
 MOST_IMAGES = max(one.training_images for one in DATASETS.values())
-"""Of all data sets; a larger batch would be cut to them."""
+"""Largest number of training images of all data sets; a larger batch would be cut."""
 
 if TYPE_CHECKING:
     DatasetName = str
@@ -72,10 +72,10 @@ else:
 
 
 def check_data_dir(dataset: str, data_dir: Folder | None) -> None:
-    """Reject a folder for a data set that has none.
+    """Reject a folder for an embedded data set.
 
     Raises:
-        UserError: Both are given.
+        UserError: The data set is embedded, and a folder is given.
     """
     if data_dir is not None and DATASETS[dataset].is_embedded:
         others = [name for name, one in DATASETS.items() if not one.is_embedded]

@@ -1,4 +1,4 @@
-"""Random flips and shifts of training images, one batch at a time."""
+"""Random flips and shifts of training images, batch by batch."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ class RandomVariants:
     """Random flips and shifts of images in memory, for `tf.data`.
 
     Each image is flipped horizontally with probability 1/2, and shifted by a random distance.
-    Shifts are uniform, and independent for height, width and every image. They are fractional, with
-    bilinear interpolation (which blurs), or by whole pixels. Pixels beyond the edge repeat the
-    nearest pixel inside.
+    Shifts are uniform, and independent for height, width and every image. A shift is fractional,
+    with bilinear interpolation (which blurs), or a number of whole pixels. Pixels beyond the edge
+    repeat the nearest pixel inside.
 
     Args:
-        images: (images, height, width, channels), of any real type. They are stored twice, as they
-            are and flipped, padded for the shift: with a shift of 0.2, 192 MB for Fashion-MNIST's
-            60,000 images and 635 MB for CIFAR-10's 50,000.
+        images: (images, height, width, channels), of any real type. They are stored twice, original
+            and flipped, padded for the shift: with a shift of 0.2, 192 MB for Fashion-MNIST's
+            60,000 images, and 635 MB for CIFAR-10's 50,000 images.
         shift: Largest shift, as a fraction of height and width, from 0 to 1.
         whole_pixels: Shift by whole pixels, up to the largest shift rounded to an integer, each
-            shift with the same probability. This is also known as padding and random cropping.
+            shift with the same probability: also known as padding and random cropping.
 
     Raises:
-        UserError: If `shift` or the shape of `images` is invalid.
+        UserError: `shift` or the shape of `images` is invalid.
 
     Example:
         >>> variants = RandomVariants(data.train_images)
@@ -33,7 +33,7 @@ class RandomVariants:
 
     Source:
         `ImageDataGenerator(width_shift_range=0.2, height_shift_range=0.2,
-        horizontal_flip=True, fill_mode="nearest")` of Keras 2, which takes one image at a time.
+        horizontal_flip=True, fill_mode="nearest")` of Keras 2, image by image.
     """
 
     def __init__(self, images: Any, *, shift: float = 0.2, whole_pixels: bool = False) -> None:
@@ -56,32 +56,32 @@ class RandomVariants:
             size, margin = self._size[axis - 1], self._margin[axis - 1]
             places = np.clip(np.arange(-margin, size + margin), 0, size - 1)
             images = tf.gather(images, places, axis=axis)
-        # Mirrored once, as TensorFlow takes longer to reverse a batch than to interpolate it.
+        # Flipped once: TensorFlow takes longer to reverse a batch than to interpolate it.
         self._images = tf.concat([images, tf.reverse(images, axis=[2])], axis=0)
 
     def __call__(self, indices: Any, *, seed: Any) -> Any:
-        """Return randomly flipped and shifted copies of some of the images.
+        """Return randomly flipped and shifted copies of the selected images.
 
         Args:
             indices: Integers, (images,).
-            seed: Two integers. The same seed gives the same result for the same number of images.
+            seed: Two integers. Equal seeds give equal results for the same number of images.
 
         Returns:
             float32, (images, height, width, channels).
         """
-        # Every operation is paid for once an epoch, when tf.data makes an iterator: hence Philox,
-        # which is TensorFlow's choice on CPUs, is not named (42 operations).
+        # Every operation costs time in every epoch, when tf.data makes an iterator. Philox,
+        # TensorFlow's choice on CPUs, is therefore not named: its name would add 42 operations.
         indices = tf.cast(indices, tf.int64)
         draws = tf.random.stateless_uniform((3, tf.size(indices)), seed, minval=-1.0, maxval=1.0)
         down, right, side = tf.unstack(draws)
         shifts = self._pixels(tf.stack([down, right], axis=1))
         whole = tf.floor(shifts)
         images = tf.gather(self._images, tf.where(side < 0, indices + self._count, indices))
-        # This beats gathering rows and columns, batched matrix products, `crop_and_resize` and
+        # Faster than gathering rows and columns, batched matrix products, `crop_and_resize` and
         # `ImageProjectiveTransformV3`.
         windows = tf.image.extract_glimpse(
             tf.cast(images, tf.float32),
-            self._size if self._whole_pixels else self._size + 1,  # one more to interpolate
+            self._size if self._whole_pixels else self._size + 1,  # a pixel more to interpolate
             whole + self._margin,
             centered=False,
             normalized=False,
@@ -97,7 +97,7 @@ class RandomVariants:
         return left + right * (right_of_it - left)
 
     def _pixels(self, draws: Any) -> Any:
-        """Convert draws from -1 to 1 into pixels to shift by."""
+        """Convert random numbers from -1 to 1 into shifts in pixels."""
         if not self._whole_pixels:
             return draws * self._longest
         longest = tf.round(self._longest)

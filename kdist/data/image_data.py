@@ -1,4 +1,4 @@
-"""A labelled set of images, as plain arrays, and their standardization."""
+"""Labelled images as plain arrays, and their standardization."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ..arguments import as_integer
 from ..errors import UserError
 
 IMAGE_AXES = ("images", "height", "width", "channels")
-_CHUNK = 1024  # images at a time, so that a float64 copy of all of them is never made
+_CHUNK = 1024  # images at a time, to avoid a float64 copy of all images
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class ImageData:
 
     Args:
         name: The name of the data set, such as `"Fashion-MNIST"`.
-        source: Where it was read from.
+        source: Description of the source of the images.
         train_images: uint8, (images, height, width, channels).
         train_labels: Integers from 0 to classes - 1, (images,).
         test_images: Like `train_images`, with the same height, width and channels.
@@ -28,7 +28,7 @@ class ImageData:
         class_names: The name of each label.
 
     Raises:
-        UserError: If types, shapes, counts or labels do not match.
+        UserError: Types, shapes, counts or labels do not match.
 
     Example:
         >>> data = kdist.data.fashion_mnist(sample=True)
@@ -74,7 +74,7 @@ class ImageData:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of one image."""
+        """Height, width and channels of an image."""
         _, height, width, channels = self.train_images.shape
         return height, width, channels
 
@@ -87,11 +87,11 @@ class ImageData:
         """Take the first `n` training images, and at most `n` test images.
 
         Args:
-            n: Number of training images, from 1 to all of them. If there are fewer test images than
-                `n`, all of them are kept.
+            n: Number of training images, from 1 to all. If there are fewer than `n` test images,
+                all test images are kept.
 
         Raises:
-            UserError: If `n` is less than 1 or more than there are training images.
+            UserError: `n` is less than 1 or more than the number of training images.
 
         Example:
             >>> kdist.data.fashion_mnist(sample=True).subset(512).train_images.shape
@@ -116,8 +116,8 @@ class Standardization:
     """Subtracts the mean and divides by the standard deviation, per channel.
 
     Args:
-        mean: float64, (channels,), in the units of the images.
-        deviation: As `mean`, positive.
+        mean: Mean per channel, float64, (channels,), in the units of the images.
+        deviation: Standard deviation per channel, like `mean`; positive.
 
     Example:
         >>> standardization = Standardization.of(data.train_images)
@@ -132,15 +132,15 @@ class Standardization:
     def of(cls, images: npt.NDArray[Any]) -> "Standardization":
         """Measure mean and standard deviation per channel, over images, height and width.
 
-        The deviation is the population's (divided by the number of pixels). A channel that has
-        the same value everywhere gets deviation 1, so that it becomes 0 instead of NaN.
+        The deviation is that of the population: the sum is divided by the number of pixels. A
+        channel with a constant value gets deviation 1, so that it becomes 0 instead of NaN.
 
         Args:
-            images: (images, height, width, channels), at least one pixel; only the training
-                images, so that nothing of the test set leaks into training.
+            images: (images, height, width, channels), at least one pixel. Pass only training
+                images, so that no information of the test set enters training.
 
         Raises:
-            UserError: If there are no images, or they do not have four dimensions.
+            UserError: There are no images, or they do not have four dimensions.
         """
         if images.ndim != len(IMAGE_AXES) or not images.size:
             raise UserError(
@@ -149,7 +149,7 @@ class Standardization:
             )
         pixels = images.size // images.shape[-1]
         mean = sum(chunk.sum(axis=0) for chunk in _chunks(images)) / pixels
-        # A second pass rather than E[x²] - mean², which cancels where the mean is large.
+        # A second pass: E[x²] - mean² suffers from cancellation if the mean is large.
         squares = sum(np.square(chunk - mean).sum(axis=0) for chunk in _chunks(images))
         deviation = np.sqrt(squares / pixels)
         return cls(mean=mean, deviation=np.where(deviation > 0, deviation, 1.0))
@@ -162,14 +162,15 @@ class Standardization:
                 TensorFlow tensor.
 
         Returns:
-            float32, of the same kind and shape.
+            float32, as the same array type and shape.
         """
         mean = self.mean.astype(np.float32)
-        # A graph turns division by a constant into this product; eager code has to agree with it.
+        # A graph replaces division by a constant by this product; eager code has to give equal
+        # results.
         scale = (1 / self.deviation).astype(np.float32)
         if isinstance(images, np.ndarray):
             return (images.astype(np.float32) - mean) * scale
-        import tensorflow as tf  # a tensor came, so it is loaded already
+        import tensorflow as tf  # the argument is a tensor, so TensorFlow is loaded
 
         return (tf.cast(images, tf.float32) - mean) * scale
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST and CIFAR-10: a folder, Keras's cache, a download, or the sample in kdist."""
+"""Fashion-MNIST and CIFAR-10: from a folder, Keras's cache, a download, or kdist's sample."""
 
 import contextlib
 import functools
@@ -24,9 +24,9 @@ Folder = str | os.PathLike[str]
 Bytes = npt.NDArray[np.uint8]
 
 SAMPLE = "the embedded sample"
-# Where keras.datasets.fashion_mnist downloads from.
+# Download source of keras.datasets.fashion_mnist.
 FASHION_MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-# SHA-256 of each file when it is not compressed.
+# SHA-256 of each uncompressed file.
 FASHION_MNIST_FILES = {
     "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -46,11 +46,11 @@ FASHION_MNIST_CLASSES = (
     "Ankle boot",
 )
 
-# Where keras.datasets.cifar10 downloads from, and where it keeps what it unpacks.
+# Download source of keras.datasets.cifar10, and the folder of its unpacked files.
 CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 CIFAR10_FOLDER = "cifar-10-batches-py"
-# The MD5 of each file.
+# MD5 of each file.
 CIFAR10_FILES = {
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -83,19 +83,19 @@ def fashion_mnist(
     """Load Fashion-MNIST: images of clothing, (28, 28, 1), in 10 classes.
 
     The full set (60,000 training and 10,000 test images) is read from the Keras cache
-    (`$KERAS_HOME` or `~/.keras`), or downloaded (31 MB) into it. Without a network, the sample that
-    comes with kdist is used: the first 10,000 training and the first 2,000 test images. One line
-    says which source was used.
+    (`$KERAS_HOME` or `~/.keras`), or downloaded (31 MB) into the cache. If the download fails, the
+    sample in kdist is used: the first 10,000 training and the first 2,000 test images. A line names
+    the source.
 
     Args:
-        data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte` and so
-            on, each compressed (`.gz`) or not. No other source is tried then.
+        data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte` and so on,
+            each compressed (`.gz`) or not. No further source is tried then.
         sample: Use the embedded sample, without looking for the full set.
         announce: Called with the line that names the source.
 
     Raises:
-        UserError: If `data_dir` does not contain the set, or a file is unreadable, truncated or has
-            the wrong checksum.
+        UserError: `data_dir` does not contain the set, a file is unreadable, truncated or has the
+            wrong checksum, or both `data_dir` and `sample` are given.
 
     Example:
         >>> data = kdist.data.fashion_mnist(sample=True)
@@ -166,18 +166,18 @@ def _idx_file(folder: Path, name: str) -> Path | None:
 
 
 def _read_idx(path: Path, *, sha256: str) -> Bytes:
-    """Read an idx file of bytes, compressed by gzip where its name ends in `.gz`.
+    """Read an idx file of bytes; a file name that ends in `.gz` means gzip compression.
 
-    It is two zero bytes, the type (8: unsigned byte), the number of dimensions, each dimension as a
-    big-endian 32-bit number, and the values in row-major order; see the last section of
-    http://yann.lecun.com/exdb/mnist/.
+    The file contains two zero bytes, the type (8: unsigned byte), the number of dimensions, each
+    dimension as a big-endian 32-bit number, and the values in row-major order; see the last section
+    of http://yann.lecun.com/exdb/mnist/.
 
     Args:
         path: The file.
-        sha256: Of the uncompressed file, however it is compressed.
+        sha256: SHA-256 of the uncompressed file.
 
     Raises:
-        ValueError: It has another SHA-256.
+        ValueError: The file has a different SHA-256.
     """
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read()
@@ -193,18 +193,18 @@ def cifar10(
     """Load CIFAR-10: photographs, (32, 32, 3), in 10 classes.
 
     The 50,000 training and 10,000 test images are read from the Keras cache (`$KERAS_HOME` or
-    `~/.keras`), or downloaded (170 MB) into it. The files are pickles, of which only bytes, lists,
-    dictionaries and NumPy arrays are read, so nothing else in them can run. One line says which
-    source was used.
+    `~/.keras`), or downloaded (170 MB) into the cache. The files are pickles. Only bytes, lists,
+    dictionaries and NumPy arrays are unpickled, so no code in the files can run. A line names the
+    source.
 
     Args:
         data_dir: Folder with the six files of the Python version (`data_batch_1` … `test_batch`),
-            or with their folder `cifar-10-batches-py`. No other source is tried then.
-        announce: Called with the line that names the source, and with one before a download.
+            or with their folder `cifar-10-batches-py`. No further source is tried then.
+        announce: Called with the line that names the source, and with a line before a download.
 
     Raises:
-        UserError: If the data set is neither found nor can be downloaded, if `data_dir` does not
-            contain it, or a file is unreadable or has the wrong checksum.
+        UserError: The data set is not found and cannot be downloaded, `data_dir` does not contain
+            it, or a file is unreadable or has the wrong checksum.
 
     Example:
         ```python
@@ -217,7 +217,7 @@ def cifar10(
         https://www.cs.toronto.edu/~kriz/cifar.html.
     """
     place = keras_datasets() if data_dir is None else Path(data_dir)
-    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 2 had none
+    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 2 had no such folder
     folders = [place, place / CIFAR10_FOLDER, unpacked / CIFAR10_FOLDER]
     lacks = [[n for n in CIFAR10_FILES if not os.path.isfile(one / n)] for one in folders]
     folder, missing = min(zip(folders, lacks, strict=True), key=lambda pair: len(pair[1]))
@@ -248,7 +248,7 @@ def cifar10(
 
 
 def _read_batch(path: Path, md5: str) -> tuple[Bytes, npt.NDArray[np.int32]]:
-    """Images and labels of a file of the Python version of CIFAR-10."""
+    """Return images and labels of a file of the Python version of CIFAR-10."""
     with _explain_damage(path):
         content = path.read_bytes()
         _check_digest(content, "md5", md5)
@@ -259,7 +259,7 @@ def _read_batch(path: Path, md5: str) -> tuple[Bytes, npt.NDArray[np.int32]]:
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Unpickles data and arrays of NumPy; nothing else can be named, so nothing else is called."""
+    """Unpickles plain data and NumPy arrays; no other class or function can be named or called."""
 
     _ALLOWED = frozenset(
         {
@@ -272,10 +272,10 @@ class PlainUnpickler(pickle.Unpickler):
     )
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a function of NumPy that makes an array.
+        """Return a NumPy class or function that makes an array.
 
         Raises:
-            UnpicklingError: Something else is named.
+            UnpicklingError: The pickle names a different class or function.
         """
         if (module, name) not in self._ALLOWED:
             raise pickle.UnpicklingError(
@@ -293,31 +293,30 @@ def keras_datasets() -> Path:
 
 
 class DownloadError(Exception):
-    """Why a file could not be downloaded, in a few words."""
+    """A failed download, with the reason in a few words."""
 
 
 def _download(
     url: str, target: Path, *, check: Callable[[Path], object] | None = None, **options: Any
 ) -> None:
-    """Download `url` to `target`, which appears only when it is complete and checked.
+    """Download `url` to `target`; `target` appears only when it is complete and checked.
 
     Args:
         url: The address.
         target: The file or folder to write; its folder is created if it is missing.
-        check: Raises an error if the downloaded file is another one.
-        **options: Of `keras.utils.get_file`.
+        check: Raises an error if the downloaded file is wrong.
+        **options: Arguments of `keras.utils.get_file`.
 
     Raises:
-        DownloadError: There is no network, no such file, no space to write it, or another file
-            came.
+        DownloadError: Network, file or disk space is missing, or the downloaded file is wrong.
     """
-    import keras  # here, as a data set that is on this machine needs NumPy only
+    import keras  # inside the function, as a data set on this machine needs only NumPy
 
     patience = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT_SECONDS)  # Keras would wait for minutes
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Keras writes to the file's own name, where another worker would find half of it.
+        # Keras writes to the final file name, where a second worker would find an incomplete file.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as folder:
             with contextlib.redirect_stdout(io.StringIO()):  # lines of progress
                 path = keras.utils.get_file(
@@ -325,9 +324,9 @@ def _download(
                 )
             if check is not None:
                 check(Path(path))
-            if not target.is_dir():  # no other worker was sooner
+            if not target.is_dir():  # no second worker was faster
                 os.replace(path, target)
-    except Exception as error:  # Keras raises no narrower one
+    except Exception as error:  # Keras raises no narrower exception type
         text = str(error)
         raise DownloadError(text if url in text else f"{url}: {text}") from error
     finally:
@@ -347,7 +346,7 @@ def _check_digest(content: bytes, algorithm: str, expected: str) -> None:
 def _explain_damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # of any kind, where a file is damaged
+    except Exception as error:  # a damaged file raises exceptions of any type
         raise UserError(
             f"{path} cannot be read ({error}): replace or delete it, or name another folder as"
             " data_dir"

@@ -1,8 +1,8 @@
 """Random crops, flips and cutouts of training images, for `training_batches(augment=[…])`.
 
-Each transform is called with float32 images of shape (images, height, width, channels) and a
-`seed` of two integers. Every image has random numbers of its own, all from that one seed: the same
-seed gives the same result for the same number of images.
+Each transform is called with float32 images of shape (images, height, width, channels) and a `seed`
+of two integers. Every image gets its own random numbers, all derived from `seed`. Equal seeds give
+equal results for the same number of images.
 """
 
 import math
@@ -22,12 +22,12 @@ PADDING_MODES: tuple[str, ...] = typing.get_args(PaddingMode)
 
 
 class RandomCrop:
-    """Cuts a window out of each image; all places have the same probability.
+    """Cuts a window out of each image; all positions have the same probability.
 
     Args:
-        size: Height and width of the windows in pixels, or one number for both.
-        padding: Pixels to add on each side of the images first; `RandomCrop(32, padding=4)` shifts
-            images of 32x32 pixels by at most 4.
+        size: Height and width of the windows in pixels, or a number for both.
+        padding: Pixels that are first added on each side of the images. `RandomCrop(32, padding=4)`
+            shifts images of 32x32 pixels by at most 4.
         padding_mode: Added pixels are black ("constant") or mirror the image ("reflect").
 
     Raises:
@@ -63,7 +63,7 @@ class RandomCrop:
         if self.padding:
             images = self._pad(images)
         corners = tf.stack(_draw_corners(images, self.size, seed), axis=1)
-        # This beats gathering rows and columns, and pixels.
+        # Faster than gathering rows and columns, or pixels.
         windows = tf.image.extract_glimpse(
             images, self.size, corners, centered=False, normalized=False, noise="zero"
         )
@@ -79,7 +79,7 @@ class RandomCrop:
                 f"padding={self.padding} of images of {images.shape[1]}x{images.shape[2]} pixels "
                 "has no pixels to reflect: choose a smaller one."
             )
-        # `tf.pad` reflects no batch without images.
+        # `tf.pad` cannot reflect an empty batch.
         for axis in (1, 2):
             places = tf.pad(tf.range(tf.shape(images)[axis]), (sides,), "reflect")
             images = tf.gather(images, places, axis=axis)
@@ -87,18 +87,18 @@ class RandomCrop:
 
 
 def center_crop(images: Any, size: int | Sequence[int]) -> Any:
-    """Cut the center out of images, to evaluate models that were trained with `RandomCrop`.
+    """Cut the center out of images, to evaluate models trained with `RandomCrop`.
 
     Args:
         images: (images, height, width, channels): a NumPy array or a tensor.
-        size: Height and width in pixels, or one number for both.
+        size: Height and width in pixels, or a number for both.
 
     Returns:
-        The same kind and type of images, (images, *size, channels). If an odd number of pixels is
-        cut off, the bottom and right lose one more.
+        Images of the same array type and dtype, (images, *size, channels). If an odd number of
+        pixels is cut off, bottom and right lose the additional pixel.
 
     Raises:
-        UserError: `size` is out of range, or the images are smaller or of another shape.
+        UserError: `size` is out of range, or the images are smaller or have a different shape.
 
     Example:
         >>> center_crop(data.test_images, 24).shape
@@ -120,7 +120,7 @@ class RandomHorizontalFlip:
     """Mirrors each image with probability 1/2.
 
     Raises:
-        UserError: The images are of another type or shape.
+        UserError: The images have a different dtype or shape.
 
     Example:
         >>> RandomHorizontalFlip()(tf.zeros((128, 32, 32, 3)), seed=(2026, 1)).shape
@@ -131,30 +131,31 @@ class RandomHorizontalFlip:
         """Return the images, some of them mirrored."""
         images = _as_images(images)
         (draws,) = _draw(1, images, seed)
-        # Reversing a single column changes nothing. `tf.image.stateless_random_flip_left_right`
-        # reverses all images and chooses, in several times as long.
+        # The reversal of a single column changes nothing.
+        # `tf.image.stateless_random_flip_left_right` reverses all images and selects, and takes
+        # several times as long.
         columns = tf.where(draws < 0.5, tf.shape(images)[2], 1)
         return tf.reverse_sequence(images, columns, seq_axis=2, batch_axis=0)
 
 
 class RandomCutout:
-    """Covers a window of each image; all places wholly within the image have the same probability.
+    """Covers a window of each image; all positions inside the image have the same probability.
 
     Args:
-        size: Height and width of the windows in pixels, or one number for both.
-        fill: Value of the pixels in the window, one for each channel or one for all. The mean of
-            the training images is 0 after standardization.
+        size: Height and width of the windows in pixels, or a number for both.
+        fill: Value of the pixels in the window: a value per channel, or a value for all channels.
+            The mean of the training images is 0 after standardization.
 
     Raises:
-        UserError: An argument is out of range, or the images are smaller than the windows or have
-            other channels than `fill`.
+        UserError: An argument is out of range, the images are smaller than the windows, or the
+            number of channels does not fit `fill`.
 
     Example:
         >>> RandomCutout(12, fill=128)(tf.zeros((128, 32, 32, 3)), seed=(2026, 1)).shape
         TensorShape([128, 32, 32, 3])
 
     Source: DeVries & Taylor 2017, "Improved Regularization of Convolutional Neural Networks with
-        Cutout" (arXiv:1708.04552), whose windows may reach beyond the edge.
+    Cutout" (arXiv:1708.04552). In the paper, windows may reach beyond the edge.
     """
 
     def __init__(self, size: int | Sequence[int], *, fill: npt.ArrayLike = 0.0) -> None:
@@ -167,7 +168,7 @@ class RandomCutout:
         self.fill = values
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
-        """Return the images, a window of each covered."""
+        """Return the images with a covered window in each image."""
         images = _as_images(images)
         _check_fits(images, self.size)
         if images.shape[3] is not None and len(self.fill) not in (1, images.shape[3]):
@@ -183,15 +184,15 @@ class RandomCutout:
 
 
 def _are_within(side: Any, firsts: Any, size: int) -> Any:
-    """Whether each position along a side is in the window of each image: (images, side)."""
+    """Return whether each position along a side is in the window of each image: (images, side)."""
     positions, firsts = tf.range(tf.cast(side, tf.float32)), firsts[:, tf.newaxis]
     return (positions >= firsts) & (positions < firsts + size)
 
 
 def _draw_corners(images: Any, size: tuple[int, int], seed: Any) -> list[Any]:
-    """Draw the first row and the first column of a window of each image: whole float32 numbers."""
+    """Draw the first row and column of a window for each image, as whole float32 numbers."""
     largest = tf.unstack(tf.cast(tf.shape(images)[1:3] - size, tf.float32))
-    # The product may be rounded up to the number of places.
+    # Rounding may raise the product to the number of positions.
     return [
         tf.minimum(tf.floor(draws * (last + 1)), last)
         for draws, last in zip(_draw(2, images, seed), largest, strict=True)
@@ -199,8 +200,8 @@ def _draw_corners(images: Any, size: tuple[int, int], seed: Any) -> list[Any]:
 
 
 def _draw(numbers: int, images: Any, seed: Any) -> list[Any]:
-    """Draw numbers for each image, from 0 to 1: as many tensors of shape (images,)."""
-    # On CPUs, where tf.data works, this is Philox; naming it takes 42 operations.
+    """Draw numbers from 0 to 1 for each image: `numbers` tensors of shape (images,)."""
+    # tf.data runs on the CPU, where this selects Philox; naming it would add 42 operations.
     draws = tf.random.stateless_uniform((numbers, tf.shape(images)[0]), seed, alg="auto_select")
     return list(tf.unstack(draws, num=numbers))
 
@@ -216,7 +217,7 @@ def _as_images(images: Any) -> Any:
 
 
 def _as_tuple(values: Any, count: int) -> tuple[Any, ...]:
-    """Return the items of a list, a tuple or an array; a single value `count` times."""
+    """Return the items of a list, tuple or array; repeat a single value `count` times."""
     several = isinstance(values, tuple | list) or (isinstance(values, np.ndarray) and values.ndim)
     return tuple(values) if several else (values,) * count
 
@@ -233,7 +234,7 @@ def _check_size(size: Any) -> tuple[int, int]:
 
 
 def _check_fits(images: Any, size: tuple[int, int], padding: int = 0) -> None:
-    """Check that no padded side of the images, as far as known, is smaller than the window."""
+    """Check that no padded side of the images is smaller than the window; skip unknown sides."""
     sides = images.shape[1:3]
     if any(
         side is not None and side + 2 * padding < least
