@@ -1,4 +1,4 @@
-"""Check single arguments, so that all modules reject the same values with the same messages."""
+"""Checks of single arguments, so that all modules reject equal values with equal messages."""
 
 import math
 import operator
@@ -10,7 +10,7 @@ from .errors import UserError
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer (NumPy's too) as an `int`; `None` for anything else, as `True` or `2.0`."""
+    """Return an integer, also of NumPy, as an `int`; `None` for any other value (`True`, `2.0`)."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         return None
     try:
@@ -20,12 +20,12 @@ def as_integer(value: object) -> int | None:
 
 
 def as_real(value: object) -> float | None:
-    """Return a number (NumPy's too) as a `float`; `None` for anything else, as `True` or `"1"`."""
+    """Return a number, also of NumPy, as a `float`; `None` for any other value (`True`, `"1"`)."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return None
     try:
         return float(value)
-    except OverflowError:  # a literal as large, `1e400`, is infinite too
+    except OverflowError:  # a literal of this size, such as `1e400`, is also infinite
         return -math.inf if value < 0 else math.inf
 
 
@@ -33,12 +33,11 @@ def path_text(name: str, value: object) -> str:
     """Return the path of a file or folder as text.
 
     Args:
-        name: The argument's or option's name, as the caller wrote it.
-        value: What the caller passed.
+        name: Name of the argument or option, as the caller wrote it.
+        value: The caller's value.
 
     Raises:
-        UserError: If it is no path, is empty, or is one that a file's name or a page in UTF-8
-            cannot hold.
+        UserError: The value is no path, is empty, has a null byte, or is not valid UTF-8.
 
     Example:
         >>> path_text("run_dir", Path("runs/1"))
@@ -51,7 +50,7 @@ def path_text(name: str, value: object) -> str:
         raise UserError(
             f"{name} has to be a path, received an empty one: remove it for the default"
         )
-    # A name in another encoding than UTF-8 reaches Python as lone surrogates.
+    # A name in an encoding other than UTF-8 reaches Python with lone surrogates.
     if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
         raise UserError(f"{name} has to be a path in UTF-8 without null bytes, received {text!r}")
     return text
@@ -67,15 +66,15 @@ def positive_integer(name: str, value: object, *, hint: str) -> int:
     """Return `value` as an `int` if it is an integer of at least 1.
 
     Args:
-        name: The argument's name, as the caller wrote it.
-        value: What the caller passed. NumPy integers are integers; `True` and `2.0` are not.
-        hint: What the caller should pass instead, as a sentence without its full stop.
+        name: Name of the argument, as the caller wrote it.
+        value: The caller's value. NumPy integers are integers; `True` and `2.0` are not.
+        hint: Advice to the caller, as a sentence without its full stop.
 
     Returns:
         The value as a Python `int`.
 
     Raises:
-        UserError: If it is anything else.
+        UserError: The value is not an integer of at least 1.
 
     Example:
         >>> positive_integer("replicas", 4, hint="pass strategy.num_replicas_in_sync")
@@ -91,7 +90,7 @@ def positive_number(name: str, value: object, *, hint: str, finite: bool = True)
     """Return `value` as a `float` if it is a real number above 0; see `real_number`.
 
     Raises:
-        UserError: If it is anything else, infinity included unless `finite` is `False`.
+        UserError: The value is not a number above 0, or is infinite and `finite` is `True`.
 
     Example:
         >>> positive_number("base", 0.01, hint="pass the rate that suits one replica")
@@ -105,18 +104,18 @@ def positive_number(name: str, value: object, *, hint: str, finite: bool = True)
 
 
 def real_number(name: str, value: object, *, hint: str) -> float:
-    """Return `value` as a `float` if it is a real number (it may still be NaN or infinite).
+    """Return `value` as a `float` if it is a real number, including NaN and infinity.
 
     Args:
-        name: The argument's name, as the caller wrote it.
-        value: What the caller passed. NumPy numbers are numbers; `True` and `"0.1"` are not.
-        hint: What the caller should pass instead, as a sentence without its full stop.
+        name: Name of the argument, as the caller wrote it.
+        value: The caller's value. NumPy numbers are numbers; `True` and `"0.1"` are not.
+        hint: Advice to the caller, as a sentence without its full stop.
 
     Returns:
         The value as a Python `float`.
 
     Raises:
-        UserError: If it is anything else.
+        UserError: The value is not a number.
 
     Example:
         >>> real_number("base", 0.01, hint="pass the rate that suits one replica")
@@ -131,10 +130,10 @@ def real_number(name: str, value: object, *, hint: str) -> float:
 def number_within(
     name: str, value: object, *, above: float | None = None, below: float = math.inf
 ) -> float:
-    """Return `value` as a `float` if it is a number of at least 0, or `above`, and `below` a bound.
+    """Return `value` as a `float` if it is at least 0, or above `above`, and below `below`.
 
     Raises:
-        UserError: If it is anything else, or not finite.
+        UserError: The value is not a number within the bounds, or is not finite.
 
     Example:
         >>> number_within("momentum", 0.9, below=1)
@@ -150,13 +149,13 @@ def number_within(
 
 
 def check_backend(name: str) -> None:
-    """Reject Keras's other backends.
+    """Reject all Keras backends except TensorFlow.
 
     Args:
-        name: Of the backend, as in the environment variable `KERAS_BACKEND`.
+        name: Name of the backend, as in the environment variable `KERAS_BACKEND`.
 
     Raises:
-        UserError: It is not TensorFlow.
+        UserError: The backend is not TensorFlow.
     """
     if name != "tensorflow":
         raise UserError(
@@ -166,7 +165,7 @@ def check_backend(name: str) -> None:
 
 
 def check_sharding(shards: int | None, shard_optimizer: bool) -> None:
-    """Raise `UserError` for both: shards of a device share one copy of the variables."""
+    """Raise `UserError` if both are given: shards of a device share a copy of the variables."""
     if shards is not None and shard_optimizer:
         raise UserError(
             f"received shards={shards} and shard_optimizer=True: the same bits need the whole state"

@@ -1,4 +1,4 @@
-"""The exceptions of kdist, and the lines of a user's program that they come from."""
+"""The exceptions of kdist, and the lines of a user's program that raised them."""
 
 import linecache
 import os
@@ -10,25 +10,25 @@ from pathlib import Path
 
 
 class UserError(ValueError):
-    """A mistake in what the caller passed; the command line prints it in one line and exits with 2.
+    """A mistake in the caller's input; the command line prints it in a line and exits with 2.
 
-    The message says what was received, what was expected and how to fix it.
+    The message says the received value, the expected value, and the remedy.
 
     Attributes:
-        is_on_all_workers: Whether all workers of a training raise it, with the same message.
+        is_on_all_workers: Whether all workers of a training raise the error with the same message.
     """
 
     is_on_all_workers = False
 
 
 class RefusedCheckpointsError(UserError):
-    """All checkpoints are damaged, or of another training: there is nothing to continue."""
+    """All checkpoints are damaged or belong to a different training: none can be continued."""
 
 
 class TrainingError(RuntimeError):
-    """Training failed; the command line prints the message in one line and exits with 1.
+    """Training failed; the command line prints the message in a line and exits with 1.
 
-    The message says why and what to change.
+    The message says the cause and the remedy.
     """
 
 
@@ -36,9 +36,9 @@ class NonFiniteWeightsError(FloatingPointError):
     """The training has diverged.
 
     Attributes:
-        variable: The first variable that has a NaN or an infinity.
-        epoch: The epoch, counted from 1, in which it was found.
-        step: The step of the epoch, counted from 1, after which it was found.
+        variable: The first variable with a NaN or infinite value.
+        epoch: The epoch, counted from 1, in which the value was found.
+        step: The step of the epoch, counted from 1, after which the value was found.
     """
 
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
@@ -53,22 +53,22 @@ class NonFiniteWeightsError(FloatingPointError):
 
 
 LOST_CODE = 75
-"""Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
+"""Exit code of a worker that lost a different worker: `EX_TEMPFAIL`, a retry may succeed."""
 
 
 class LostWorkerError(TrainingError):
-    """Another worker has ended, or cannot be reached: it is worth another try."""
+    """A different worker has ended, or cannot be reached: a retry may succeed."""
 
 
 FAILURE_HANDLERS: list[Callable[[BaseException, int], object]] = []
-"""What `handle_failure` calls, such as to end one of several workers."""
+"""Functions that `handle_failure` calls, for example to end this worker."""
 
 
 def handle_failure(error: BaseException, code: int) -> None:
-    """Call the handlers with the error that ends this process, once that is printed.
+    """Call the handlers with the error that ends this process. The error is printed before.
 
     Args:
-        error: It.
+        error: The error.
         code: The exit code.
     """
     for handle in FAILURE_HANDLERS:
@@ -76,12 +76,12 @@ def handle_failure(error: BaseException, code: int) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Return what an error says, without the path that an `OSError` names."""
+    """Return the message of an error, without the path of an `OSError`."""
     return str((isinstance(error, OSError) and error.strerror) or error or type(error).__name__)
 
 
 def error_line(error: Exception) -> str:
-    """Return the first line of what an error says, or the name of its type if it says nothing."""
+    """Return the first line of an error's message; without a message, the name of its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -92,16 +92,16 @@ _LIBRARIES = tuple(
 _INSTALLED = {"site-packages", "dist-packages"}
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 _CHECK = "/kdist/tools/check/training.py"
-# AutoGraph's copy of a user's function has a file of its own.
+# AutoGraph writes its copy of a user's function to a separate file.
 _GENERATED = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
 
 
 def line_at(path: str, number: int) -> str:
-    """Return a line with its place, such as `my_model.py:31: x = tf.sqrt(y)`.
+    """Return a line of code with its place, such as `my_model.py:31: x = tf.sqrt(y)`.
 
     Args:
-        path: Its file; shown relative to the working directory, if it is there.
-        number: Its number, from 1.
+        path: The file; shown relative to the working directory if it is inside.
+        number: The line number, from 1.
     """
     text = linecache.getline(path, number).strip()
     place = f"{_relative(path)}:{number}"
@@ -109,24 +109,24 @@ def line_at(path: str, number: int) -> str:
 
 
 def cut_line(text: str, columns: int = 80) -> str:
-    """Return a line of at most so many columns; "…" stands for the end that is cut off."""
+    """Return a line of at most `columns` characters; "…" replaces the end."""
     return text if len(text) <= columns else f"{text[: columns - 2]} …"
 
 
 def user_line(places: Iterable[tuple[str, int]]) -> str:
-    """Return the last of these lines that is of a user's program; empty if there is none.
+    """Return the last of the lines that belongs to a user's program; an empty string without any.
 
     Args:
-        places: Files and numbers of lines, the outermost first.
+        places: Files and line numbers, the outermost first.
     """
     own = [place for place in places if is_of_user(place[0])]
     return line_at(*own[-1]) if own else ""
 
 
 def line_of_error(error: BaseException) -> str:
-    """Return the innermost line of the user's program that an exception has passed; or nothing.
+    """Return the innermost line of the user's program that an exception passed; or an empty string.
 
-    Those that TensorFlow raises while a graph runs have the lines in their text only.
+    Exceptions that TensorFlow raises while a graph runs have the lines only in their text.
     """
     passed = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
     told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
@@ -134,22 +134,22 @@ def line_of_error(error: BaseException) -> str:
 
 
 def since_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return the lines behind that of `check_model`, which are not of the program that called it.
+    """Return the lines after the last line of `check_model`: the lines that it called.
 
     Args:
-        places: Files and numbers of lines, the outermost first.
+        places: Files and line numbers, the outermost first.
     """
     begins = max((at for at, (path, _) in enumerate(places) if path.endswith(_CHECK)), default=-1)
     return places[begins + 1 :]
 
 
 def is_of_user(path: str) -> bool:
-    """Whether a file is of the user, not of Python, a library or kdist."""
+    """Whether a file belongs to the user, not to Python, a library or kdist."""
     if not path or path.startswith(_GENERATED) or Path(path).name.startswith(_GENERATED):
         return False
     if not _INSTALLED.isdisjoint(Path(path).parts):
         return False
-    # A folder of kdist may be a link to one beside it.
+    # A folder of kdist may be a symbolic link.
     both = (Path(path), Path(path).resolve())
     return not any(one.is_relative_to(library) for one in both for library in _LIBRARIES)
 
@@ -157,5 +157,5 @@ def is_of_user(path: str) -> bool:
 def _relative(path: str) -> str:
     try:
         return str(Path(path).resolve().relative_to(Path.cwd()))
-    except (OSError, ValueError):  # it is elsewhere, or the working directory is gone
+    except (OSError, ValueError):  # outside, or the working directory is gone
         return path

@@ -24,19 +24,19 @@ class IsFolder:
 
 @dataclasses.dataclass(frozen=True)
 class NotTimed:
-    """Marks a field without effect on speed, which a sweep that measures it does not take."""
+    """Marks a field without effect on speed; a sweep that measures speed does not take it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NotTuned:
-    """Marks a field that a search cannot vary, and says why."""
+    """Marks a field that a search cannot vary, with the reason."""
 
     why: str
 
 
 @dataclasses.dataclass(frozen=True)
 class HelpEnd:
-    """Ends the help text of a field with one that is made from a table."""
+    """Ends the help text of a field with a text from a table."""
 
     text: str
 
@@ -44,7 +44,7 @@ class HelpEnd:
 Folder = Annotated[str, IsFolder()]
 Mark = TypeVar("Mark")
 
-# Python refuses to write longer integers, which a command line can have as `0x…`.
+# Python refuses to print longer integers; a command line can contain them as `0x…`.
 _MOST_BITS = 1000
 
 _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
@@ -60,15 +60,15 @@ class Field:
     """A setting.
 
     Attributes:
-        name: Its name.
-        group: Title of its group.
-        help: What it does, in one or two sentences.
-        kind: `bool`, `int`, `float`, `str`, or a `Literal` of its choices.
-        many: Whether it has several values; as text, they are separated by commas.
-        optional: Whether it may be `None`.
-        marks: Bounds (`annotated_types`), of each value where it has several, the most values that
-            it has (`MaxLen`), and other annotations of its type.
-        default: Its default.
+        name: Name of the setting.
+        group: Title of the group.
+        help: Help text, one or two sentences.
+        kind: `bool`, `int`, `float`, `str`, or a `Literal` of the choices.
+        many: Whether the setting has several values; in text, commas separate the values.
+        optional: Whether the value may be `None`.
+        marks: Annotations of the type: bounds (`annotated_types`) of the value or of each value,
+            the maximum number of values (`MaxLen`), and further marks.
+        default: Default value.
     """
 
     name: str
@@ -82,19 +82,19 @@ class Field:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Its allowed values; empty if it is not a choice."""
+        """The allowed values; empty if the setting is no choice."""
         return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
 
     @property
     def default_text(self) -> str:
-        """Its default as an option has it; empty if there is none."""
+        """The default in the form of a command line option; empty without a default."""
         if self.default is None or self.default is dataclasses.MISSING:
             return ""
         return _as_text(self.default) if self.many else str(self.default)
 
     @property
     def bounds(self) -> str:
-        """Its bounds as text, such as `at least 0 and below 1`, or `from 1 to 64`."""
+        """The bounds as text, such as `at least 0 and below 1`, or `from 1 to 64`."""
         marks = {type(mark): mark for mark in self.marks if type(mark) in _BOUNDS}
         written = {kind: self._written(_bound(mark)) for kind, mark in marks.items()}
         if written.keys() == {Ge, Le}:
@@ -102,21 +102,22 @@ class Field:
         return " and ".join(f"{_BOUNDS[kind][0]} {limit}" for kind, limit in written.items())
 
     def has(self, mark: type) -> bool:
-        """Whether its type has an annotation of this kind."""
+        """Whether the setting's type has an annotation of this class."""
         return any(isinstance(one, mark) for one in self.marks)
 
     def check(self, value: Any) -> Any:
         """Check a value, and return it as plain Python data.
 
         Raises:
-            UserError: It has the wrong type or is out of bounds; the message names the setting.
+            UserError: The value has the wrong type or is out of bounds. The message names the
+                setting.
         """
         if value is None and self.optional:
             return None
         return self._several(value) if self.many else self._one(value)
 
     def _several(self, value: Any) -> list[Any]:
-        """Check several values, each given once; numbers of a text are put in order."""
+        """Check several different values; integers from a text are sorted."""
         is_text = isinstance(value, str)
         words = [word.strip() for word in value.split(",")] if is_text else value
         such = f", such as {self.default_text}" if self.default_text else ""
@@ -191,7 +192,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def notes(table: Mapping[str, Any], attribute: str = "note") -> str:
-    """Return what the entries of a table say of their names, such as "`momentum` is SGD with …"."""
+    """Return the notes of a table's entries, such as "`momentum` is SGD with …"."""
     said = {name: getattr(one, attribute) for name, one in table.items()}
     words = [f"`{name}` {note}" for name, note in said.items() if note]
     return ("; " if any(", " in one for one in words) else ", ").join(words)
@@ -257,13 +258,13 @@ def field_names(*groups: type) -> frozenset[str]:
 
 
 def marked(settings: type, kind: type[Mark]) -> dict[str, Mark]:
-    """Return the marks of a kind, by the names of the settings that have one."""
+    """Return the marks of a class, by name of the setting."""
     marks = {field.name: field.marks for field in fields_of(settings)}
     return {name: one for name, of in marks.items() for one in of if isinstance(one, kind)}
 
 
 def folder_names(*groups: type) -> frozenset[str]:
-    """Return the names of the settings in the groups that are paths of folders."""
+    """Return the names of the settings in the groups that are folder paths."""
     return frozenset(name for group in groups for name in marked(group, IsFolder))
 
 
@@ -271,7 +272,7 @@ def check_fields(settings: Any) -> None:
     """Check every value of a frozen settings object, and convert it to plain Python data.
 
     Raises:
-        UserError: A value has the wrong type or is out of bounds; the message names the setting.
+        UserError: A value has the wrong type or is out of bounds. The message names the setting.
     """
     kind: Any = type(settings)
     for field in fields_of(kind):

@@ -1,4 +1,4 @@
-"""Write files completely or not at all; read files of users, or refuse them in a line."""
+"""Writing of files completely or not at all; reading of user files, or rejection with a line."""
 
 import contextlib
 import errno
@@ -26,13 +26,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Readers of `path` see the old or the new file, never an incomplete one.
 
     Args:
-        path: The file, whose folder exists.
+        path: The file. Its folder has to exist.
 
     Yields:
-        The path to write to: in the same folder, with the same suffix.
+        The path to write to, in the same folder and with the same suffix.
 
     Raises:
-        OSError: `path` cannot be replaced; it is left unchanged.
+        OSError: `path` cannot be replaced; the existing file is unchanged.
 
     Example:
         ```python
@@ -40,13 +40,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
             model.save(part)
         ```
     """
-    # Several processes may write the same file, each with its own temporary file.
+    # Several processes may write the same file; each process has its own temporary file.
     part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield part
         part.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to report
+        with contextlib.suppress(OSError):  # the first error is reported
             part.unlink(missing_ok=True)
         raise
 
@@ -55,11 +55,11 @@ def atomic_write(path: Path, content: str | bytes) -> None:
     """Write a file so that readers see the old or the new content, never an incomplete one.
 
     Args:
-        path: The file, whose folder exists.
-        content: Text is written as UTF-8.
+        path: The file. Its folder has to exist.
+        content: Content of the file. Text is encoded as UTF-8.
 
     Raises:
-        OSError: It cannot be written; an existing file is left unchanged.
+        OSError: The file cannot be written; an existing file is unchanged.
     """
     with atomic_path(path) as part:
         part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
@@ -76,13 +76,13 @@ def writable_folder(path: Path, *, option: str) -> list[Path]:
         The folders that were created, for `remove_empty`.
 
     Raises:
-        UserError: It cannot be created, or is not writable. No created folder is left then.
+        UserError: The folder cannot be created, or is not writable. Created folders are removed.
     """
     made: list[Path] = []
     try:
         made = missing_folders(path)
         path.mkdir(parents=True, exist_ok=True)
-        # Permissions do not show that a disk is full, and root has all of them.
+        # Permissions do not show a full disk, and root has all permissions.
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         remove_empty(made)
@@ -91,7 +91,7 @@ def writable_folder(path: Path, *, option: str) -> list[Path]:
 
 
 def check_writable_folder(path: Path, *, option: str) -> None:
-    """Check that a folder can be created or is writable, and leave none that was not there."""
+    """Check that a folder can be created or is writable; created folders are removed again."""
     remove_empty(writable_folder(path, option=option))
 
 
@@ -99,7 +99,7 @@ def check_writable_folder(path: Path, *, option: str) -> None:
 def folder_for_files(path: Path) -> Iterator[None]:
     """Create a folder with its parents for files that the block writes.
 
-    If the block raises an error, the folders that were created are removed with their contents.
+    If the block raises an error, the created folders are removed with their contents.
     """
     made = missing_folders(path)
     try:
@@ -113,29 +113,29 @@ def folder_for_files(path: Path) -> Iterator[None]:
 
 
 def missing_folders(path: Path) -> list[Path]:
-    """Return those of a folder and its parents that do not exist, the innermost first."""
+    """Return the folders among `path` and its parents that do not exist, the innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove those of the folders that are empty."""
+    """Remove the empty folders of a list."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def output_file(path: str, *, option: str) -> Path:
-    """Return the path of a file to write, which is a regular file or does not exist yet.
+    """Return the path of a file to write: a regular file, or a path without a file.
 
     Args:
         path: The path that the user gave.
         option: The command-line option for it, such as `"--output"`.
 
     Returns:
-        The file; for a link the file that it leads to, as the link would be replaced.
+        The path. A symbolic link is resolved, because writing would replace the link.
 
     Raises:
-        UserError: It is not a path, or there is a folder, a device or the like.
+        UserError: `path` is not a path, or leads to a folder, a device or a similar object.
     """
     file = Path(path_text(option, path))
     with explain_write_errors(file, hint=f"pass another {option}"):
@@ -148,11 +148,11 @@ def output_file(path: str, *, option: str) -> Path:
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
-    """Turn an `OSError` of the block into a `UserError` that says how to fix it.
+    """Turn an `OSError` of the block into a `UserError` that names the remedy.
 
     Args:
-        path: The file or folder that is written, for errors without a file name.
-        hint: What the user should do, as a sentence without its full stop.
+        path: The written file or folder, for errors without a file name.
+        hint: Advice to the user, as a sentence without its full stop.
 
     Raises:
         UserError: The block raised an `OSError`.
@@ -160,15 +160,16 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Of the two files of a rename, the user knows the second.
+        # A rename has two files; the user knows the second file.
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
 
 
 def full_disk_error(error: BaseException | None) -> BaseException | None:
-    """Return the first error that says that a disk or a quota is full: this, or one that led to it.
+    """Return the earliest error in the chain of `error` that reports a full disk or quota.
 
     Returns:
-        `None` where none says so. h5py says it in words alone.
+        `error` itself or one of its causes; `None` if no error in the chain reports it. h5py
+        reports a full disk in its message alone.
     """
     full, at = None, error
     while at is not None:
@@ -179,7 +180,7 @@ def full_disk_error(error: BaseException | None) -> BaseException | None:
 
 
 def says_full_disk(text: str) -> bool:
-    """Whether a message, or what a process printed, says that a disk or a quota is full."""
+    """Whether a message, or the output of a process, reports a full disk or quota."""
     return _FULL_WORDS.search(text) is not None
 
 
@@ -188,10 +189,10 @@ def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:
 
 
 MOST_BYTES = 2**24
-"""16 MiB, a history of 100,000 epochs: what is larger, or never ends, is some other file."""
+"""16 MiB, a history of 100,000 epochs: a larger or endless file is a different kind of file."""
 
-# Settings and results nest three levels deep. What nests deeper than Python's stack cannot even be
-# printed in an error message.
+# Settings and results nest three levels deep. A value that nests deeper than Python's stack cannot
+# even be printed in an error message.
 _MOST_LEVELS = 20
 _INT64 = 2**63
 
@@ -203,9 +204,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
         path: A regular file, or a pipe such as a shell's `<(command)`.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is a device or the like, larger than `MOST_BYTES`, or not in UTF-8; or no
-            file can have the path.
+        OSError: The file cannot be read.
+        ValueError: The file is a device or a similar object, is larger than `MOST_BYTES`, or is not
+            in UTF-8; or no file can have this path.
     """
     kind = Path(path).stat().st_mode
     if stat.S_ISDIR(kind):
@@ -223,7 +224,7 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text, as `json.loads` does.
 
     Raises:
-        ValueError: It is no JSON, or `check_plain` refuses it.
+        ValueError: The text is no JSON, or `check_plain` rejects the value.
     """
     try:
         return check_plain(json.loads(text))
@@ -232,11 +233,11 @@ def parse_json(text: str) -> Any:
 
 
 def check_plain(value: Any) -> Any:
-    """Return the value that was read from JSON or TOML, if it can be printed.
+    """Return a value from JSON or TOML, if it can be printed.
 
     Raises:
-        ValueError: It is nested too deeply, or has an integer that 64 bits cannot hold, which no
-            program has to read (TOML 1.0, "Integer"; RFC 8259, section 6).
+        ValueError: The value is nested too deeply, or has an integer of more than 64 bits. No
+            program has to read such integers (TOML 1.0, "Integer"; RFC 8259, section 6).
     """
     level = [value]
     for _ in range(_MOST_LEVELS):

@@ -1,6 +1,6 @@
-"""Signals: Ctrl-C, SIGTERM and SIGHUP, raised or held until the work at hand is whole; preemption.
+"""Signals: Ctrl-C, SIGTERM, SIGHUP and preemption, raised at once or held until work is complete.
 
-What saves a checkpoint after one is `checkpoint/fit_checkpoints.py`.
+`checkpoint/fit_checkpoints.py` saves a checkpoint after a signal.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from typing import Any
 from .errors import UserError
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask a program to end: Ctrl-C, a batch system or `kill`, a closed terminal."""
+"""Signals that ask a program to end: from Ctrl-C, a batch system or `kill`, a closed terminal."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """One of `ENDING` arrived; what handles Ctrl-C handles the others too.
+    """A signal of `ENDING` arrived. A handler of Ctrl-C (`KeyboardInterrupt`) handles all of them.
 
     Args:
-        number: Of the signal.
+        number: The number of the signal.
 
     Attributes:
         signal: The signal.
@@ -33,11 +33,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Received:
-    """What has arrived of `ENDING`, inside of `raise_signals` or `hold_signals`.
+    """The signals of `ENDING` that arrived inside `raise_signals` or `hold_signals`.
 
     Attributes:
-        first: The first signal; `None` if there was none.
-        insists: Whether another one followed it, which asks to end at once.
+        first: The first signal; `None` without a signal.
+        insists: Whether a second signal followed, which asks the program to end at once.
     """
 
     def __init__(self, *, holds: bool, first: signal.Signals | None = None) -> None:
@@ -53,7 +53,7 @@ class Received:
 
     def _receive(self, number: int, frame: Any) -> None:
         if os.getpid() != self._process:
-            # A process forked inside of the block has inherited the handler, not the work.
+            # A process that was forked inside the block inherits the handler, but not the work.
             if number == signal.SIGINT:
                 signal.default_int_handler(number, frame)
             signal.signal(number, signal.SIG_DFL)
@@ -66,19 +66,19 @@ class Received:
 
 
 def signal_of(error: KeyboardInterrupt) -> signal.Signals:
-    """The signal behind an exception; Python's own is Ctrl-C."""
+    """Return the signal behind an exception; Python's own `KeyboardInterrupt` means Ctrl-C."""
     return error.signal if isinstance(error, Interrupted) else signal.SIGINT
 
 
 @contextlib.contextmanager
 def raise_signals() -> Iterator[Received]:
-    """Have a signal of `ENDING` raise `Interrupted` in the main thread.
+    """Raise `Interrupted` in the main thread when a signal of `ENDING` arrives.
 
-    An exception that Python raises in a destructor, or while a library imports another, may be
-    lost. `first` remembers the signal, and so does a `hold_signals` inside of this.
+    An exception that Python raises in a destructor, or while a library imports a module, may be
+    lost. `first` remembers the signal, and a `hold_signals` inside this block knows it.
 
     Yields:
-        What has arrived.
+        The received signals.
     """
     with _handled(holds=False) as received:
         yield received
@@ -86,15 +86,15 @@ def raise_signals() -> Iterator[Received]:
 
 @contextlib.contextmanager
 def hold_signals(*more: signal.Signals) -> Iterator[Received]:
-    """Hold the first signal of `ENDING`, for the block to end where its work is whole.
+    """Hold the first signal of `ENDING`, so that the block can end when its work is complete.
 
     A second signal raises `Interrupted` at once.
 
     Args:
-        more: Other signals to hold.
+        more: Additional signals to hold.
 
     Yields:
-        What has arrived.
+        The received signals.
     """
     with _handled(*more, holds=True) as received:
         yield received
@@ -105,7 +105,7 @@ def _handled(*more: signal.Signals, holds: bool) -> Iterator[Received]:
     # Only the main thread receives signals.
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (*ENDING, *more)} if is_main else {}
-    # Handlers of the caller's own stay, and what is ignored, as under `nohup`.
+    # The caller's own handlers stay, and ignored signals stay ignored, as under `nohup`.
     taken = {number: handler for number, handler in before.items() if _is_default(handler)}
     outer = next((of for of in map(_received_by, taken.values()) if of is not None), None)
     received = Received(holds=holds, first=outer.first if outer else None)
@@ -120,7 +120,7 @@ def _handled(*more: signal.Signals, holds: bool) -> Iterator[Received]:
 
 def _is_default(handler: Any) -> bool:
     defaults = (signal.SIG_DFL, signal.default_int_handler)
-    is_default = getattr(handler, "ends_the_process", False)  # as none would, but in other words
+    is_default = getattr(handler, "ends_the_process", False)  # like the default, with a message
     return handler in defaults or _received_by(handler) is not None or is_default
 
 
@@ -130,19 +130,19 @@ def _received_by(handler: Any) -> Received | None:
 
 
 class PreemptionSignals:
-    """Notes the first signal, and lets a second one end the process at once.
+    """Records the first signal; a second signal ends the process at once.
 
-    Only a process's main thread gets signals; in another thread nothing is changed. A program that
-    holds signals itself has `Received` instead, with the same `first` and `check`.
+    Only the main thread of a process receives signals. In a different thread, nothing changes. A
+    program that holds signals itself uses `Received`, with the same `first` and `check`.
 
     Args:
-        names: Such as `["SIGTERM", "SIGUSR1"]`.
+        names: Names of signals, such as `["SIGTERM", "SIGUSR1"]`.
 
     Attributes:
-        first: The signal that came, or None.
+        first: The first signal that arrived, or `None`.
 
     Raises:
-        UserError: There is no signal of such a name.
+        UserError: A name is not the name of a signal.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -152,7 +152,7 @@ class PreemptionSignals:
         self._process = os.getpid()
 
     def check(self) -> None:
-        """Raise `SystemExit` if a signal has come, with the exit code that a shell has for it."""
+        """Raise `SystemExit` if a signal has arrived, with the exit code of a shell for it."""
         if self.first is not None:
             raise SystemExit(128 + self.first)
 
@@ -172,7 +172,7 @@ class PreemptionSignals:
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
         if os.getpid() != self._process:
-            # A worker forked for the data has inherited the handler, and is ended by SIGTERM.
+            # A data worker that was forked inherits the handler; SIGTERM has to end it.
             self.uninstall()
             os.kill(os.getpid(), number)
         elif self.first is None:
