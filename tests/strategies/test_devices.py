@@ -89,9 +89,11 @@ def test_printing_a_strategy_says_what_it_runs_on():
     assert str(kdist.MirroredStrategy(["CPU:3"])) == "<kdist.MirroredStrategy, 1 replica: CPU:3>"
 
 
-def test_an_interactive_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_all_sizes():
+def test_a_prepared_interactive_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_all_sizes():
     code = (
-        "import kdist, tensorflow as tf\n"
+        "import kdist\n"
+        "kdist.prepare_tensorflow()\n"
+        "import tensorflow as tf\n"
         "print([len(kdist.MirroredStrategy(replicas=n).devices) for n in (8, 1, 2, 4)])\n"
         "print(tf.config.threading.get_intra_op_parallelism_threads(), 'thread')"
     )
