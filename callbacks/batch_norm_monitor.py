@@ -1,4 +1,4 @@
-"""`BatchNormMonitor`: how well batch norms' moving statistics fit the data, epoch by epoch."""
+"""`BatchNormMonitor`: check after every epoch that moving statistics fit the data."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -25,46 +25,45 @@ from .resumable import ResumableCallback
 
 
 class BatchNormMonitor(ResumableCallback):
-    """Checks whether batch norms' moving statistics fit the data, and explains why if not.
+    """Checks whether batch norms' moving statistics fit the data, and explains a misfit.
 
-    At the end of every epoch the model runs on one batch, always the same, once in training mode
-    and once in inference mode. These values are added to `logs`:
+    At the end of every epoch the model runs twice on the same batch: in training mode, and in
+    inference mode. The callback adds these values to `logs`:
 
     * `batch_norm_gap`: the largest distance, over layers, between the batch's statistics and the
-      moving statistics. A layer's distance is the larger of |mean - moving mean| in moving standard
-      deviations and |log(variance / moving variance)|, averaged over channels, with epsilon added
-      to variances.
-    * `batch_norm_replica_gap`: the largest such distance between the moving statistics of any of
-      this worker's replicas and those of replica 0, which are the ones saved. 0 on one replica.
+      moving statistics. The distance of a layer is the larger value of |mean - moving mean| in
+      moving standard deviations and |log(variance / moving variance)|, averaged over channels, with
+      epsilon added to variances.
+    * `batch_norm_replica_gap`: the largest distance of this kind between the moving statistics of
+      replica 0, which are saved, and of any replica of this worker. 0 on one replica.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
-    If a gap is above 0.5 (0.1 between replicas), or the loss in inference mode a quarter above that
-    in training mode, it prints a line with the worst layer and the likely cause: moving statistics
-    that lag, were never updated or differ between replicas, replicas whose data differ, or a batch
-    per replica that is too small.
+    The callback prints a line with the worst layer and the likely cause if a gap is above 0.5 (0.1
+    between replicas), or if the loss in inference mode exceeds the loss in training mode by a
+    quarter. Causes are moving statistics that lag, were never updated or differ between replicas,
+    replicas with different data, or a batch per replica that is too small.
 
-    No variable of the model changes: not moving statistics, seeds or Keras metrics. (A raw
-    `tf.Variable` that a layer assigns to may change.) In training mode dropout is active, so
+    No variable of the model changes, including moving statistics, seeds and Keras metrics. (A raw
+    `tf.Variable` that a layer assigns to may change.) In training mode dropout is active. Therefore
     `loss_in_training_mode` and the statistics after a dropout layer include its noise, and the
     losses differ by more than batch norm explains. Unsynchronized batch norms normalize each
     replica's rows separately, as in training; inference uses the moving statistics of replica 0.
 
     Args:
-        batch: One batch as `fit` takes it, `(x, y)` or `(x, y, sample_weight)`, of arrays or nested
-            arrays. Take it from the training data, with as many samples as the global batch used in
-            training: the statistics of fewer samples are noisier, and the number of samples decides
-            which causes are considered.
+        batch: A batch as `fit` takes it, `(x, y)` or `(x, y, sample_weight)`, of arrays or nested
+            arrays. Take it from the training data, with as many samples as the global batch in
+            training: statistics of fewer samples are noisier, and the causes to consider depend on
+            the number of samples.
         verbose: 0 prints nothing and only fills `logs`.
 
     Attributes:
         gaps: The `LayerGap` of every batch norm after the last epoch.
-        diagnosis: The line that the last epoch printed (or would have printed, with `verbose=0`);
-            `None` if all gaps were small.
+        diagnosis: The line of the last epoch, also with `verbose=0`; `None` if all gaps were small.
         steps: Steps of training so far.
 
     Raises:
-        UserError: If an argument is invalid, or, when training begins, if the model has no batch
-            norm or cannot take the batch.
+        UserError: An argument is invalid. When training begins: the model has no batch norm, or
+            does not accept the batch.
 
     Example:
         ```python
@@ -93,7 +92,7 @@ class BatchNormMonitor(ResumableCallback):
         self._first: dict[str, Any] = {}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Note the moving statistics; reject a model or batch that cannot be checked."""
+        """Record the moving statistics; reject a model or batch that cannot be checked."""
         super().on_train_begin(logs)
         self.gaps, self.diagnosis, self._steps_of_epoch = [], None, 0
         norms = _required_batch_norms(self.model)
@@ -116,7 +115,7 @@ class BatchNormMonitor(ResumableCallback):
         with observed_moments(self.model) as moments:
             in_training = stateless_loss(self.model, self.batch, training=True)
         in_inference = stateless_loss(self.model, self.batch, training=False)
-        # A layer that the model does not call has nothing to compare.
+        # A layer that the model does not call has no statistics to compare.
         self.gaps = [
             self._gap(norm, moments[norm.path])
             for norm in batch_norms(self.model)
@@ -135,10 +134,10 @@ class BatchNormMonitor(ResumableCallback):
 
     def _gap(self, norm: Any, shares: Mapping[int, list[Any]]) -> LayerGap:
         means, variances = moving = _moving_statistics(self.model, norm)
-        # A layer that is called several times keeps one set of statistics for all calls.
+        # A layer that is called several times has the same moving statistics for all calls.
         batches = [merge(tf.stack(calls)) for calls in shares.values()]
         first = self._first.get(norm.path)
-        with np.errstate(all="ignore"):  # NaN is reported, not warned of
+        with np.errstate(all="ignore"):  # NaN is reported without a warning
             means_off = [
                 mean_distance(batch.mean, means[0], variances[0], norm.epsilon) for batch in batches
             ]
@@ -173,7 +172,7 @@ def _required_batch_norms(model: keras.Model) -> list[Any]:
 
 
 def _moving_statistics(model: keras.Model, norm: Any) -> Any:
-    """Moving means and variances of this worker's replicas, shape `(2, replicas, channels)`."""
+    """Return moving means and variances of local replicas, shape `(2, replicas, channels)`."""
     local = model.distribute_strategy.experimental_local_results
     return np.array(
         [

@@ -1,4 +1,4 @@
-"""`Checkpoint`: save training so that it can be killed at any point and resumed exactly."""
+"""`Checkpoint`: save training so that it can be killed at any time and resumed exactly."""
 
 import os
 import time
@@ -18,41 +18,42 @@ from .resumable import ResumableCallback
 class Checkpoint(ResumableCallback):
     """Saves training as it proceeds, and resumes it exactly where it was killed.
 
-    Run the same program again, and `fit` continues: the weights, the optimizer, metrics, the
-    history, random numbers, the place in the data and the state of callbacks are those of a run
-    that was never interrupted. On the same machine, with the same versions, replicas and threads,
-    they are equal bit for bit; on another number of replicas, they are equal up to rounding.
+    Run the same program again, and `fit` continues. Weights, optimizer, metrics, history, random
+    numbers, the position in the data and the state of callbacks equal the values of an
+    uninterrupted run: bit for bit on the same machine with the same versions, replicas and threads,
+    and up to rounding on a different number of replicas.
 
-    A checkpoint is one file in the safetensors format, which a thread writes from a copy. The file
-    is written completely or not at all. Its name contains its SHA-256; if it is damaged, the
-    checkpoint before it is used. Weights with a NaN or an infinity are never saved: training then
-    stops with `kdist.errors.NonFiniteWeightsError`, which names the step and the first such
-    variable. Besides the times that you set, training is saved at the end of each epoch, unless
-    epochs are so short that saving would take more than 1 % of the time, and always at the end of
-    the last epoch.
+    A checkpoint is a file in the safetensors format. A thread writes it from a copy, completely or
+    not at all. The file name contains the SHA-256 of the content; if the file is damaged, the
+    previous checkpoint is used. Weights with NaN or infinite values are never saved: training then
+    stops with `kdist.errors.NonFiniteWeightsError`, which names the step and the first variable
+    with a NaN or infinite value. In addition to the times that you set, training is saved at the
+    end of each epoch, unless epochs are so short that saving would take more than 1 % of the time.
+    The end of the last epoch is always saved.
 
-    With several workers, all of them need this callback. Only the chief uses the folder, and sends
-    the others what they restore; after a signal to any worker, all of them end after the same step.
+    With several workers, all workers need this callback. Only the chief uses the folder, and sends
+    the state to restore to all workers. After a signal to any worker, all workers end after the
+    same step.
 
     Args:
         folder: Folder for the checkpoints of this training only; created if it does not exist.
-        every_seconds: Seconds from one save to the next; None to not save by time.
-        every_steps: Steps from one save to the next; None to not save by steps.
+        every_seconds: Seconds from one save to the next; `None` for no saves by time.
+        every_steps: Steps from one save to the next; `None` for no saves by steps.
         keep: Number of checkpoints to keep.
-        resume: `"auto"` continues from the newest checkpoint, or starts from the beginning if there
-            is none; `"must"` requires a checkpoint; `"never"` requires a folder without
+        resume: `"auto"` continues from the newest checkpoint, or starts from the beginning without
+            a checkpoint; `"must"` requires a checkpoint; `"never"` requires a folder without
             checkpoints.
-        preemption: With True, a SIGTERM makes it save at the end of the step, and end the process
-            with exit code 143. This also holds in the last step: the code after `fit` then runs
-            when the program is run again. A second signal ends the process at once. To handle other
-            signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves signals alone.
-        verbose: 0 prints problems only.
+        preemption: With True, SIGTERM saves training at the end of the step, and ends the process
+            with exit code 143. This also applies to the last step: the code after `fit` runs when
+            the program is started again. A second signal ends the process at once. To handle
+            different signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves
+            signals alone.
+        verbose: 0 prints only problems.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: If an argument is invalid; or, when training begins, if the folder cannot be
-            written, is in use by another process, or has checkpoints of another model, optimizer
-            or data set.
+        UserError: An argument is invalid. When training begins: the folder cannot be written, is in
+            use by another process, or has checkpoints of a different model, optimizer or data set.
 
     Example:
         ```python
@@ -87,7 +88,7 @@ class Checkpoint(ResumableCallback):
         patches.install()
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        """Find what to resume, and restore it."""
+        """Find the checkpoint to resume, and restore it."""
         if any(isinstance(one, Checkpoint) for one in callbacks):
             raise UserError(
                 "fit received several Checkpoint callbacks, each of which would restore its own"
@@ -96,8 +97,8 @@ class Checkpoint(ResumableCallback):
         self._fit = FitCheckpoints(self.model, self.params, callbacks, self.options, self._announce)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Restore what the `on_train_begin` of other callbacks has reset."""
-        lines = self._lines  # since `fit_begins`
+        """Restore state that the `on_train_begin` of all callbacks has reset."""
+        lines = self._lines  # printed since `fit_begins`
         super().on_train_begin(logs)
         self._lines = lines
         if self._fit is not None:
@@ -106,7 +107,7 @@ class Checkpoint(ResumableCallback):
         self._flush()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Restore what the beginning of the epoch has reset."""
+        """Restore state that the beginning of the epoch has reset."""
         super().on_epoch_begin(epoch, logs)
         if self._fit is not None:
             self._fit.epoch_begins(epoch)
@@ -118,7 +119,7 @@ class Checkpoint(ResumableCallback):
             self._fit.step_ends(self.steps_done(batch), logs or {})
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Keep what validation resets."""
+        """Keep the state that validation resets."""
         super().on_test_begin(logs)
         if self._fit is not None:
             self._fit.validation_begins()
@@ -130,7 +131,7 @@ class Checkpoint(ResumableCallback):
             self._fit.validation_step_ends()
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Release what validation has reset."""
+        """Release the state that was kept for validation."""
         super().on_test_end(logs)
         if self._fit is not None:
             self._fit.validation_ends()
@@ -142,7 +143,7 @@ class Checkpoint(ResumableCallback):
             self._fit.epoch_ends(epoch)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """End the process after a signal that came in the last step."""
+        """End the process after a signal in the last step."""
         super().on_train_end(logs)
         if self._fit is not None:
             self._fit.train_ends()
@@ -155,7 +156,7 @@ class Checkpoint(ResumableCallback):
         self._flush()
 
     def _announce(self, line: str) -> None:
-        """Print a line also with `verbose=0`, once no progress bar is open; in any thread."""
+        """Print a line also with `verbose=0`, when no progress bar is open; from any thread."""
         if is_chief(self.model):
             self._lines.append(line)
 

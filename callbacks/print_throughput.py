@@ -1,4 +1,4 @@
-"""`PrintThroughput`: images per second of every epoch, or every few steps."""
+"""`PrintThroughput`: print images per second of every epoch, or every few steps."""
 
 import math
 import time
@@ -20,35 +20,37 @@ class PrintThroughput(ResumableCallback):
     """Prints the images per second of every epoch, as `Images/sec: 1332.0`.
 
     The time runs from the start of an epoch's first step to the end of its last step. Validation
-    and the work of other callbacks at the end of an epoch are excluded. The first epoch of a fit
-    also includes TensorFlow's tracing and the devices' warm-up, so the summary at the end skips it:
+    and the work of callbacks at the end of an epoch are excluded. The first epoch of a fit includes
+    TensorFlow's tracing and the devices' warm-up, so the summary at the end skips this epoch:
     `Images/sec after the first epoch: 1332.0 (666.0 per replica, 0.0961 seconds per step)`.
 
-    These values are added to `logs`, so the history and every later callback in the list, such as
-    `CSVLogger`, get them: `images_per_sec`, `images_per_sec_per_replica` and `seconds_per_step`.
+    The callback adds `images_per_sec`, `images_per_sec_per_replica` and `seconds_per_step` to
+    `logs`, for the history and for every later callback in the list, such as `CSVLogger`.
 
-    Images are counted over all replicas. The count comes from the model (see `count_images`), so
-    any kind of data works, including a `tf.data.Dataset` of unknown size. A callback that calls
-    `model.evaluate` at the end of an epoch resets Keras's count: put it after this one.
+    Images are counted over all replicas. The model provides the count (see `count_images`), so any
+    kind of data works, including a `tf.data.Dataset` of unknown size. A callback that calls
+    `model.evaluate` at the end of an epoch resets Keras's count: put it after this callback.
 
-    With `every=10` it also prints a line every 10 steps, immediately, in the format of TensorFlow's
-    CIFAR-10 tutorial: `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`. Steps are
-    counted from the first step of training, also in a resumed run. Loss and time are those of the
-    steps since the previous line, or since the epoch or a resumed run began. Such a line interrupts
-    Keras's progress bar; pass `verbose=0` or `2` to `fit` to turn the bar off.
+    With `every=10` the callback also prints a line every 10 steps, immediately, in the format of
+    TensorFlow's CIFAR-10 tutorial: `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`.
+    Steps are counted from the first step of training, also in a resumed run. The loss and the time
+    cover the steps since the previous line, or since the beginning of the epoch or the resumed run.
+    Lines within an epoch interrupt Keras's progress bar; pass `verbose=0` or `2` to `fit` to turn
+    the bar off.
 
     Args:
-        total_images: Images in one epoch. By default they are counted, which is not possible for a
-            model with its own `train_step`. If given, the loss of a line is what `fit` reports, and
-            if the number of steps is unknown, it has no images per second.
-        every: Steps from one such line to the next; `None` for no such lines. With several steps
-            per execution, a line is printed after the execution that contains its step.
+        total_images: Images per epoch. By default images are counted, which is impossible for a
+            model with its own `train_step`. With `total_images`, the loss of a line is the loss
+            that `fit` reports; if the number of steps is unknown, the line has no images per
+            second.
+        every: Steps from one line to the next; `None` for no lines within epochs. With several
+            steps per execution, a line is printed after the execution that contains its step.
         verbose: 0 prints nothing and only fills `logs`.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: If `total_images` or `every` is not an integer of at least 1, or, when training
-            begins, if the images cannot be counted.
+        UserError: `total_images` or `every` is not an integer of at least 1. When training begins:
+            the images cannot be counted.
 
     Example:
         ```python
@@ -58,7 +60,7 @@ class PrintThroughput(ResumableCallback):
         ```
     """
 
-    # Of all epochs but the first of every fit.
+    # Totals of all epochs except the first epoch of every fit.
     initial_state: ClassVar[Mapping[str, Any]] = {"images": 0, "seconds": 0.0, "steps": 0}
     images: int
     seconds: float
@@ -81,15 +83,15 @@ class PrintThroughput(ResumableCallback):
         self.total_images = total_images
         self.every = every
         self.clock = clock
-        self._began: float | None = None  # the epoch
-        self._values: dict[str, float] = {}  # of its training part, once that has ended
+        self._began: float | None = None  # start time of the epoch
+        self._values: dict[str, float] = {}  # of the epoch's training part, when it has ended
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Reject a model whose images cannot be counted."""
+        """Reject a model if its images cannot be counted."""
         super().on_train_begin(logs)
         self._seen()
         self._is_first_epoch = True
-        self._steps_before: int | None = None  # of the training, before the epoch
+        self._steps_before: int | None = None  # steps of training before the epoch
         self._done = 0  # steps of the epoch
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -108,7 +110,7 @@ class PrintThroughput(ResumableCallback):
             self._line = (batch, *self._seen_before, self._began)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the time: Keras has read the step's `logs`, so the step has finished."""
+        """Record the time. Keras has read the step's `logs`, so the step has finished."""
         super().on_train_batch_end(batch, logs)
         self._ended = self.clock()
         before, self._done = self._done or self._first, self.steps_done(batch)
@@ -144,7 +146,7 @@ class PrintThroughput(ResumableCallback):
         super().on_train_end(logs)
 
     def _end_training(self) -> None:
-        """Compute the values of the epoch's training part; only once in an epoch."""
+        """Compute the values of the epoch's training part, once per epoch."""
         if self._began is None or self._values:
             return
         seconds, steps = self._ended - self._began, self._done - self._first
@@ -161,7 +163,7 @@ class PrintThroughput(ResumableCallback):
         }
 
     def _print_step(self, step: int, loss: float) -> None:
-        """Print the line of some steps, which ends now."""
+        """Print the line of the steps since the previous line."""
         now = (self._done, *self._seen(), self._ended)
         steps, counted, losses, seconds = (a - b for a, b in zip(now, self._line, strict=True))
         self._line = now
@@ -175,11 +177,11 @@ class PrintThroughput(ResumableCallback):
             print(f"\n{line}" if bar else line, flush=True)
 
     def _seen(self) -> tuple[int, float]:
-        """The images that Keras has counted, and the sum of their losses."""
+        """Return the number of images that Keras has counted, and the sum of their losses."""
         return (0, 0.0) if self.total_images is not None else _images_and_losses(self.model)
 
     def _images(self, counted: float, steps: float, *, of: int = 0) -> float:
-        """The images of some steps, of those of an epoch whose number `fit` may not know."""
+        """Return the images of some steps; `of` is the epoch's steps if `fit` knows no number."""
         if self.total_images is None:
             return counted
         return self.total_images * _ratio(steps, (self.params or {}).get("steps") or of)
@@ -194,19 +196,19 @@ def _ratio(number: float, of: float) -> float:
 
 
 def count_images(model: Any) -> int:
-    """Return how many images a model has seen since its metrics were last reset.
+    """Return the number of images that a model has seen since its metrics were last reset.
 
-    Keras averages the loss of an epoch weighted by batch size, so the average's own `count` is the
-    number of images over all replicas. It is right with a smaller last batch, with any sample
-    weights and for a dataset of unknown size. Keras resets it when an epoch or a validation begins.
-    The count is a float32: exact up to 2**24 images per epoch.
+    Keras weights the average loss of an epoch by batch size. The `count` of the average is
+    therefore the number of images over all replicas. It is correct with a smaller last batch, with
+    any sample weights, and for a dataset of unknown size. Keras resets the count when an epoch or a
+    validation begins. The count is a float32: exact up to 2**24 images per epoch.
 
     Args:
         model: A compiled `keras.Model`.
 
     Raises:
-        UserError: If the model has its own `train_step` or `metrics`, which may not count, or
-            counts in half precision. The message says to pass `total_images`.
+        UserError: The model has its own `train_step` or `metrics`, which may not count, or counts
+            in half precision. The message recommends `total_images`.
 
     Example:
         >>> model.fit(images, labels)
@@ -235,7 +237,8 @@ def _images_and_losses(model: Any) -> tuple[int, float]:
         raise _uncountable(model, "no average of the loss")
     if mean.count.dtype not in ("float32", "float64"):
         raise _uncountable(model, f"metrics in {mean.count.dtype}")
-    # Keras's own conversions leave a variable of several replicas as it is; TensorFlow's sums it.
+    # Keras's own conversions return a variable of several replicas unchanged; TensorFlow's
+    # conversion sums it.
     return int(tf.convert_to_tensor(mean.count.value)), float(
         tf.convert_to_tensor(mean.total.value)
     )

@@ -12,7 +12,7 @@ class PrintTotalTime(ResumableCallback):
 
     The lines are `Cumulative training time after epoch 3: 41.70` and, once training has ended,
     `Cumulative training time: 41.70`, in wall-clock seconds, validation included. A resumed run
-    (`set_state`) continues from the seconds of the run it resumes.
+    (`set_state`) continues from the seconds of the original run.
 
     Args:
         verbose: 0 prints nothing and only counts the seconds.

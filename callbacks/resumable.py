@@ -16,7 +16,7 @@ class ResumableCallback(keras.callbacks.Callback):
     """Base class of callbacks that can be resumed, copied and pickled, and print whole lines.
 
     A subclass lists in `initial_state` the attributes that a resumed run needs, with their initial
-    values. A fit starts from these values unless `set_state` was called before it.
+    values. A fit starts from these values unless `set_state` was called before.
 
     Args:
         verbose: 0 prints nothing.
@@ -36,17 +36,17 @@ class ResumableCallback(keras.callbacks.Callback):
         self._assign(self.initial_state)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs, as values that JSON can hold."""
+        """Return the state that a resumed run needs, as JSON-compatible values."""
         return {name: getattr(self, name) for name in self.initial_state}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Make the next fit continue from a `state` that `get_state` returned.
+        """Make the next fit continue from a state that `get_state` returned.
 
         Args:
             state: The state of a callback of the same class.
 
         Raises:
-            UserError: If it is not a state of this class.
+            UserError: `state` is not a state of this class.
         """
         if set(state) != set(self.initial_state):
             raise UserError(
@@ -57,7 +57,7 @@ class ResumableCallback(keras.callbacks.Callback):
         self._resumed = True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Start from the initial state, or from the one given to `set_state`."""
+        """Start from the initial state, or from the state that `set_state` received."""
         super().on_train_begin(logs)
         if not self._resumed:
             self._assign(self.initial_state)
@@ -66,7 +66,7 @@ class ResumableCallback(keras.callbacks.Callback):
         self._lines = []
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the lines of the previous epoch, whose progress bar has ended."""
+        """Print the lines of the previous epoch: its progress bar has ended."""
         super().on_epoch_begin(epoch, logs)
         self._flush()
         self._bar_is_open = bool(self.params and self.params.get("verbose"))
@@ -78,10 +78,10 @@ class ResumableCallback(keras.callbacks.Callback):
         self._bar_is_open = False
 
     def print_line(self, line: str) -> None:
-        """Print a line once no progress bar is open.
+        """Print a line as soon as no progress bar is open.
 
-        Keras closes the bar of an epoch after every callback's `on_epoch_end`; a line printed there
-        would break the bar. Of several workers, the chief prints.
+        Keras closes the bar of an epoch after every callback's `on_epoch_end`, so a line printed
+        there would break the bar. With several workers, only the chief prints.
         """
         if self.verbose and is_chief(self.model):
             self._lines.append(line)
@@ -89,16 +89,16 @@ class ResumableCallback(keras.callbacks.Callback):
                 self._flush()
 
     def steps_done(self, batch: int) -> int:
-        """Return the steps of the epoch so far, from `on_train_batch_end`'s `batch`.
+        """Return the steps of the epoch so far, from the `batch` of `on_train_batch_end`.
 
-        With several steps per execution, Keras passes the number of the execution's last possible
-        step, which may be beyond the end of the epoch.
+        With several steps per execution, Keras passes the number of the last possible step of the
+        execution, which may be beyond the end of the epoch.
         """
         known = (self.params or {}).get("steps")
         return min(batch + 1, known) if known else batch + 1
 
     def _flush(self) -> None:
-        lines, self._lines = self._lines, []  # a thread may add to them
+        lines, self._lines = self._lines, []  # a thread may add lines
         for line in lines:
             print(line, flush=True)
 
@@ -107,7 +107,8 @@ class ResumableCallback(keras.callbacks.Callback):
             setattr(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A model under a strategy can be neither copied nor pickled, and the copy gets its own.
+        # A model under a strategy can be neither copied nor pickled; the copy receives a model from
+        # Keras.
         detached: Self = object.__new__(type(self))
         detached.__dict__.update(self.__dict__)
         detached.set_model(None)

@@ -1,4 +1,4 @@
-"""`SaveTrainingData`: a run as a CSV file, one row per epoch."""
+"""`SaveTrainingData`: write a run as a CSV file with a row per epoch."""
 
 import csv
 import math
@@ -31,20 +31,20 @@ COLUMNS = (
 
 
 class SaveTrainingData(ResumableCallback):
-    """Writes a CSV file of a run, one row per epoch, as training proceeds.
+    """Writes a CSV file of a run, a row per epoch, as training proceeds.
 
     An interrupted run keeps the rows of its finished epochs. The columns are `epoch` (from 1),
-    `seconds` (wall clock since training began, validation included), `images_per_sec` (of a
-    `PrintThroughput` before it in the list), `loss`, `accuracy`, `val_loss`, `val_accuracy`,
+    `seconds` (wall clock since training began, validation included), `images_per_sec` (from an
+    earlier `PrintThroughput` in the list), `loss`, `accuracy`, `val_loss`, `val_accuracy`,
     `learning_rate` (of the next step), `replicas` and `global_batch` (images per step at the start
-    of the epoch, if the model counts them), then every other value in `logs`, by name. Values that
-    an epoch does not have are empty.
+    of the epoch, if the model counts them). All further values in `logs` follow by name. Missing
+    values are empty.
 
     A fit that begins at epoch 0 overwrites the file. A fit that begins later (`initial_epoch`,
-    `Checkpoint`, `keras.callbacks.BackupAndRestore`) keeps the rows of the epochs before, and
+    `Checkpoint`, `keras.callbacks.BackupAndRestore`) keeps the rows of the earlier epochs, and
     replaces the rows of epochs that are trained again; `seconds` continues. The file is replaced as
-    a whole, so that a killed process leaves no part of a row, and a value that is new in a later
-    epoch adds a column, which `keras.callbacks.CSVLogger` would refuse.
+    a whole, so a killed process leaves no incomplete row. A value that is new in a later epoch adds
+    a column; `keras.callbacks.CSVLogger` does not add columns.
 
     Args:
         path: The file. Its folder has to exist.
@@ -52,8 +52,8 @@ class SaveTrainingData(ResumableCallback):
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: If the file cannot be written, before training or later, or if a resumed run
-            finds a file that `SaveTrainingData` did not write.
+        UserError: The file cannot be written, before training or later. Or a resumed run finds a
+            file that `SaveTrainingData` did not write.
 
     Example:
         ```python
@@ -85,7 +85,7 @@ class SaveTrainingData(ResumableCallback):
         super().on_train_begin(logs)
         self._began = self.clock() - self.total_seconds
         self._counts = counts_images(self.model)
-        if not is_chief(self.model):  # all workers count the images, and one writes
+        if not is_chief(self.model):  # all workers count the images, and only the chief writes
             return
         hint = "pass a path in a folder that exists"
         with (
@@ -95,7 +95,7 @@ class SaveTrainingData(ResumableCallback):
             pass
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Start the table, or continue the existing one."""
+        """Start the table, or continue the existing table."""
         super().on_epoch_begin(epoch, logs)
         if self._begun or not is_chief(self.model):
             return
@@ -106,7 +106,7 @@ class SaveTrainingData(ResumableCallback):
         self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the images per step, from the epoch's first execution, and the seconds."""
+        """Record the seconds, and the images per step of the epoch's first execution."""
         super().on_train_batch_end(batch, logs)
         self.total_seconds = self.clock() - self._began
         if not self.global_batch and self._counts:
@@ -126,14 +126,14 @@ class SaveTrainingData(ResumableCallback):
             "replicas": self.model.distribute_strategy.num_replicas_in_sync,
             "global_batch": self.global_batch or "",
         }
-        self.global_batch = 0  # that of the next epoch
+        self.global_batch = 0  # for the next epoch
         if not is_chief(self.model):
             return
         self.rows.append({name: str(value) for name, value in values.items()})
         self._write()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print where the file is."""
+        """Print the path of the file."""
         self.print_line(f"Training data: {self.path}")
         super().on_train_end(logs)
 
@@ -149,7 +149,7 @@ class SaveTrainingData(ResumableCallback):
             return list(reader)
 
     def _write(self) -> None:
-        """Replace the file by the whole table: a new value adds a column."""
+        """Replace the file by the whole table, because a new value adds a column."""
         others = {name for row in self.rows for name in row} - set(COLUMNS)
         with (
             explain_write_errors(Path(self.path), hint="free some space, or pass another path"),

@@ -1,4 +1,4 @@
-"""`StopAtAccuracy`: stop once the model is good enough, or the time is up."""
+"""`StopAtAccuracy`: stop when the model is good enough, or the time is up."""
 
 import math
 import time
@@ -13,37 +13,38 @@ from .resumable import Clock, ResumableCallback
 
 
 class StopAtAccuracy(ResumableCallback):
-    """Stops training once accuracies beat their targets in several consecutive epochs.
+    """Stops training when accuracies exceed their targets in several consecutive epochs.
 
-    A value has to be above its target; equal is not enough. Epochs without validation neither count
-    nor break the streak. When it stops training, it prints `Early stopping after epoch 7`, counting
-    epochs from 1 as Keras does. At the end it prints when the target was met,
-    `Target val_accuracy > 0.85 met in epoch 6 after 41.70 seconds` (the first epoch of the streak),
-    or that it never was, with the best value of each metric.
+    A value has to be above its target; an equal value is not enough. Epochs without validation
+    neither count nor break the streak. When the callback stops training, it prints `Early stopping
+    after epoch 7`, counting epochs from 1 as Keras does. At the end it prints the first epoch of
+    the streak, `Target val_accuracy > 0.85 met in epoch 6 after 41.70 seconds`. If the target was
+    not met, it prints the best value of each metric.
 
     Args:
-        target: The accuracy to beat in `val_accuracy`, at least 0 and below 1; or a mapping from
-            names in `logs` to targets, such as `{"val_accuracy": 0.85, "accuracy": 0.9}`, all of
-            which have to be beaten in the same epoch. None for no target and only a time budget.
-        patience: How many validated epochs in a row have to beat the target, at least 1.
-        validation_freq: The `validation_freq` of `fit`; if that is a list, its first entry. Before
-            that epoch, a missing `val_…` metric is not an error.
-        time_budget: Seconds of training, validation included, after which training stops at the
-            end of the epoch whether the target is met or not; None for no limit.
+        target: The accuracy that `val_accuracy` has to exceed, at least 0 and below 1. Or a mapping
+            from names in `logs` to targets, such as `{"val_accuracy": 0.85, "accuracy": 0.9}`: all
+            targets have to be exceeded in the same epoch. `None` for a time budget without a
+            target.
+        patience: Number of consecutive validated epochs that have to exceed the target, at least 1.
+        validation_freq: The `validation_freq` of `fit`; if it is a list, its first entry. Before
+            that epoch, a missing `val_…` metric is no error.
+        time_budget: Seconds of training, validation included. After this time, training stops at
+            the end of the epoch, even if the target is not met. `None` for no limit.
         verbose: 0 prints nothing.
         clock: Returns the time in seconds, from any origin.
 
     Attributes:
         targets: The mapping from names in `logs` to targets.
-        streak: How many epochs in a row have beaten the target so far.
-        stopped_epoch: The epoch, counted from 1, after which training was stopped, or None.
-        met_epoch: The first epoch of the current streak, or None.
-        met_seconds: Seconds of training until the end of that epoch, or None.
-        seconds: Seconds of training so far, including those of the run that was resumed.
+        streak: Number of consecutive epochs, up to now, that exceeded the target.
+        stopped_epoch: The epoch, counted from 1, after which training was stopped, or `None`.
+        met_epoch: The first epoch of the current streak, or `None`.
+        met_seconds: Seconds of training until the end of `met_epoch`, or `None`.
+        seconds: Seconds of training so far, including the seconds of the run before it was resumed.
 
     Raises:
-        UserError: If an argument is out of range, or, at the end of an epoch, if `logs` lacks a
-            name of `target`.
+        UserError: An argument is out of range. At the end of an epoch: `logs` lacks a name of
+            `target`.
 
     Example:
         ```python
@@ -94,7 +95,7 @@ class StopAtAccuracy(ResumableCallback):
 
     @property
     def reached(self) -> bool:
-        """Whether the target was met in `patience` epochs in a row."""
+        """Whether `patience` consecutive epochs exceeded the target."""
         return self.streak >= self.patience
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -104,7 +105,7 @@ class StopAtAccuracy(ResumableCallback):
         self._began = self.clock() - self.seconds
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Count the seconds, so that a run resumed in the middle of an epoch continues them."""
+        """Count the seconds; a run that is resumed within an epoch continues the count."""
         super().on_train_batch_end(batch, logs)
         self.seconds = self.clock() - self._began
 
@@ -122,7 +123,7 @@ class StopAtAccuracy(ResumableCallback):
             self._stop(epoch)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print when the target was met, or that it never was."""
+        """Print when the target was met, or that it was not met."""
         goal = ", ".join(f"{name} > {target:g}" for name, target in self.targets.items())
         if self.reached:
             self.print_line(
@@ -145,7 +146,7 @@ class StopAtAccuracy(ResumableCallback):
             name: float(np.fmax(value, self.best.get(name, -math.inf)))
             for name, value in values.items()
         }
-        # Keras computes in float32, in which 8,500 of 10,000 is 0.85000002.
+        # Keras computes in float32, where 8,500 of 10,000 is 0.85000002.
         if not all(np.float32(values[name]) > np.float32(self.targets[name]) for name in values):
             self.streak, self.met_epoch, self.met_seconds = 0, None, None
             return

@@ -13,11 +13,12 @@ from .resumable import ResumableCallback
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NonFinite:
-    """Where a loss was not finite.
+    """A loss that was not finite, and its place.
 
     Attributes:
         epoch: The epoch, from 1.
-        step: The step in the epoch, from 1; with several steps per execution, the last of them.
+        step: The step in the epoch, from 1. With several steps per execution, the last step of the
+            execution.
         first_step: The first step of the execution.
         name: Name of the loss.
         value: NaN or an infinity.
@@ -36,27 +37,27 @@ class NonFinite:
 
 
 class StopAtNonFinite(ResumableCallback):
-    """Stops training at the batch whose loss is NaN or infinite.
+    """Stops training at the batch with a NaN or infinite loss.
 
-    Weights that are not finite never recover. When it stops training, it prints `Training stopped:
-    loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the epoch; its
-    validation is cut to one batch, and its `val_…` values become NaN, so that no later callback
-    mistakes them for real results.
+    Weights that are not finite never recover. When the callback stops training, it prints `Training
+    stopped: loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the epoch.
+    The callback cuts the validation of this epoch to one batch, and its `val_…` values become NaN,
+    so that no later callback takes them for real results.
 
-    It never waits for a device: it looks at the values that Keras reads for its callbacks anyway
+    The callback never waits for a device: it reads the values that Keras reads for its callbacks
     after every execution. With several steps per execution, these are the values of the last step.
 
-    Put it before other callbacks, so that they see the NaN too.
+    Put this callback before all callbacks that should also see the NaN.
 
-    It looks at `loss` or, if a model's own `train_step` does not return it, at all values whose
-    names end in `loss`; it warns if there are none.
+    The callback reads `loss`. If a model's own `train_step` does not return `loss`, the callback
+    reads all values with names that end in `loss`; without such a value, it warns.
 
     Args:
         verbose: 0 prints nothing.
 
     Attributes:
-        found: Where the loss was not finite: `epoch` and `step`, both from 1, `name` and `value`;
-            `None` if it always was.
+        found: The `epoch` and `step` (both from 1), `name` and `value` of the loss that was not
+            finite; `None` if the loss was always finite.
 
     Example:
         ```python
@@ -68,7 +69,7 @@ class StopAtNonFinite(ResumableCallback):
     """
 
     stops_in_epoch: ClassVar[bool] = True
-    """Several workers ask each other after every batch."""
+    """Whether several workers exchange the decision to stop after every batch."""
 
     def __init__(self, *, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)
@@ -77,13 +78,13 @@ class StopAtNonFinite(ResumableCallback):
         self._is_training = self._has_told = self._has_warned = False
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Forget the state of the previous fit."""
+        """Reset the state of the previous fit."""
         super().on_train_begin(logs)
         self.found = None
         self._is_training, self._has_told = True, False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the epoch."""
+        """Record the epoch."""
         super().on_epoch_begin(epoch, logs)
         self._epoch = epoch
 
@@ -98,20 +99,20 @@ class StopAtNonFinite(ResumableCallback):
                 return
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Cut short the validation of a useless model."""
+        """Shorten the validation of a model with non-finite loss."""
         super().on_test_begin(logs)
         if self._is_training and self.found is not None:
             self.model.stop_evaluating = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print where training stopped, and drop the values of the validation."""
+        """Print the place of the non-finite loss, and replace the validation values by NaN."""
         super().on_epoch_end(epoch, logs)
         if self.found is not None and logs is not None:
             logs.update({name: math.nan for name in logs if name.startswith("val_")})
         self._tell()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print where training stopped, if no epoch has ended since."""
+        """Print the place of the non-finite loss, if no epoch has ended since."""
         self._tell()
         self._is_training = False
         super().on_train_end(logs)
@@ -145,7 +146,7 @@ class StopAtNonFinite(ResumableCallback):
 
 
 def _non_finite_of(value: Any) -> float | None:
-    """The value, or the first of several, that is not finite."""
+    """Return the first value that is not finite; `None` if all values are finite."""
     if isinstance(value, float):
         return None if math.isfinite(value) else value
     numbers = np.ravel(value)

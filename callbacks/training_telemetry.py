@@ -1,4 +1,4 @@
-"""`TrainingTelemetry`: histograms and norms of weights and gradients while a model trains."""
+"""`TrainingTelemetry`: measure histograms and norms of weights and gradients in training."""
 
 import contextlib
 import dataclasses
@@ -24,8 +24,8 @@ class StepMeasurement:
     Attributes:
         step: The step, from 1, over all epochs.
         weights: Values of each trainable weight after the step, by a name such as `conv1/kernel`.
-        gradients: The gradient of the global batch by the same names, of the weights' shapes:
-            before the optimizer clips it, and without the loss scale of mixed precision.
+        gradients: Gradients of the global batch, by the same names and with the shapes of the
+            weights: before the optimizer clips them, and without the loss scale of mixed precision.
     """
 
     step: int
@@ -34,12 +34,12 @@ class StepMeasurement:
 
     @property
     def weight_norm(self) -> float:
-        """The Euclidean norm of all weights as one vector."""
+        """The Euclidean norm of all weights as a single vector."""
         return _norm(self.weights)
 
     @property
     def gradient_norm(self) -> float:
-        """The Euclidean norm of all gradients as one vector."""
+        """The Euclidean norm of all gradients as a single vector."""
         return _norm(self.gradients)
 
 
@@ -50,27 +50,28 @@ def _norm(arrays: Mapping[str, np.ndarray]) -> float:
 class TrainingTelemetry(ResumableCallback):
     """Measures the weights and the global batch's gradients every `every_steps` steps.
 
-    The first step and every `every_steps`-th step also store the gradients that the optimizer
-    receives; other steps run unchanged. They equal the gradients of one replica with the same
-    global batch. After an epoch the callback prints one line, and adds `gradient_norm` and
+    The first step and every `every_steps`-th step store the gradients that the optimizer receives.
+    All remaining steps run unchanged. The gradients equal the gradients of one replica with the
+    same global batch. After an epoch the callback prints a line, and adds `gradient_norm` and
     `weight_norm` of the last measured step to `logs`. `kdist.tracking.tracking` with `telemetry=`
     writes histograms and norms to TensorBoard and W&B.
 
-    The model is made under `kdist.MirroredStrategy` or without a strategy, and may have its own
-    `train_step` that calls `model.optimizer`. With gradient accumulation, the gradients are those
-    of the step alone. An execution of several steps is measured at its last step. The stored
-    gradients take as much memory as the weights, and the measured step is traced separately.
+    The model has to be made under `kdist.MirroredStrategy` or without a strategy. The model may
+    have its own `train_step` that calls `model.optimizer`. With gradient accumulation, the
+    gradients belong to the measured step alone. In an execution of several steps, the last step is
+    measured. The stored gradients take as much memory as the weights, and the measured step is
+    traced separately.
 
     Args:
         every_steps: Steps between measurements.
         verbose: 0 prints nothing and only fills `logs` and attributes.
 
     Attributes:
-        measurement: The last `StepMeasurement`; `None` before the first.
+        measurement: The last `StepMeasurement`; `None` before the first measurement.
 
     Raises:
-        UserError: If an argument is invalid, or, when training begins, if the model has no weights
-            yet or is on several replicas of another strategy.
+        UserError: An argument is invalid. When training begins: the model has no weights yet, or is
+            on several replicas of a different strategy.
 
     Example:
         ```python
@@ -101,15 +102,15 @@ class TrainingTelemetry(ResumableCallback):
         self._first = 0  # number of the execution's first step in its epoch
 
     def listen(self, listener: Callable[[StepMeasurement], None]) -> None:
-        """Call `listener` with every measurement of the next fit, or of the present one.
+        """Call `listener` with every measurement of the current or next fit.
 
         Args:
-            listener: Takes a `StepMeasurement`; of several workers, only the chief calls it.
+            listener: Function of a `StepMeasurement`. With several workers, the chief calls it.
         """
         self._listeners.append(listener)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Make the variables that hold gradients; reject a model that cannot be measured."""
+        """Make the variables that hold the gradients; reject a model that cannot be measured."""
         super().on_train_begin(logs)
         self.measurement = None
         self._forget()
@@ -132,7 +133,7 @@ class TrainingTelemetry(ResumableCallback):
             }
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Let the execution that begins store its gradients, if one of its steps is due."""
+        """Make the next execution store its gradients, if a measurement is due in its steps."""
         super().on_train_batch_begin(batch, logs)
         self._first = batch
         last = self.steps + self.model.steps_per_execution
@@ -142,7 +143,7 @@ class TrainingTelemetry(ResumableCallback):
             self._measure_next_execution()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Read the gradients, if they were stored, and the weights."""
+        """Read the stored gradients and the weights, if the execution was measured."""
         super().on_train_batch_end(batch, logs)
         self.steps += self.steps_done(batch) - self._first
         if self._is_due:
@@ -179,7 +180,7 @@ class TrainingTelemetry(ResumableCallback):
 
     @contextlib.contextmanager
     def _stored_gradients(self) -> Iterator[None]:
-        """Store what `model.optimizer.apply` receives, in steps that are traced or run here."""
+        """Store the arguments of `model.optimizer.apply`, in steps that are traced or run here."""
         optimizer: Any = self.model.optimizer
         apply = optimizer.apply
 
