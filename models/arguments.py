@@ -6,7 +6,7 @@ from ..arguments import as_integer, is_real_within
 from ..errors import UserError
 
 CHANNELS_LAST = "channels_last"
-"""What the models are, whatever Keras is set to."""
+"""The data format of the models, independent of Keras's configuration."""
 IMAGE_RANK = 3
 _TIMES = ("never", "once", "twice", "three times", "four times")
 
@@ -15,22 +15,22 @@ def check_weight_decay(value: float) -> None:
     """Reject an L2 penalty that is not a number of at least 0.
 
     Raises:
-        UserError: It is not.
+        UserError: The value is not such a number.
     """
     if not is_real_within(value, least=0):
         raise UserError(f"weight_decay={value!r} is not a number ≥ 0: pass 0 for none.")
 
 
 def check_shape(shape: Sequence[int | None], *, halved: int, known: bool = False) -> None:
-    """Reject a wrong shape of one image.
+    """Reject a wrong shape of an image.
 
     Args:
         shape: The shape, without the batch axis.
-        halved: How often the model halves height and width, rounding down.
-        known: Whether height and width may not be `None`.
+        halved: Number of times that the model halves height and width, rounding down.
+        known: Whether height and width must not be `None`.
 
     Raises:
-        UserError: The shape does not fit.
+        UserError: The shape is wrong.
     """
     order = "(height, width, channels)"
     wrong = f"input_shape={shape!r} is not {order} of one image, without the batch axis"

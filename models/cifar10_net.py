@@ -23,23 +23,23 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
 ) -> Any:
     """Build the network of TensorFlow's CIFAR-10 tutorial, similar to AlexNet, for small images.
 
-    Two 5x5 convolutions with 64 filters and ReLU, the first followed by 3x3 max pooling with stride
-    2 and then local response normalization, the second by normalization and then pooling; dense
-    layers with 384 and 192 units and ReLU; a dense classifier. For images of 24x24x3 and 10 classes
-    it has 1,068,298 parameters in 10 variables.
+    The layers are: a 5x5 convolution with 64 filters and ReLU, 3x3 max pooling with stride 2, local
+    response normalization; a second 5x5 convolution with 64 filters and ReLU, local response
+    normalization, and pooling; dense layers with 384 and 192 units and ReLU; a dense classifier.
+    For images of 24x24x3 and 10 classes the network has 1,068,298 parameters in 10 variables.
 
     Weights are initialized from truncated normal distributions, with standard deviations 0.05
-    (convolutions), 0.04 (dense layers) and 1/192 (classifier); biases start at 0.1, those of the
-    first convolution and of the classifier at 0. Under a mixed precision policy the classifier
-    computes in the policy's variable dtype. The images are channels last.
+    (convolutions), 0.04 (dense layers) and 1/192 (classifier). Biases start at 0.1, except the
+    biases of the first convolution and of the classifier, which start at 0. Under a mixed precision
+    policy the classifier computes in the policy's variable dtype. The images are channels last.
 
     Args:
-        input_shape: Shape of one image, `(height, width, channels)`. The tutorial crops 24x24 of
+        input_shape: Shape of an image, `(height, width, channels)`. The tutorial crops 24x24 of
             CIFAR-10's 32x32 pixels.
         classes: Number of classes ≥ 1.
-        weight_decay: L2 penalty ≥ 0 of the kernels of the two dense layers: `weight_decay *
+        weight_decay: L2 penalty ≥ 0 of the kernels of both dense layers: `weight_decay *
             sum(square(kernel))` is added to the loss. The tutorial writes 0.002 as 0.004 times
-            `tf.nn.l2_loss`, half of the sum.
+            `tf.nn.l2_loss`, which is half of the sum.
         classifier_activation: Activation of the last layer; `None` gives logits.
         name: Name of the model.
 

@@ -21,9 +21,10 @@ SMALLEST_DEPTH = 10
 def default_batch_norm(*, name: str, axis: int) -> Any:
     """Make the default batch norm of a `WideResNet`.
 
-    Momentum is 0.9 instead of Keras's 0.99: an epoch on a small data set has about a hundred steps,
-    and with 0.99 the moving statistics still lag behind the weights when the first epochs are
-    validated. Epsilon is 1e-5, as usual in residual networks and the smallest that cuDNN accepts.
+    Momentum is 0.9 instead of Keras's 0.99. An epoch on a small data set has about a hundred steps.
+    With 0.99, the moving statistics still lag behind the weights when the first epochs are
+    validated. Epsilon is 1e-5, as usual in residual networks; it is the smallest value that cuDNN
+    accepts.
     """
     return layers.BatchNormalization(axis=axis, momentum=0.9, epsilon=1e-5, name=name)
 
@@ -50,14 +51,14 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     to their output, through a 1x1 convolution if the number of channels changes. Convolutions have
     a bias.
 
-    Layer names depend only on the arguments (`stage2_block1_conv2`), so weights files are
-    compatible whatever was built before in the process. Under a mixed precision policy the
-    classifier computes in the policy's variable dtype, as probabilities underflow in float16.
+    Layer names depend only on the arguments (`stage2_block1_conv2`), so weights files stay
+    compatible if the process has built models before. Under a mixed precision policy the classifier
+    computes in the policy's variable dtype, because probabilities underflow in float16.
 
     Args:
         depth: Number of weight layers, 6n + 4 with n ≥ 1 blocks per stage: 10, 16, 22, 28, …
         width: Widening factor k ≥ 1 of the stages' channels.
-        input_shape: Shape of one image, `(height, width, channels)`. Height and width are at least
+        input_shape: Shape of an image, `(height, width, channels)`. Height and width are at least
             4 (8 with `stem_pool`), or `None` if they vary.
         classes: Number of classes ≥ 1.
         stem_pool: Also halve height and width after the first convolution, by 2x2 max pooling. The
@@ -113,7 +114,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """Parts of one network: each method adds layers to a tensor and returns their output."""
+    """Parts of a network: each method adds layers to a tensor, and returns the output."""
 
     batch_norm: Callable[..., Any]
     dropout: float
