@@ -251,11 +251,11 @@ class SearchTrial:
     """The place of a run in a search.
 
     Attributes:
-        epochs: Epochs after which the run pauses; `None` for all epochs of its settings, which a
-            schedule spans in any case.
+        epochs: Epochs after which the run pauses; `None` for all epochs of its settings. A schedule
+            spans all epochs in both cases.
         has_target: Whether the target accuracy ends the run.
         group: The name of the search on a dashboard.
-        run_name: The name of the trial there.
+        run_name: The name of the trial on a dashboard.
         hyperparameters: The values that were drawn.
         objective: The name of the objective, and `"max"` or `"min"`.
     """

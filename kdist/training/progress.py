@@ -12,7 +12,7 @@ _BAR = 20
 _SHORTEST_BAR = 5
 # Width of Keras's remaining time and time per step: ` 10:00:00 999ms/step`.
 _TIMES = 20
-# Values in `logs` that the line omits: it prints images/s, and the rest follows from it.
+# Values in `logs` that the line omits: the line prints images/s, and the rest follows.
 _DERIVED = ("images_per_sec", "images_per_sec_per_replica", "seconds_per_step")
 
 
@@ -31,7 +31,7 @@ class EpochLines(_Progress):
     """Prints one line per epoch, in place of Keras's progress bar.
 
     Args:
-        total_time: Counts the seconds. It has to precede this callback in the list.
+        total_time: The callback that counts the seconds, earlier in the list of callbacks.
     """
 
     def __init__(self, total_time: PrintTotalTime) -> None:
@@ -56,7 +56,7 @@ class FittedBar(_Progress):
     Keras prints a bar that is wider than the terminal anew at every step.
 
     Args:
-        total_time: Counts the seconds. It has to precede this callback in the list.
+        total_time: The callback that counts the seconds, earlier in the list of callbacks.
         console: Tells the width of the terminal, which may change.
     """
 

@@ -64,7 +64,7 @@ def make_result(
     interrupted: bool,
     received: Signals | None,
 ) -> TrainResult:
-    """Make the result of a run from what its callbacks recorded."""
+    """Make the result of a run from the records of its callbacks."""
     history: dict[str, list[float]] = made.history.history
     accuracies = history.get("val_accuracy", [])
     return TrainResult(

@@ -62,7 +62,7 @@ class RunCheckpoint(Checkpoint):
             self.options,
             held=held,
             data=data,
-            any_rate=True,  # more epochs have another schedule; the settings were compared
+            any_rate=True,  # more epochs change the schedule; the settings were compared
         )
         self._begin = begin
 
@@ -156,7 +156,7 @@ def make_callbacks(
         parts: The run's model and data. The trackers show its batch and learning rate.
         folder: The run folder.
         more: The caller's own callbacks.
-        verbose: As in `fit`; 0 silences these callbacks, too.
+        verbose: As in `fit`; 0 also silences these callbacks.
         trial: The place of the run in a search.
 
     Raises:

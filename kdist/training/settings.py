@@ -1,10 +1,14 @@
-"""The settings of a run, in groups. To add a setting, add a field and its help text here.
+"""The settings of a run, in groups. A new setting needs a field and its help text here.
 
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
-The group of a setting matters: only the groups in `SHAREABLE` are shown on a dashboard, those of
-`Output` may change when a run is repeated, and those of `Checkpoints` when it is resumed; those of
-`Stopping`, `OwnModel`, `Checkpoints` and `Output` are not tuned. Anything else that sweeps and
-searches have to know about a setting is a mark on its type, such as `NotTuned`.
+The group of a setting matters:
+
+- Only the groups in `SHAREABLE` are shown on a dashboard.
+- Settings of `Output` may change when a run is repeated, and settings of `Checkpoints` when it is
+  resumed.
+- Settings of `Stopping`, `OwnModel`, `Checkpoints` and `Output` are not tuned.
+
+Marks on the type of a setting, such as `NotTuned`, hold all further facts for sweeps and searches.
 """
 
 import dataclasses
@@ -33,19 +37,20 @@ from ..tracking.factory import TRACKERS
 from .networks import NETWORKS, NetworkName
 from .precision import Precision
 
-# No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
-# once, not after TensorFlow was imported, whose own numbers end at 64 bits.
+# A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
+# rejected at once, not after the import of TensorFlow, whose own numbers end at 64 bits.
 Count = Annotated[int, Ge(1), Le(1_000_000)]
-# More than a machine has GPUs. What it has in fact is asked when a strategy is made.
+# More GPUs than a machine has. The actual number is checked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
 Shards = Annotated[int, Ge(1), Le(1024)]
 BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
-# Wider and about as deep as anybody trained: width 14 in Zagoruyko & Komodakis 2016, 1,001 layers
-# in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion weights.
+# Wider than networks in the literature, and about as deep: width 14 in Zagoruyko & Komodakis 2016,
+# 1,001 layers in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion
+# weights.
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
 Share = Annotated[float, Ge(0), Lt(1)]
-# Why a search does not vary a setting.
+# Reasons why a search does not vary a setting.
 _SAME_DATA = NotTuned("all trials use the same data")
 _ONE_NETWORK = NotTuned("each network has settings of its own: search one after the other")
 _ONE_STRATEGY = NotTuned("one strategy trains all trials")
@@ -259,17 +264,17 @@ class Output:
 
 FOLDERS = folder_names(Data, Output)
 OF_THE_NETWORK = field_names(Data, Model, Optimization) - {"lr_rule"}
-"""Settings that a model of the user's decides itself."""
+"""Settings that the user's model decides itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
-"""Settings that a dashboard may show. Paths may contain a user's or a company's name, so settings
-of other groups stay private."""
+"""Settings that a dashboard may show. Paths may contain the name of a user or a company, so
+settings of all further groups stay private."""
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """Name the network of these settings, or the model of the user's.
+    """Return the name of the network of these settings, or of the user's model.
 
     Args:
-        settings: As in `config.json`; what is missing has its default.
+        settings: Settings as in `config.json`; missing settings have their defaults.
 
     Example:
         >>> model_name({"depth": 10, "width": 1}), model_name({"network": "cifar10_net"})
@@ -281,5 +286,5 @@ def model_name(settings: Mapping[str, Any]) -> str:
         path, _, function = settings["model"].rpartition(":")
         return f"{Path(path).stem}:{function}"
     known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
-    network = NETWORKS.get(str(known["network"]))  # none: a folder may be of a later version
+    network = NETWORKS.get(str(known["network"]))  # None for a network of a later version
     return str(known["network"]) if network is None else network.named(known)

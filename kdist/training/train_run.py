@@ -86,10 +86,10 @@ def train(
             2 for the line only, as without a terminal.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
-        or_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and say so.
+        or_sample: Train on the embedded sample, and say so, if Fashion-MNIST cannot be downloaded.
         trial: The place of the run in a search.
 
-    Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch. They wait while files are
+    Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch. The signals wait while files are
     written. A second signal ends the process at once. Signals that the caller handles or ignores
     keep their handlers.
 

@@ -93,7 +93,7 @@ def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
     """Record the run that begins, for workers that may be restarted.
 
     Args:
-        folder: The run folder. It was empty unless the run is resumed.
+        folder: The run folder, which was empty unless the run is resumed.
         environment: Environment variables, such as `os.environ`.
     """
     notes = environment.get(NOTES)
@@ -126,10 +126,10 @@ def after_restart(
         return dict(settings), resume
     try:
         run = Path(notes, _NAME).read_text(encoding="utf-8")
-    except FileNotFoundError:  # they were ended before they had a run
+    except FileNotFoundError:  # the workers ended before a run began
         return dict(settings), resume
     own = {**settings, "run_dir": run}
-    if Path(settings.get("run_dir") or run) != Path(run):  # another that the program trains
+    if Path(settings.get("run_dir") or run) != Path(run):  # a different run of the program
         return dict(settings), resume
     if _can_be_resumed(Path(run)):
         return own, run

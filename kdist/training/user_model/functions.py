@@ -156,8 +156,8 @@ class UserFunctions:
     Attributes:
         build: The function that makes the model.
         make_data: The function that makes the data.
-        files: The files that they are in: one, or the model's and that of the data.
-        build_name: The name of `build`, which need not have one of its own, as a `partial`.
+        files: The distinct files of both functions.
+        build_name: Name of `build`. The function itself may have no name, for example a `partial`.
         data_name: The name of `make_data`.
     """
 
@@ -272,7 +272,7 @@ def load_functions(name: str, data: str) -> UserFunctions:
 
 
 def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """Return the function that makes the data. It takes no argument, or only `batch_size`."""
+    """Return the function that makes the data, with no argument or with `batch_size` alone."""
     function = getattr(module, name, None)
     if not callable(function):
         raise UserError(
@@ -314,7 +314,7 @@ def _load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        # The folder lets the file import its neighbors. It comes last if a neighbor would hide
+        # The folder lets the file import its neighbors, and comes last if a neighbor would hide
         # another package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
