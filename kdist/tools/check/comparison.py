@@ -181,7 +181,6 @@ def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
 
 
 def _limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
-    """Return the tolerance of a value."""
     if value.dtype.kind not in "fc" or precision.level == "bits":
         return 0.0
     size = _largest(value)

@@ -67,8 +67,8 @@ def check_model(
     """Train a model on one replica and on several replicas, and report the first differences.
 
     The model is trained on one replica of stock Keras and on each number of replicas of kdist, on
-    logical CPUs if there is no GPU. All runs have the same initial weights, samples and seed. They
-    use float64 if the model allows it, and have an uneven last batch in each epoch. Weights,
+    logical CPUs if there is no GPU. All runs have the same initial weights, samples and seed. All
+    runs use float64 if the model allows it, and have an uneven last batch in each epoch. Weights,
     optimizer state, losses and metrics are compared after every step; `evaluate` and `predict`
     after training. Afterwards, Keras's settings and the state of all random generators of the
     program are restored.
@@ -77,7 +77,7 @@ def check_model(
         build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
         data: A function that returns the data, or the data itself: arrays `(x, y)` or `(x, y,
             sample_weight)`, all with the samples along the first axis, or a `tf.data.Dataset` or
-            `keras.utils.PyDataset`. Validation data may follow; they are not used.
+            `keras.utils.PyDataset`. Validation data may follow, and are not used.
         replicas: Numbers of replicas of kdist.
         steps: Training steps, in two epochs if there are at least 4.
         batch_size: Samples per global batch of arrays; by default at least 8, divisible by all
