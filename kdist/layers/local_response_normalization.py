@@ -14,7 +14,7 @@ from ..errors import UserError
 class LocalResponseNormalization(keras.layers.Layer):
     """Computes `x / (bias + alpha * sum of squares of near channels) ** beta`, channels last.
 
-    Arguments and defaults equal the ones of `tf.nn.local_response_normalization`. The sums are
+    Arguments and defaults are as in `tf.nn.local_response_normalization`. The sums are
     products with a band matrix, in float32 or float64. A program has to import
     `kdist.layers.LocalResponseNormalization` before it opens a `.keras` file with this layer.
 

@@ -22,8 +22,8 @@ def recalibrate_batch_norm(
 ) -> None:
     """Set batch norms' moving statistics to the statistics of `data` under the current weights.
 
-    Moving statistics are averages over past training steps. They lag behind weights that still
-    change, and after few steps they still contain much of their initial value. This function
+    Moving statistics are averages over past training steps. The averages lag behind weights that
+    still change, and after few steps they still contain much of their initial value. This function
     computes the mean and variance of all inputs of each batch norm with the current weights.
     Batches are weighted by their number of values. The variance is the mean variance within batches
     plus the variance of the batches' means; an average of the variances alone would miss the second

@@ -32,7 +32,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     there is no collective, and the layer equals `keras.layers.BatchNormalization` up to rounding.
     If a channel has no values, its moving statistics do not change.
 
-    Statistics are computed about the mean, in float32 (float64 for float64 inputs). They are
+    Statistics are computed about the mean, in float32 (float64 for float64 inputs), and are
     accurate even if the mean is much larger than the standard deviation.
 
     With several replicas, or if XLA computes the layer (large fixed shapes on CPUs), second
