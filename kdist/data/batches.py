@@ -32,7 +32,7 @@ class Augmentation(Protocol):
     """A random change of images, such as `RandomCrop`."""
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
-        """Return a changed copy of a batch; it depends only on the images and the seed."""
+        """Return a changed copy of a batch, which depends only on the images and the seed."""
 
 
 def training_batches(
@@ -53,12 +53,12 @@ def training_batches(
 
     Within `model.fit`, every iteration over the data is the epoch in training, including iterations
     of a callback. Outside `fit`, each new iteration is the next epoch, from 0. With
-    `steps_per_epoch`, or after `repeat`, an iterator covers several epochs. Such epochs are counted
-    in the same way from `initial_epoch`; additional iterations over the data during `fit` then also
-    count.
+    `steps_per_epoch`, or after `repeat`, an iterator covers several epochs. These epochs are
+    counted in the same way from `initial_epoch`; additional iterations over the data during `fit`
+    then also count.
 
     Args:
-        images: (images, height, width, channels). They stay in memory unchanged.
+        images: (images, height, width, channels), kept in memory unchanged.
         labels: Integers, (images,); or one-hot floats, (images, classes).
         batch_size: The global batch: images per step over all replicas. The last batch of an
             epoch has the remaining images.

@@ -17,9 +17,9 @@ class RandomVariants:
     repeat the nearest pixel inside.
 
     Args:
-        images: (images, height, width, channels), of any real type. They are stored twice, original
-            and flipped, padded for the shift: with a shift of 0.2, 192 MB for Fashion-MNIST's
-            60,000 images, and 635 MB for CIFAR-10's 50,000 images.
+        images: (images, height, width, channels), of any real type. Images are stored twice,
+            original and flipped, padded for the shift: with a shift of 0.2, 192 MB for
+            Fashion-MNIST's 60,000 images, and 635 MB for CIFAR-10's 50,000 images.
         shift: Largest shift, as a fraction of height and width, from 0 to 1.
         whole_pixels: Shift by whole pixels, up to the largest shift rounded to an integer, each
             shift with the same probability: also known as padding and random cropping.
