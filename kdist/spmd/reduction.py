@@ -59,9 +59,11 @@ class Moments(Reduction):
     def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
         means, variances = tf.unstack(stacked, axis=1)
         counts = tf.cast(rows_of_replicas(self.rows), stacked.dtype)
-        total = tf.reduce_sum(counts)  # without any row, moments are no numbers
-        counts = tf.reshape(counts, [-1, *[1] * (len(stacked.shape) - 2)])
-        return tf.stack(merge_moments(counts, means, variances, total))
+        # Shares are known before the moments are: so no division follows the exchange. Without any
+        # row, moments are no numbers.
+        shares = counts / tf.reduce_sum(counts)
+        shares = tf.reshape(shares, [-1, *[1] * (len(stacked.shape) - 2)])
+        return tf.stack(merge_moments(shares, means, variances))
 
 
 @dataclass(frozen=True)
@@ -80,21 +82,26 @@ class CountedMoments(Reduction):
 
 
 def merge_moments(
-    counts: tf.Tensor, means: tf.Tensor, variances: tf.Tensor, total: tf.Tensor
+    weights: tf.Tensor, means: tf.Tensor, variances: tf.Tensor, total: tf.Tensor | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Merge the means and biased variances of groups of values.
 
     Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
 
     Args:
-        counts: The numbers of values of the groups, or multiples of them, along the first axis.
+        weights: The groups' shares of all values, along the first axis; with `total`, numbers of
+            values, by which constants keep all their digits.
         means: The groups' means; of a group without values it may be NaN.
-        variances: The same of their variances.
-        total: The sum of `counts`; a divisor other than 0 gives zeros where there is no value.
+        variances: The groups' variances; the same.
+        total: The number of all values; a divisor other than 0 gives zeros where there is none.
     """
-    mean = tf.reduce_sum(tf.math.multiply_no_nan(means, counts), 0) / total
-    variances += tf.math.squared_difference(means, mean)
-    return mean, tf.reduce_sum(tf.math.multiply_no_nan(variances, counts), 0) / total
+
+    def weighted(values: tf.Tensor) -> tf.Tensor:
+        summed = tf.reduce_sum(tf.math.multiply_no_nan(values, weights), 0)
+        return summed if total is None else summed / total
+
+    mean = weighted(means)
+    return mean, weighted(variances + tf.math.squared_difference(means, mean))
 
 
 SUM = Elementwise("add", tf.reduce_sum)
