@@ -168,10 +168,10 @@ def _sum_lengths(positions: int) -> list[int]:
 
 
 def merge(parts: Any) -> Moments:
-    """Merge the replicas' `local_moments`, shape `(replicas, 3, channels)`, to global moments.
+    """Merge `local_moments` of several batches, shape `(batches, 3, channels)`.
 
-    The result is exact for any data and any counts, including empty replicas (`merge_moments`).
-    Without values, count, mean and variance are 0.
+    Moments of replicas are merged before, as the rule of `local_moments` says: `CountedMoments` in
+    `spmd/reduction.py`. Without values, count, mean and variance are 0.
     """
     counts, means, squares = tf.unstack(parts, axis=1)
     count = tf.reduce_sum(counts, 0)
