@@ -1,6 +1,7 @@
-"""Private names of Keras, TensorFlow and KerasTuner, and the patches; `spmd/` has those of graphs.
+"""Private names of Keras, TensorFlow and KerasTuner, and the patches; `spmd/` has names of graphs.
 
-Importing it changes nothing. `patches.install` does, when the first strategy is made.
+Importing this package changes nothing. `patches.install` replaces functions when the first strategy
+is made.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Where Keras's callbacks keep the state of a training."""
+"""Attributes of Keras's callbacks that hold the state of a training."""
 
 import keras
 
@@ -20,7 +20,7 @@ STATEFUL: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
     keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
     keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
 }
-"""Attributes by class, each of which begins with other values in every fit."""
+"""The attributes that hold a callback's state, by class; every fit begins with its own values."""
 
 STATELESS: list[type[keras.callbacks.Callback]] = [
     keras.callbacks.LearningRateScheduler,
@@ -28,36 +28,37 @@ STATELESS: list[type[keras.callbacks.Callback]] = [
     keras.callbacks.RemoteMonitor,
     keras.callbacks.TerminateOnNaN,
 ]
-"""Callbacks that keep nothing from one step to the next."""
+"""Callbacks without a state between two steps."""
 
 _BASE_ATTRIBUTES = frozenset(vars(keras.callbacks.Callback()))
 
 
 def has_attributes(callback: keras.callbacks.Callback) -> bool:
-    """Whether a callback keeps anything besides what Keras gives to every one."""
+    """Whether a callback has attributes besides the attributes of Keras's base class."""
     return not set(vars(callback)) <= _BASE_ATTRIBUTES
 
 
 def has_swapped_averages(callback: keras.callbacks.Callback) -> bool:
-    """Whether a callback has put the averages in the place of the weights, for a while."""
+    """Whether a callback has replaced the weights by their averages, for a while."""
     return getattr(callback, "_ema_weights_in_model", False)
 
 
 def flush_summaries(callback: keras.callbacks.TensorBoard) -> None:
-    """Have on the disk what a `TensorBoard` callback has written."""
+    """Flush the summaries of a `TensorBoard` callback to disk."""
     for writer in callback._writers.values():
         writer.flush()
 
 
 def defer_average(callback: keras.callbacks.SwapEMAWeights) -> None:
-    """Have a callback keep the weights as they are after the last epoch, and not their average.
+    """Make a callback keep the trained weights beside their averages after the last epoch.
 
-    In the last epoch it overwrites them, so that no longer training could continue from them.
+    In the last epoch the callback overwrites the trained weights with the averages, so a longer
+    training could not continue from them.
     """
     callback.set_params({**(callback.params or {}), "epochs": -1})
 
 
 def finish_average(callback: keras.callbacks.SwapEMAWeights) -> None:
-    """Do after the last epoch what `defer_average` has put off."""
+    """Overwrite the trained weights with their averages, as `defer_average` has put off."""
     if callback.swap_on_epoch:
         callback._finalize_ema_values()

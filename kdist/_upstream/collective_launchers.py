@@ -1,8 +1,8 @@
-"""TensorFlow's collectives, on GPUs and over workers: their keys, their order, and small ones.
+"""TensorFlow's collectives, on GPUs and over workers: their keys, their order, and small sums.
 
-TensorFlow gives every collective a new key each time it runs, an input of the step's function,
-which has no value in the loop of `steps_per_execution`. A key that is fixed when the step is traced
-has, and costs less, but has to belong to values of one shape.
+TensorFlow gives every collective a new key each time it runs. The key is an input of the step's
+function, and has no value in the loop of `steps_per_execution`. A key that is fixed when the step
+is traced has a value, and costs less, but has to belong to values of a single shape.
 """
 
 import contextlib
@@ -17,16 +17,17 @@ import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
 from tensorflow.python.ops import resource_variable_ops
 
-# The groups of two strategies of a process must not meet. Those of one process are numbered apart,
-# as workers have to count alike, whatever else one of them makes, and from a number of its own.
+# The groups of two strategies of a process must not have the same key. All workers have to count
+# alike, even if a worker also makes strategies of its process alone. So such strategies count
+# separately, from a random number of the process.
 _bases = itertools.count(step=1000)
 _local_bases = itertools.count(2**30 + 1000 * secrets.randbelow(2**20), step=1000)
-_steps = 0  # that are being traced with fixed keys
-_TOKENS = 8  # of buckets that may be under way together
+_steps = 0  # number of steps that are being traced with fixed keys
+_TOKENS = 8  # number of buckets that may run together
 
-# From this size a sum is one of gradients: nothing waits for it but the optimizer.
+# From this size a value is a bucket of gradients: only the optimizer waits for its sum.
 _GRADIENT_BYTES = 16 * 1024
-# What an all-reduce of the ring may take longer for a message of this size to be sent twice.
+# The latency of a message, in bytes that could be sent in the same time.
 _SMALL_BYTES = 64 * 1024
 
 
@@ -42,12 +43,12 @@ def static_keys() -> Iterator[None]:
 
 
 def is_tracing_step() -> bool:
-    """Whether a step is traced, the same on all workers."""
+    """Whether a step is traced that is the same on all workers."""
     return _steps > 0
 
 
 def set_key_base(strategy: Any, *, is_local: bool) -> None:
-    """Number a strategy's groups apart from those of others, before TensorFlow makes them.
+    """Give a strategy's groups their own numbers, before TensorFlow makes the groups.
 
     Args:
         strategy: The strategy.
@@ -57,7 +58,7 @@ def set_key_base(strategy: Any, *, is_local: bool) -> None:
 
 
 def set_launchers(cross_device_ops: Any) -> None:
-    """Let TensorFlow's `CollectiveAllReduce` send by launchers of ours."""
+    """Replace the launchers of TensorFlow's `CollectiveAllReduce` by `Launcher` objects."""
     cross_device_ops._launchers = [
         Launcher(
             one._group_key,
@@ -72,7 +73,7 @@ def set_launchers(cross_device_ops: Any) -> None:
 
 
 class Launcher(CollectiveReplicaLauncher):
-    """Makes the collectives of one replica; `is_local` if all replicas are in this process."""
+    """Makes the collectives of a replica; `is_local` if all replicas are in this process."""
 
     def __init__(self, *args: Any, is_local: bool) -> None:
         super().__init__(*args)
@@ -87,9 +88,9 @@ class Launcher(CollectiveReplicaLauncher):
         return itertools.cycle(tokens)
 
     def all_reduce(self, input_tensor: Any, control_input: Any = None, options: Any = None) -> Any:
-        """Sum small values by one gather, which takes half as many messages as a ring's all-reduce.
+        """Sum small values by a gather: it takes half as many messages as a ring's all-reduce.
 
-        The sum is that of the replicas in their order, bit for bit the same on each.
+        The sum adds the replicas in their order: it has the same bits on every replica.
         """
         value = input_tensor
         is_static = value.shape.is_fully_defined()
@@ -102,7 +103,7 @@ class Launcher(CollectiveReplicaLauncher):
             return super().all_reduce(value, control_input, options)
 
     def _all_gather(self, input_tensor: Any, options: Any) -> Any:
-        """Gather bfloat16, too, of which float16 has the size."""
+        """Gather bfloat16, too, as float16: both have the same size."""
         sent = input_tensor
         if sent.dtype == tf.bfloat16:
             sent = tf.bitcast(sent, tf.float16)
@@ -111,22 +112,24 @@ class Launcher(CollectiveReplicaLauncher):
         return rows if rows.dtype == input_tensor.dtype else tf.bitcast(rows, tf.bfloat16)
 
     def _is_gathered_sooner(self, size: int, dtype: tf.DType) -> bool:
-        """Whether a gather is sooner than a ring's all-reduce.
+        """Whether a gather is faster than a ring's all-reduce.
 
-        Of n replicas and b bytes, the ring sends 2 (n - 1) messages of b / n bytes one after
-        another, a gather n - 1 messages of b bytes.
+        For n replicas and b bytes, the ring sends 2 (n - 1) messages of b / n bytes in sequence;
+        a gather sends n - 1 messages of b bytes.
         """
         replicas = self._group_size
-        # CollectiveGather knows fewer dtypes, of which those of `_all_gather` are the most used.
+        # CollectiveGather supports fewer dtypes. The most used are here; `_all_gather` casts
+        # bfloat16.
         known = dtype in (tf.float32, tf.float64, tf.int32, tf.int64, tf.bfloat16, tf.float16)
         is_small = size * (replicas - 2) <= _SMALL_BYTES * replicas
         return known and is_small and self._is_of_cpu and replicas > 1
 
     @contextlib.contextmanager
     def _made(self, is_static: bool, is_bucket: bool = False) -> Iterator[None]:
-        """Inside the `with` block, a collective is made: of values of a fixed shape, or gradients.
+        """Inside the `with` block, a collective is made, of a fixed shape or a bucket of gradients.
 
-        TensorFlow keeps a collective for each key, so that of a fixed shape has a fixed key.
+        TensorFlow keeps a collective for each key, so a collective of a fixed shape has a fixed
+        key.
         """
         self._thread.is_static, self._thread.is_bucket = is_static, is_bucket
         try:
@@ -140,11 +143,12 @@ class Launcher(CollectiveReplicaLauncher):
         return not has_fixed_key and bool(super()._use_unique_instance_key())
 
     def _get_ordering_token(self) -> Any:
-        """Let a bucket of gradients run as soon as it is full, while others are computed.
+        """Let a bucket of gradients run as soon as it is full, while later gradients are computed.
 
-        The token orders the collectives that share it, and keeps TensorFlow from removing one whose
-        result is unused on one replica. So a bucket gets one of its own. NCCL needs one order on
-        all workers, while the collectives of CPUs find each other by their keys.
+        A token orders the collectives that share it. It also keeps TensorFlow from removing a
+        collective if a replica does not use the result. So a bucket on CPUs gets the next of
+        several tokens: the collectives of CPUs find each other by their keys. NCCL needs the same
+        order on all workers.
         """
         is_bucket = getattr(self._thread, "is_bucket", False) and is_tracing_step()
         if not is_bucket or tf.executing_eagerly() or not self._is_of_cpu:

@@ -1,4 +1,4 @@
-"""The data of a fit by their kinds: how each passes over the batches already trained."""
+"""The data of a fit by kind: each kind skips the batches already trained in its own way."""
 
 import copy
 import itertools
@@ -19,7 +19,8 @@ from tensorflow.python.framework import op_def_registry
 
 from .fit_data import Fit, fit_data_of, kind_of, rows_of, running_fit, source_of, walk
 
-# Each of their iterators makes one of every input as it begins, and keeps nothing for the next.
+# Kinds of data sets. An iterator of these makes an iterator of every input when it begins, and
+# keeps no state for the next iterator.
 _PLAIN = frozenset(
     (
         *(
@@ -36,7 +37,8 @@ _PLAIN = frozenset(
         *("TFRecord", "Unbatch", "Unique", "Window", "Zip"),
     )
 )
-# They make the iterators of an input while the data are read: several, or one for all time.
+# An iterator of these makes the iterators of an input while the data are read: several iterators,
+# or a single iterator forever.
 _LATER = frozenset(("Cache", "Concatenate", "Repeat"))
 _COUNTED = frozenset(("Random", "Shuffle"))
 _PYTHON = frozenset(("EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"))
@@ -47,12 +49,12 @@ _READ = frozenset(
 
 @dataclass(frozen=True)
 class DatasetState:
-    """How iterators of a data set differ.
+    """The dependence of a data set's iterators on earlier iterators.
 
     Attributes:
-        is_counted: They may differ by how many were made before.
-        must_be_read: They may differ by what was read before.
-        changes: They may give something else in another epoch, for whatever reason.
+        is_counted: Iterators may depend on the number of earlier iterators.
+        must_be_read: Iterators may depend on the elements that were read before.
+        changes: Iterators may give different elements in another epoch, for any reason.
     """
 
     is_counted: bool
@@ -61,7 +63,7 @@ class DatasetState:
 
 
 def dataset_state(dataset: Any) -> DatasetState:
-    """Read from a data set's operations how its iterators differ."""
+    """Return the state of a data set, from its operations."""
     if fit_data_of(dataset) is not None:
         return DatasetState(is_counted=False, must_be_read=False, changes=True)
     if not isinstance(dataset, tf.data.Dataset):
@@ -80,7 +82,7 @@ def dataset_state(dataset: Any) -> DatasetState:
 
 
 def inexact_part(dataset: Any) -> str | None:
-    """What in a data set makes its batches others in every run: the rest of "as …", or `None`."""
+    """Return why a data set's batches differ between runs, to continue "as …"; or `None`."""
     parts = [one for one in walk(dataset) if isinstance(one, tf.data.Dataset)]
     nodes = [(part, node) for part in parts for node in _nodes(part)]
     if any(
@@ -97,7 +99,7 @@ def inexact_part(dataset: Any) -> str | None:
 
 
 def has_unknown_parts(dataset: Any) -> bool:
-    """Whether a data set has parts that do not say what they depend on, such as Python code."""
+    """Whether a data set has parts with unknown dependencies, such as Python code."""
     return any(
         not isinstance(part, tf.data.Dataset)
         or kind_of(part) not in _PLAIN | _LATER
@@ -112,7 +114,7 @@ def _options(dataset: Any) -> tf.data.Options:
 
 
 def _nodes(dataset: Any) -> Iterator[Any]:
-    """The operations of a data set's own functions, and of those that they call."""
+    """Yield the operations of a data set's own functions, and of the functions that they call."""
     if fit_data_of(dataset) is not None:
         return
     for wrapper in dataset._functions():
@@ -123,7 +125,7 @@ def _nodes(dataset: Any) -> Iterator[Any]:
 
 
 def _writes(node: Any) -> bool:
-    """Whether an operation may leave something behind that another iterator finds."""
+    """Whether an operation may leave a state behind that another iterator reads."""
     definition = op_def_registry.get(node.op)
     is_stateful = definition is None or definition.is_stateful
     is_of_dataset = re.search(r"Dataset(V\d)?$|SeedGenerator$", node.op)
@@ -135,7 +137,7 @@ def _draws(node: Any) -> bool:
 
 
 def _is_unseeded(dataset: Any, node: Any) -> bool:
-    """Whether an operation of a function draws by a seed of its own making."""
+    """Whether an operation of a function draws random numbers without a given seed."""
     if "seed2" in node.attr:
         return _is_zero(node.attr["seed"].i, node.attr["seed2"].i)
     if not node.op.startswith(("ShuffleDataset", "RandomDataset")):
@@ -155,9 +157,9 @@ class MadeIterator:
     """An iterator over the training data.
 
     Attributes:
-        made_in: The epoch in which it is made, counted from the beginning of the fit.
-        read_from: The epoch that reads it first; `None` for one that no epoch reads.
-        batches: Batches read; `None` for all there are.
+        made_in: The epoch that makes the iterator, counted from the beginning of the fit.
+        read_from: The first epoch that reads the iterator; `None` if no epoch reads it.
+        batches: Number of batches read; `None` for all batches.
     """
 
     made_in: int
@@ -166,10 +168,10 @@ class MadeIterator:
 
 
 def make_spare(epoch: Any) -> None:
-    """Make the iterator that Keras makes at the end of an epoch, though the next makes its own.
+    """Make the unused iterator that Keras makes at the end of an epoch.
 
-    Data that are shuffled anew for each iterator have another order after it. It is not divided
-    over the replicas, as nobody reads it.
+    The next epoch makes its own iterator, but the spare iterator changes the order of data that are
+    shuffled anew for each iterator. It is not divided over the replicas, as nobody reads it.
     """
     if isinstance(epoch.data_adapter, TFDatasetAdapter):
         iter(epoch.data_adapter.get_tf_dataset())
@@ -179,14 +181,15 @@ class IteratorsMade:
     """The iterators of a fit's first epochs.
 
     Args:
-        epochs: Epochs that have ended.
-        batches: Batches of the data; `None` where that is not known, or without end.
+        epochs: Number of epochs that have ended.
+        batches: Number of batches of the data; `None` if it is unknown or infinite.
         steps_per_epoch: The argument of `fit`.
-        steps_per_execution: Batches that are read at a time.
+        steps_per_execution: Number of batches that are read at a time.
 
     Attributes:
-        made: All of them, in order.
-        current: The one among them that the next epoch reads on; `None` where it makes another.
+        made: All iterators, in order.
+        current: The iterator that the next epoch continues to read; `None` if that epoch makes a
+            new iterator.
     """
 
     def __init__(
@@ -220,7 +223,7 @@ class IteratorsMade:
                 self.current.read_from = epoch
             self.current.batches += read
             self._steps_seen += read
-        if self._is_over():  # though the next epoch may make its own
+        if self._is_over():  # even if the next epoch makes its own iterator
             self._make(epoch)
 
     def _executions(self) -> int:
@@ -241,11 +244,11 @@ class IteratorsMade:
 
 
 class DataSource:
-    """Training data that are read from their beginning, what is not wanted dropped.
+    """Training data that are read from their beginning; unwanted batches are dropped.
 
     Args:
         fit: The fit.
-        inexact: What is not exact when a fit begins within these data, one sentence; or `None`.
+        inexact: A sentence on the limits of exactness if a fit begins within these data; or `None`.
     """
 
     def __init__(self, fit: Fit, *, inexact: str | None = None) -> None:
@@ -254,11 +257,11 @@ class DataSource:
         self.adapter = fit.iterator.data_adapter
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
-        """Bring the data to where the epochs before have left them.
+        """Bring the data to their state after the earlier epochs.
 
         Args:
-            history: The iterators of these epochs.
-            epochs: Epochs before.
+            history: The iterators of the earlier epochs.
+            epochs: Number of earlier epochs.
         """
         self.fit.count_from(self.fit.initial_epoch)
         for epoch in range(epochs):
@@ -275,10 +278,10 @@ class DataSource:
         self.fit.begin_epoch(self.fit.initial_epoch + epochs)
 
     def about_to_begin(self, batch: int) -> None:
-        """Called before the epoch begins, with the batch that its iterator is to be made at."""
+        """Called before the epoch begins, with the first batch of its iterator."""
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator, at a batch of what it gives."""
+        """Make an iterator, and read it up to a batch."""
         iterator = iter(self.epoch._get_iterator())
         _read(iterator, batch)
         return iterator
@@ -287,30 +290,30 @@ class DataSource:
         """Called after the epoch has ended."""
 
     def iterate(self, dataset: tf.data.Dataset) -> Any:
-        """Make an iterator of another data set, as the fit makes those of its own."""
+        """Make an iterator of a data set, divided like the fit's own data set."""
         return iter(self.epoch._distribute_strategy.experimental_distribute_dataset(dataset))
 
 
 class EpochSource(DataSource):
-    """`EpochBatches`, which give any batch of any epoch."""
+    """`EpochBatches`: they give any batch of any epoch."""
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
-        """Nothing depends on the epochs before."""
+        """Do nothing, as no batch depends on earlier epochs."""
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator at a batch of the epoch."""
+        """Make an iterator that begins at a batch of the epoch."""
         if self.fit.data is None:
             raise RuntimeError("This fit has no data set of its own")
         return self.iterate(self.fit.data.starting_at(batch))
 
 
 class DatasetSource(DataSource):
-    """A `tf.data.Dataset`, that of arrays too.
+    """A `tf.data.Dataset`, also the data set of arrays.
 
     Args:
         fit: The fit.
         inexact: See `DataSource`.
-        state: How iterators of the data set differ.
+        state: The state of the data set.
     """
 
     def __init__(self, fit: Fit, *, inexact: str | None, state: DatasetState) -> None:
@@ -318,7 +321,7 @@ class DatasetSource(DataSource):
         self._state = state
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
-        """Make the iterators of the epochs before."""
+        """Make the iterators of the earlier epochs, and read them if the data depend on it."""
         if self._state.must_be_read:
             super().replay(history, epochs)
             return
@@ -326,20 +329,20 @@ class DatasetSource(DataSource):
         before = [made for made in history.made if made is not history.current]
         for _ in before if self._state.is_counted else ():
             iter(dataset)
-        # They count what they are read of.
+        # Data that count their epochs count only the iterators that are read.
         self.fit.count_from(
             self.fit.initial_epoch + sum(made.read_from is not None for made in before)
         )
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator at a batch, leaving to `tf.data` how those before are passed over."""
+        """Make an iterator that begins at a batch; `tf.data` skips the batches before it."""
         if not batch:
             return super().iterator_at(0)
         return self.iterate(source_of(self.epoch).skip(batch))
 
 
 def _read(iterator: Any, batches: int | None) -> None:
-    """Read and drop batches, all where `batches` is `None`."""
+    """Read and drop batches; all of them if `batches` is `None`."""
     read = 0
     while batches is None or read < batches:
         try:
@@ -350,7 +353,7 @@ def _read(iterator: Any, batches: int | None) -> None:
 
 
 class PyDatasetSource(DataSource):
-    """A `keras.utils.PyDataset`, of which no batch is computed that is not wanted."""
+    """A `keras.utils.PyDataset`; its unwanted batches are not computed."""
 
     def __init__(self, fit: Fit) -> None:
         whole, is_shuffled = fit.iterator.data_adapter.py_dataset, fit.iterator.data_adapter.shuffle
@@ -360,7 +363,7 @@ class PyDatasetSource(DataSource):
         self._order_read_on: list[int] | None = None
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
-        """Call the hooks of the epochs before, and shuffle as they did."""
+        """Call the hooks of the earlier epochs, and shuffle as these epochs did."""
         for epoch in range(epochs):
             self._whole.on_epoch_begin()
             for made in history.made:
@@ -370,7 +373,7 @@ class PyDatasetSource(DataSource):
             self._whole.on_epoch_end()
 
     def about_to_begin(self, batch: int) -> None:
-        """Have the workers compute what is wanted."""
+        """Make the data set's workers compute the wanted batches only."""
         enqueuer = self.adapter.enqueuer
         if enqueuer is None:
             return
@@ -380,7 +383,7 @@ class PyDatasetSource(DataSource):
             enqueuer.py_dataset, enqueuer.shuffle = self._part_from(batch), False
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator at a batch."""
+        """Make an iterator that begins at a batch."""
         adapter, enqueuer = copy.copy(self.adapter), self.adapter.enqueuer
         if enqueuer is None:
             adapter.py_dataset, adapter.shuffle = self._part_from(batch), False
@@ -389,7 +392,7 @@ class PyDatasetSource(DataSource):
         return self.iterate(adapter.get_tf_dataset())
 
     def has_ended(self) -> None:
-        """Have the workers compute everything again."""
+        """Make the data set's workers compute all batches again."""
         enqueuer = self.adapter.enqueuer
         if enqueuer is not None:
             enqueuer.py_dataset, enqueuer.shuffle = self._whole, self.adapter.shuffle
@@ -398,7 +401,7 @@ class PyDatasetSource(DataSource):
         return _Part(self._whole, self._order_read_on or self._order(), batch)
 
     def _order(self) -> list[int] | None:
-        """The batches in the order of an epoch, drawn as Keras does; `None` without end."""
+        """Draw the order of an epoch's batches as Keras does; `None` for infinite data."""
         if self._whole.num_batches is None:
             return None
         order = list(range(self._whole.num_batches))
@@ -408,7 +411,7 @@ class PyDatasetSource(DataSource):
 
 
 class _Part(keras.utils.PyDataset):
-    """Batches of another one, from a place in an order on."""
+    """The batches of a `PyDataset` from a position in an order on."""
 
     def __init__(self, whole: keras.utils.PyDataset, order: list[int] | None, first: int) -> None:
         super().__init__(whole.workers, whole.use_multiprocessing, whole.max_queue_size)
@@ -417,11 +420,11 @@ class _Part(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        """Batches from there on; `None` without end."""
+        """Number of batches from the position on; `None` for infinite data."""
         return None if self._left is None else len(self._left)
 
     def __getitem__(self, index: int) -> Any:
-        """The batch at a place from there on."""
+        """Return the batch at an index, counted from the position."""
         return self._whole[self._first + index if self._left is None else self._left[index]]
 
 
@@ -436,7 +439,7 @@ _BY_INDEX = (
 
 
 def data_source_of(fit: Fit) -> DataSource:
-    """The training data of a fit, as they can be brought to a batch of an epoch."""
+    """Return the source of a fit's training data: it can begin at a batch of an epoch."""
     adapter, dataset = fit.iterator.data_adapter, source_of(fit.iterator)
     if fit.data is not None and dataset is fit.data.dataset:
         return EpochSource(fit)
@@ -453,7 +456,7 @@ def data_source_of(fit: Fit) -> DataSource:
 
 
 def array_sizes(model: keras.Model) -> dict[str, int] | None:
-    """Samples and batch size of the arrays that a fit trains on; `None` for other data."""
+    """Return samples and batch size of the arrays of a model's fit; `None` without arrays."""
     fit = running_fit(model)
     adapter = None if fit is None or fit.iterator is None else fit.iterator.data_adapter
     if not isinstance(adapter, ArrayDataAdapter):

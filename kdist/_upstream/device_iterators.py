@@ -1,4 +1,4 @@
-"""Iterators that read ahead on several devices: TensorFlow's, with functions traced once."""
+"""TensorFlow's iterators that read ahead on several devices, with functions traced once."""
 
 import functools
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from tensorflow.python.ops import functional_ops, gen_dataset_ops
 
 
 class PrefetchedDataset(input_lib.DistributedDataset):
-    """A data set of a worker, with an iterator on each device, which reads ahead.
+    """A data set of a worker, with an iterator on each device that reads ahead.
 
     TensorFlow traces six functions for each device whenever the data are iterated over. Here all
-    iterators over batches of the same types and shapes share them.
+    iterators over batches of the same types and shapes share the traced functions.
     """
 
     def __iter__(self) -> Any:
@@ -48,7 +48,7 @@ class PrefetchedDataset(input_lib.DistributedDataset):
 
 
 def share_functions(data: Any) -> Any:
-    """Let all iterators over data that TensorFlow has divided share their traced functions."""
+    """Let iterators over data that TensorFlow has divided share their traced functions."""
     if type(data) is input_lib.DistributedDataset:
         data.__class__ = PrefetchedDataset
     return data
@@ -86,15 +86,15 @@ def _device_iterators(dataset: Any, devices: Sequence[str], options: Any) -> Any
 
 
 class _DeviceRows(dataset_ops.DatasetV2):
-    """What is dealt out to one device, as TensorFlow's `_PerDeviceGenerator`.
+    """The elements for a device, like TensorFlow's `_PerDeviceGenerator`.
 
     Args:
         spec: Type specs of an element.
         place: The number of the device.
         device: The device.
-        source: Where the elements are read.
-        dealer: The resource that deals them out.
-        run: The number of the iteration, which the dealer has given.
+        source: The device that reads the elements.
+        dealer: The resource that deals out the elements.
+        run: The number of the iteration, from the dealer.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ def _functions(specs: tuple[Any, ...], place: int, device: str) -> dict[str, Any
     def read(handle: Any, run: Any, host: Any) -> Any:
         function = deal.get_concrete_function()
         dealt = functional_ops.remote_call(target=host, args=[handle, run], Tout=types, f=function)
-        for value in dealt:  # tells texts and the like, which stay in the host's memory
+        for value in dealt:  # the full types tell strings, as these stay in the host's memory
             value.op.experimental_set_type(full_types)
         return dealt
 

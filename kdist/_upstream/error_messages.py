@@ -14,24 +14,25 @@ _OWN = "|".join(
     re.escape(str(Path(__file__).parents[1] / folder).removeprefix("/"))
     for folder in ("_upstream", "strategies", "workers", "spmd")
 )
-# Lines that say nothing of the user's program; XLA prints paths without their first slash.
+# Lines of kdist's own files, not of the user's program. XLA prints paths without the first slash.
 _OWN_FRAME = re.compile(rf'^ *File "/?(?:{_OWN})/.*\n\n?', re.MULTILINE)
-# TensorFlow cuts a long summary, and the name of the function that was called comes after it.
+# TensorFlow cuts a long summary. The name of the called function follows the summary.
 _SUMMARY = re.compile(
     r"\d+ root error\(s\) found\.\n(.*?)"
     r"(?:\n0 successful operations\.\n\d+ derived errors ignored\.|(?=(?: \[Op:\S+\])?\Z))",
     re.DOTALL,
 )
 _CAUSE = re.compile(r"^  \(\d+\) \w+: +", re.MULTILINE)
-# Of a device that waited: its operation, or all that it says.
+# Text from a device that waited: its operation, or its whole message.
 _WAITING = re.compile(r"\n\t \[\[[^{\n]*\]\]|.*Function was cancelled before it was started")
 _LOST = "RecvAsync is cancelled."
 _WHERE = (
     " The error of another device is lost: a run on one device, with the same shards, prints it."
 )
-# TensorFlow's copy of a function for the devices of its arguments, whose operations have its names.
+# The suffix of TensorFlow's copy of a function for the devices of its arguments. The operations of
+# the copy have the names of the original function.
 _COPY = re.compile(r"_specialized_for_.*$")
-# An operation of a branch that TensorFlow put in the place of the condition, which is named.
+# An operation of a branch that TensorFlow inlined; the group is the name of the condition.
 _INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
 
 
@@ -46,7 +47,7 @@ _INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
 def _parse_message(
     original: Callable[[str], tuple[str, list[Any], list[Any]]], message: str
 ) -> tuple[str, list[Any], list[Any]]:
-    """Return the text, functions and operations of a message: each cause and operation once."""
+    """Return the text, functions and operations of a message, each cause and operation once."""
     text, functions, operations = original(_SUMMARY.sub(_only_cause, message))
     functions = [tag._replace(name=_COPY.sub("", tag.name)) for tag in functions]
     operations = [tag._replace(name=_INLINED.sub(r"\1", tag.name)) for tag in operations]
@@ -54,10 +55,10 @@ def _parse_message(
 
 
 def _only_cause(summary: re.Match[str]) -> str:
-    """Return the cause that all devices report; the whole summary if there are several."""
+    """Return the cause that all devices report; the whole summary if there are several causes."""
     causes = [_WAITING.sub("", cause).strip() for cause in _CAUSE.split(summary[1])[1:]]
     longest = max(causes, key=len, default="")
-    # The beginning of a cause is the same cause, cut.
+    # A text that begins like the longest cause is the same cause, cut.
     return longest if longest and all(map(longest.startswith, causes)) else summary[0]
 
 

@@ -1,6 +1,6 @@
-"""Fits that are told their epoch, where to begin, and how many steps run at a time.
+"""Fits that know their epoch, their first batch and their steps per execution.
 
-A fit that continues passes over the batches already trained: `data_sources.py`.
+A fit that continues skips the batches already trained: `data_sources.py`.
 """
 
 import inspect
@@ -53,8 +53,9 @@ def _choose_steps_per_execution(
 def build_for_fit(model: keras.Model) -> None:
     """Build the layers and metrics of a model whose fit is about to begin.
 
-    Without a strategy Keras leaves them to the first step. Nothing happens where the data do not
-    say their shapes, or the model has a `train_step` of its own, which may build anything.
+    Without a strategy Keras leaves this to the first step. Nothing happens if the shapes of the
+    data are unknown, if the model has no `call`, or if it has its own `train_step`: such a step may
+    build anything.
 
     Args:
         model: The compiled model.
@@ -68,7 +69,7 @@ def build_for_fit(model: keras.Model) -> None:
 
 
 def build_alone(model: keras.Model, batch: Any) -> None:
-    """Build layers, metrics and optimizer for a batch; does nothing if that is `None`."""
+    """Build layers, metrics and optimizer for a batch; do nothing if `batch` is `None`."""
     if batch is not None:
         with model.distribute_strategy.scope():
             model._symbolic_build(data_batch=batch)
@@ -84,36 +85,36 @@ def build_for_step(model: keras.Model, batch: Any) -> None:
 
 
 class _FirstEpoch(int):
-    """An epoch's number that is true also where it is 0, which Keras takes for none."""
+    """An epoch's number that is true even if it is 0: Keras ignores a false number."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
-    """Have a `fit` that is about to begin train from a batch of an epoch on.
+    """Make a `fit` that is about to begin train from a batch of an epoch on.
 
-    The steps that callbacks and the progress bar are given begin at `batch`, and the data are those
-    that an uninterrupted fit trains there.
+    Callbacks and the progress bar get steps that begin at `batch`. The data are the same as in an
+    uninterrupted fit.
 
-    - `kdist.data.training_batches`: the batch is made at once, whichever it is.
-    - Arrays, and a `tf.data.Dataset`: an order that depends on the iterators made before is brought
-      to where it would be. Batches of the epoch before `batch` are passed over. Earlier epochs are
-      read again where a data set keeps something of what was read, such as `cache` behind
-      `shuffle`.
-    - `keras.utils.PyDataset`: begins at its index; the hooks of the earlier epochs are called.
-    - Generators, PyTorch's `DataLoader` and others are read from their beginning.
+    - `kdist.data.training_batches`: any batch is made at once.
+    - Arrays, and a `tf.data.Dataset`: if the order depends on earlier iterators, these are made
+      again. Batches of the epoch before `batch` are skipped. Earlier epochs are read again if the
+      data set keeps a part of the elements that were read, such as `cache` behind `shuffle`.
+    - `keras.utils.PyDataset`: the data begin at the batch's index; the hooks of the earlier epochs
+      are called.
+    - Generators, PyTorch's `DataLoader` and all remaining kinds are read from their beginning.
 
     Call it in `on_train_begin`, after `_upstream.patches.install()` before `fit`.
 
     Args:
         model: A model whose `fit` is under way.
         epoch: The first epoch to train, counted from 0.
-        batch: Its first batch, counted from 0. With as many as the epoch has, it trains none,
-            and ends.
+        batch: The first batch of that epoch, counted from 0. If it is the number of batches of the
+            epoch, the epoch trains no batch, and ends.
 
     Returns:
-        `None`, or a sentence that says what of these data is not exact.
+        `None`, or a sentence on the limits of exactness for these data.
 
     Raises:
         RuntimeError: No `fit` of this model is under way.
@@ -130,9 +131,9 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
 
 
 def first_epoch_of(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
-    """The steps of the epoch that a fit begins with, as `EpochIterator` gives them to Keras."""
+    """Return the steps of the fit's first epoch, in the form of `EpochIterator`."""
     fit.start = None
-    fit.model._initial_epoch = None  # the next fit is its own
+    fit.model._initial_epoch = None  # the next fit begins at its own epoch
     history = _iterators_before(fit, epoch)
     source = data_source_of(fit)
     source.replay(history, epoch - fit.initial_epoch)
@@ -141,14 +142,14 @@ def first_epoch_of(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
 
 
 def pass_over_data(model: keras.Model, epoch: int) -> None:
-    """Leave the data of a fit that trains no more as its epochs before `epoch` have left them.
+    """Bring the data of a fit to their state after its epochs before `epoch`.
 
-    A later fit on the same data begins there.
+    The fit itself trains no more; a later fit on the same data continues from this state.
     """
     fit = running_fit(model)
     if fit is not None:
         history = _iterators_before(fit, epoch)
-        history.current = None  # nothing reads on
+        history.current = None  # no epoch continues to read it
         data_source_of(fit).replay(history, epoch - fit.initial_epoch)
 
 
@@ -168,13 +169,13 @@ def _is_ours(epoch: Any) -> bool:
 
 
 def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[Any]:
-    """`EpochIterator._enumerate_iterator`, from a step on.
+    """Yield the steps of `EpochIterator._enumerate_iterator`, from a step on.
 
     Args:
         epoch: The `EpochIterator`.
-        source: Its data.
-        first: The step to begin at.
-        before: Batches that earlier epochs have read from the same iterator.
+        source: The data of the iterator.
+        first: The first step.
+        before: Number of batches that earlier epochs have read from the same iterator.
     """
     size, steps = epoch.steps_per_execution, epoch.steps_per_epoch or epoch._num_batches
     first = min(first, steps or first)
@@ -184,7 +185,7 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
     if steps:
         epoch._current_iterator, epoch._steps_seen = iterator, before + first
     if epoch.steps_per_epoch and epoch._num_batches and before + first >= epoch._num_batches:
-        next(iterator, None)  # begins it, which data that count their epochs have to see
+        next(iterator, None)  # begins the iterator, for data that count their epochs
     for step in range(first, steps, size) if steps else itertools.count(first, size):
         if steps and epoch._num_batches and epoch._steps_seen >= epoch._num_batches:
             if epoch.steps_per_epoch:
@@ -207,11 +208,11 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
     test="test_history_is_called_after_a_users_callbacks",
 )
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
-    """Puts the observers last, behind Keras's own, and tells them of the others."""
+    """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
     observers = [one for one in callbacks.callbacks if _observes_fit(one)]
     hooks = hooks_of(callbacks.model)
     if hooks is not None:
-        # One that resumes alone would wait for the others, which train.
+        # A worker that resumes alone would wait for the other workers, while these train.
         names = ", ".join(type(one).__name__ for one in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=_observes_fit)
@@ -224,7 +225,7 @@ def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> No
 
 
 def _observes_fit(callback: Any) -> bool:
-    """Whether a callback is told of all others as a fit begins, and of its end, as `Checkpoint`."""
+    """Whether a callback, such as `Checkpoint`, observes the fit: its callbacks and its end."""
     return hasattr(callback, "fit_begins")
 
 
@@ -241,10 +242,10 @@ _NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier it
     test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
 )
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Gives data that know their epochs a data set of the fit's own; see also `worker_steps.py`."""
+    """Give the fit its own data set if the data know their epochs; see also `worker_steps.py`."""
     try:
         call = inspect.signature(original).bind(model, *args, **options)
-    except TypeError:  # Keras says what is wrong
+    except TypeError:  # Keras raises the error
         return original(model, *args, **options)
     warn_of_other_model(model)
     asked = call.arguments
@@ -263,7 +264,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
     test="test_the_iterator_over_the_training_data_is_out_of_reach",
 )
 def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> None:
-    """Knows the first iterator of a fit for that of its training data."""
+    """Record the first iterator of a fit: it is the iterator of the training data."""
     fit = innermost_fit()
     if fit is not None and fit.iterator is None:
         fit.iterator = iterator
@@ -279,7 +280,7 @@ def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: An
 def _begin_epoch(
     original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
 ) -> None:
-    """Tells the data the number of the epoch."""
+    """Pass the number of the epoch to the data."""
     fit = innermost_fit()
     if fit is not None:
         fit.begin_epoch(epoch)
@@ -294,10 +295,10 @@ def _begin_epoch(
     test="test_an_epoch_ends_with_a_spare_iterator",
 )
 def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
-    """Begins within the data, and keeps Keras from dividing an iterator that no epoch uses.
+    """Begin within the data, and keep Keras from dividing an iterator that no epoch uses.
 
-    On several replicas that takes a tenth of a second, and starts to read ahead. Nor does Keras
-    wait for the end of the one it has used.
+    On several replicas the division takes a tenth of a second, and starts to read ahead. Keras also
+    does not wait for the end of the iterator that it has used.
     """
     fit = innermost_fit()
     if fit is not None and fit.iterator is epoch and fit.start is not None:
@@ -309,7 +310,8 @@ def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
         if ours:
             release_in_background(step[-1])
         if epoch._num_batches and uses_collectives(getattr(epoch, "_distribute_strategy", None)):
-            # Of several steps per execution, one beyond the last would count as an update.
+            # With several steps per execution, a step beyond the last batch would count as an
+            # update.
             read = epoch._steps_seen - epoch.steps_per_execution
             step[-1]._kdist_batches_left = epoch._num_batches - read
         yield step
@@ -348,8 +350,8 @@ def _prepare(
     hooks.prepare(model)
     if iterator is not None:
         _choose_steps_per_execution(hooks, model, iterator, global_batch)
-    # What a step makes is made as without a strategy. TensorFlow then traces it twice, which takes
-    # long, so Keras makes what it can before.
+    # A step makes its variables as without a strategy, but TensorFlow then traces the step twice.
+    # Tracing takes long, so Keras builds the model, its metrics and its optimizer before the step.
     if model.built and has_call(model) and not overridden_steps(model):
         build_alone(model, data_batch or batch_spec_of(iterator, any_batch_size=True))
     return None
@@ -385,8 +387,9 @@ HOOK_PATCHES = (
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
     """Accept `steps_per_execution="auto"`, and remember that XLA was left to Keras.
 
-    Until the batches are known, there is one step per execution. A saved model keeps the requested
-    value, so that a model saved on one GPU can be trained on any devices.
+    Until the batches are known, there is a single step per execution; a saved model keeps this
+    number. A saved model also keeps `jit_compile="auto"`, so that a model saved on a single GPU can
+    be trained on any devices.
     """
     hooks = hooks_of(model)
     if hooks is None:
@@ -406,7 +409,7 @@ def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: An
 
 
 def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Evaluate or predict with one step per execution, and restore the value of `fit`."""
+    """Evaluate or predict with a single step per execution, and restore the value of `fit`."""
     hooks = hooks_of(model)
     state = hooks.model_state(model) if hooks else None
     if state is None or state.chosen_steps is None or state.is_evaluating:
@@ -431,7 +434,7 @@ def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **o
     test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
 )
 def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:
-    """Let the strategy choose, also for a model that is not compiled."""
+    """Let the strategy choose the use of XLA, also for a model that is not compiled."""
     hooks = hooks_of(model)
     return original(model) if hooks is None else hooks.automatic_xla(model_supports_jit(model))
 

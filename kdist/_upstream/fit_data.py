@@ -1,4 +1,4 @@
-"""The fits that are under way, and their data."""
+"""The running fits, and their data."""
 
 import re
 import threading
@@ -14,17 +14,17 @@ _NAME = "_kdist_fit_data"
 
 
 def attach(dataset: tf.data.Dataset, data: Any) -> None:
-    """Say that a data set gives the batches of `data`: `EpochBatches`, of any epoch and place."""
+    """Record that a data set gives the batches of `EpochBatches`, of any epoch and position."""
     setattr(dataset, _NAME, data)
 
 
 def fit_data_of(dataset: Any) -> Any:
-    """What gives the batches of this very data set; `None` where it is another kind."""
+    """Return the `EpochBatches` of this data set itself; `None` for all remaining kinds."""
     return getattr(dataset, _NAME, None)
 
 
 def walk(dataset: Any) -> Iterator[Any]:
-    """A data set and all that it is made from, as far as TensorFlow tells."""
+    """Yield a data set and all its inputs, as far as TensorFlow knows them."""
     yield dataset
     if isinstance(dataset, tf.data.Dataset):
         for source in dataset._inputs():
@@ -32,7 +32,7 @@ def walk(dataset: Any) -> Iterator[Any]:
 
 
 def kind_of(dataset: Any) -> str:
-    """Such as `"Map"`."""
+    """Return the kind of a data set, such as `"Map"`."""
     return re.sub(r"Dataset(V\d)?$", "", type(dataset).__name__.removeprefix("_"))
 
 
@@ -40,17 +40,17 @@ _thread = threading.local()
 
 
 class Fit:
-    """A `model.fit` under way.
+    """A running `model.fit`.
 
     Attributes:
         model: The model that is trained.
         initial_epoch: The argument of `fit`.
-        data: The data set that the fit alone trains on, where it was given one of `EpochBatches`.
+        data: The data of this fit alone, if `fit` was called with a data set of `EpochBatches`.
         iterator: Keras's `EpochIterator` over the training data.
-        start: Epoch and batch that the fit is to begin at, until it has begun.
-        counted: What counts its epochs itself, as one iterator gives several of them.
-        observers: The callbacks that are told of its end, whatever ends it.
-        resumed_logs: Those that the epoch that begins ends with, unless it has a step.
+        start: Epoch and batch to begin at, if `start_fit_at` has set them; `None` after the start.
+        counted: `EpochBatches` that count their epochs, as an iterator gives several epochs.
+        observers: The callbacks that are called at the end of the fit, for any reason of its end.
+        resumed_logs: Logs of a resumed epoch without a step left; ignored if the epoch has a step.
     """
 
     def __init__(self, model: keras.Model, initial_epoch: int) -> None:
@@ -65,14 +65,14 @@ class Fit:
         self._has_begun = False
 
     def take(self, data: Any) -> Any:
-        """Train on a data set that nothing else iterates over."""
+        """Return a data set for this fit alone."""
         self.data = data.for_fit()
         self.data.begin(self.initial_epoch)
         self._held.append(data)
         return self.data.dataset
 
     def begin_epoch(self, epoch: int) -> None:
-        """Say to the data which epoch is about to be trained."""
+        """Pass the epoch that is about to be trained to the data."""
         if not self._has_begun:
             self._find_data()
         if self.data is not None:
@@ -84,7 +84,7 @@ class Fit:
         self._has_begun = True
 
     def count_from(self, epoch: int) -> None:
-        """Have what counts its epochs give this one next."""
+        """Make data that count their epochs give this epoch next."""
         for data in self.counted:
             data.number.count_from(epoch)
 
@@ -95,13 +95,13 @@ class Fit:
         others = [data for data in found if data not in self._held]
         is_repeated = any("Repeat" in type(part).__name__ for part in parts)
         if is_repeated or self.iterator.steps_per_epoch:
-            # One iterator gives several epochs, and begins them ahead of time.
+            # An iterator gives several epochs, and begins them ahead of time.
             self.counted += others
         else:
             self._held += others
 
     def end(self) -> None:
-        """Let go of the data, and tell the observers."""
+        """Release the data, and call the observers."""
         if self.start is not None:  # no epoch was left to train
             self.model._initial_epoch = None
         if self.data is not None:
@@ -114,7 +114,7 @@ class Fit:
 
 @contextmanager
 def fit_of(model: keras.Model, initial_epoch: int) -> Iterator[Fit]:
-    """Keep a fit of this thread in mind while it is under way."""
+    """Register a fit of this thread inside the `with` block."""
     fit = Fit(model, initial_epoch)
     _fits().append(fit)
     try:
@@ -125,17 +125,17 @@ def fit_of(model: keras.Model, initial_epoch: int) -> Iterator[Fit]:
 
 
 def innermost_fit() -> Fit | None:
-    """The fit that this thread is in."""
+    """Return the innermost fit of this thread; `None` outside any fit."""
     return _fits()[-1] if _fits() else None
 
 
 def running_fit(model: keras.Model) -> Fit | None:
-    """The fit of this model that this thread is in."""
+    """Return the innermost fit of a model in this thread; `None` outside any fit of the model."""
     return next((fit for fit in reversed(_fits()) if fit.model is model), None)
 
 
 def source_of(iterator: Any) -> Any:
-    """The data set that Keras's `EpochIterator` iterates over, before replicas divide it."""
+    """Return the data set of Keras's `EpochIterator`, before it is divided over replicas."""
     dataset = iterator._distributed_dataset
     return getattr(dataset, "_original_dataset", dataset)
 
@@ -146,7 +146,7 @@ def _fits() -> list[Fit]:
 
 
 def rows_of(adapter: Any) -> int | None:
-    """Return how many rows the arrays of one of Keras's adapters have; `None` if unknown."""
+    """Return the number of rows of the arrays of Keras's adapter; `None` if unknown."""
     batch, batches = adapter.batch_size, adapter.num_batches
     if not batch or not batches:
         return None
@@ -167,7 +167,10 @@ def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
 
 
 def batch_size_of(dataset: tf.data.Dataset) -> int | None:
-    """Return the argument of `batch`; `element_spec` has it only with `drop_remainder=True`."""
+    """Return the argument of `batch`; `None` if it is unknown.
+
+    The `element_spec` has it only with `drop_remainder=True`.
+    """
     data = fit_data_of(dataset)
     if data is not None:
         return int(data.batch_size)
@@ -183,7 +186,7 @@ def batch_size_of(dataset: tf.data.Dataset) -> int | None:
 
 
 def samples_of(dataset: tf.data.Dataset) -> int | None:
-    """Return how many samples the batches of a dataset have in all; `None` if it is unknown."""
+    """Return the number of samples in all batches of a dataset; `None` if it is unknown."""
     if hasattr(dataset, "_batch_size"):
         size, (rows,) = int(dataset._batch_size), dataset._inputs()
         samples = int(rows.cardinality())
@@ -213,7 +216,7 @@ def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
     Args:
         iterator: Keras's `EpochIterator`.
         any_batch_size: Whether to make the batch size unknown. A model that was built for the
-            global batch may reject that of a replica.
+            global batch may reject the batch size of a replica.
     """
 
     def part(leaf: Any) -> Any:

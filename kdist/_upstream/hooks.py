@@ -15,18 +15,18 @@ OUTSIDE_OF_SCOPE = (
     " strategy.build(lambda: ...), or inside `with strategy.scope():`"
 )
 _logger = logging.getLogger("kdist")
-_strategies: weakref.WeakSet[Any] = weakref.WeakSet()  # that exist
-_models: weakref.WeakSet[Any] = weakref.WeakSet()  # that were warned of
+_strategies: weakref.WeakSet[Any] = weakref.WeakSet()  # all existing strategies
+_models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was about
 
 
 class StrategyHooks:
-    """Interface of the strategies that the patches are for; under any other, they do nothing.
+    """Interface of kdist's strategies; under any other strategy the patches do nothing.
 
     `strategies.ExactStrategy` implements it.
     """
 
     progress: Any = None
-    """The `HangWatch` that is told of the steps of this worker, if there is one."""
+    """The `HangWatch` of this worker's steps; `None` without hang detection."""
     workers: int = 1
     """Number of workers: processes that train one model together."""
     worker: int = 0
@@ -35,12 +35,12 @@ class StrategyHooks:
     """Whether a model or a step of the user has run under this strategy."""
 
     def register(self) -> None:
-        """Let `warn_of_other_model` know of this strategy."""
+        """Register this strategy for `warn_of_other_model`."""
         _strategies.add(self)
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the worker that writes files and prints; true if there is only one."""
+        """Whether this worker writes files and prints; true for a single worker."""
         return self.worker == 0
 
     # A model
@@ -55,12 +55,12 @@ class StrategyHooks:
             model: The model, the same on all workers.
 
         Raises:
-            UserError: It differs between workers, or was made outside the strategy's scope.
+            UserError: The model differs between workers, or was made outside the strategy's scope.
         """
         raise NotImplementedError
 
     def is_prepared(self, model: keras.Model) -> bool:
-        """Return whether a model is as it was when it was prepared last, with the same steps."""
+        """Return whether a model has not changed since `prepare`, and has the same steps."""
         raise NotImplementedError
 
     def model_state(self, model: keras.Model) -> Any:
@@ -74,7 +74,7 @@ class StrategyHooks:
     def automatic_xla(self, is_supported: bool) -> Any:
         """Return the value of `jit_compile="auto"`, Keras's default: true on one GPU.
 
-        On several GPUs XLA compiles the draws alone: it draws other numbers than TensorFlow.
+        On several GPUs XLA compiles only the draws: XLA and TensorFlow draw different numbers.
 
         Args:
             is_supported: Whether all layers of the model support XLA.
@@ -93,10 +93,10 @@ class StrategyHooks:
     # A step
 
     def constant_made(self, numbers: Any, constant: Any) -> None:
-        """Warn of a number in a step that follows from the number of replicas outside of it.
+        """Warn of a number in a step that was computed from the number of replicas outside it.
 
         Args:
-            numbers: The value and the shape of a constant, as the step has them.
+            numbers: The value and the shape of a constant, as in the step.
             constant: The tensor.
         """
         raise NotImplementedError
@@ -108,15 +108,15 @@ class StrategyHooks:
 
         Args:
             event: The work of this worker, such as `fit`.
-            values: By name, anything that JSON can hold.
+            values: The values by name; JSON has to hold them.
         """
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that the workers have passed, the chief's first.
+        """Return the values of all workers, the chief's first.
 
         Args:
             event: The work of this worker, such as `fit`.
-            value: Anything that JSON can hold.
+            value: A value that JSON can hold.
         """
         del event
         return [value]
@@ -138,13 +138,13 @@ def hooks_of_copies(variable: Any) -> Any:
 
 
 def is_chief(model: Any) -> bool:
-    """Whether this is the worker that writes files and prints, if a model has several workers."""
+    """Whether this worker writes files and prints; true if a model has a single worker."""
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
     return hooks is None or hooks.is_chief
 
 
 def warn_of_other_model(model: keras.Model) -> None:
-    """Warn, once, of a model that trains on one device beside a strategy that nothing uses."""
+    """Warn, once, of a model on a single device beside an unused strategy of several replicas."""
     if hooks_of(model) is not None or model in _models:
         return
     unused = [strategy for strategy in _strategies if not strategy.is_used]
@@ -157,7 +157,7 @@ def warn_of_other_model(model: keras.Model) -> None:
 
 
 def check_optimizer(model: keras.Model) -> None:
-    """Check that the optimizer of a model without a strategy of kdist has none, either.
+    """Check that the optimizer of a model without kdist's strategy has no such strategy, either.
 
     Raises:
         UserError: The model was made outside the strategy's scope, and compiled inside.

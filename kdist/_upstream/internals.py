@@ -25,12 +25,12 @@ from tensorflow.python.util import _pywrap_util_port
 from .hooks import StrategyHooks
 from .optimizers import averaging_optimizers, flatten_optimizers
 
-# An attribute of a global generator: those that continue it under each strategy.
+# An attribute of a global generator: the generators that continue it, by strategy.
 _OF_STRATEGIES = "_kdist_generators"
 
 
 def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
-    """Return every layer of the model, including nested ones, each once."""
+    """Return every layer of the model, including nested layers, each once."""
     return list(model._flatten_layers(include_self=False))
 
 
@@ -60,8 +60,8 @@ def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
 class _GlobalSeed(SeedGenerator):
     """The generator of `seed=None`, made before a step that may use it.
 
-    It takes its seed from Python's `random` where Keras's would, when it is used first: others draw
-    from there too, such as the order of a `PyDataset`.
+    It takes its seed from Python's `random` at its first use, as Keras's generator does. Its place
+    among the draws matters: the order of a `PyDataset`, for example, draws from `random`, too.
     """
 
     def __init__(self, *, is_due: bool = True, is_alone: bool = True) -> None:
@@ -75,7 +75,7 @@ class _GlobalSeed(SeedGenerator):
             self.is_due = False
             seed = make_default_seed()
             value = self.state._value
-            if self._is_alone:  # several workers have to have one seed
+            if self._is_alone:  # several workers need the same seed
                 with tf.init_scope():
                     for copy in getattr(value, "values", (value,)):
                         copy.assign([seed, 0])
@@ -136,7 +136,7 @@ def overridden_steps(model: keras.Model) -> list[str]:
 
 
 def has_call(model: keras.Model) -> bool:
-    """Whether the model has a `call` method; one with custom steps may have none."""
+    """Whether the model has a `call` method; a model with custom steps may have none."""
     return type(model).call is not keras.Model.call
 
 
@@ -161,7 +161,7 @@ def is_compiled_by_xla() -> bool:
 
 
 def optimization_barrier(value: Any) -> Any:
-    """Return `value`, across which XLA does not simplify; for graphs that XLA compiles."""
+    """Return `value` behind a barrier to XLA's simplifications; for graphs that XLA compiles."""
 
     @tf.custom_gradient  # the operation has no gradient of its own
     def barrier(value: Any) -> tuple[Any, Any]:
@@ -187,13 +187,13 @@ def strategy_of(model: keras.Model) -> tf.distribute.Strategy | None:
 
 
 def compile_arguments(model: keras.Model) -> dict[str, Any]:
-    """Return what Keras's `compile` was called with, and keeps to describe the model."""
+    """Return the arguments of `compile` that Keras keeps to describe the model."""
     kept = getattr(model, "_compile_config", None)
     return {} if kept is None else dict(kept.config)
 
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
-    """Return the metrics of a model, also those that Keras adds when the first step is traced."""
+    """Return the metrics of a model, also the metrics that Keras adds in the first traced step."""
     arguments = compile_arguments(model)
     compiled = tf.nest.flatten([arguments.get("metrics"), arguments.get("weighted_metrics")])
     return [*model.metrics, *(one for one in compiled if isinstance(one, keras.metrics.Metric))]
@@ -215,7 +215,7 @@ def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.
 
 
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """Return the compiled optimizer and those in attributes of the model, for custom steps."""
+    """Return the compiled optimizer and all optimizers in attributes, for custom steps."""
     optimizers = {
         id(value): value
         for value in [getattr(model, "optimizer", None), *vars(model).values()]
@@ -240,13 +240,13 @@ def forget_custom_gradients() -> None:
 
 
 def global_seed_state() -> keras.Variable | None:
-    """The state of the generator behind `seed=None`, where this thread has made one."""
+    """Return the state of this thread's generator behind `seed=None`; `None` before it is made."""
     generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
     return None if generator is None else generator.state
 
 
 def make_global_seed_state(strategy: tf.distribute.Strategy) -> keras.Variable:
-    """The state of the generator behind `seed=None`, to be restored, made where there is none."""
+    """Return the state of the generator behind `seed=None`, to be restored; make it if needed."""
     if isinstance(strategy, StrategyHooks):
         generator = global_seed(strategy)
         generator.is_due = False
@@ -255,14 +255,14 @@ def make_global_seed_state(strategy: tf.distribute.Strategy) -> keras.Variable:
 
 
 def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """The variables that an optimizer was built for; none before that."""
+    """Return the variables that an optimizer was built for; an empty list before it is built."""
     return list(getattr(optimizer, "_trainable_variables", []))
 
 
 def averaged_variables(
     optimizer: keras.optimizers.Optimizer,
 ) -> list[tuple[keras.Variable, keras.Variable]]:
-    """Each trained variable with its moving average, where optimizers keep averages."""
+    """Return each trained variable with its moving average, from optimizers with averages."""
     return [
         pair
         for one in averaging_optimizers(optimizer)

@@ -1,4 +1,4 @@
-"""What optimizers count, and the averages that they keep."""
+"""The step counters of optimizers, and their averages of weights."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from keras import ops
 
 
 def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """Return the optimizer and those inside it."""
+    """Return the optimizer and all optimizers inside it."""
     inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
     if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
         inner.append(optimizer.inner_optimizer)
@@ -15,23 +15,23 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
 
 
 def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """Return the variables by which an optimizer, and each inside it, counts its steps.
+    """Return the variables that count the steps of an optimizer and of all optimizers inside it.
 
-    Unlike `iterations`, they count the steps that only accumulate gradients, too, and can be
-    assigned to: schedules are called with them.
+    Unlike `iterations`, they also count steps that only accumulate gradients, and can be assigned
+    to. Schedules are called with them.
     """
     return [one._iterations for one in flatten_optimizers(optimizer)]
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> int:
-    """Return the number of an optimizer's steps, also of those that only accumulate gradients."""
+    """Return the number of an optimizer's steps, also of steps that only accumulate gradients."""
     return max(int(counter.numpy()) for counter in step_counters(optimizer))
 
 
 def averaging_optimizers(
     optimizer: keras.optimizers.Optimizer,
 ) -> list[keras.optimizers.Optimizer]:
-    """Return the optimizer, or those inside it, that keep averages of weights."""
+    """Return all optimizers that keep averages of weights: the optimizer, or optimizers inside."""
     return [one for one in flatten_optimizers(optimizer) if getattr(one, "use_ema", False)]
 
 
@@ -41,7 +41,7 @@ def warm_up_average(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether `warm_up_average` was called for the optimizer, or one inside it."""
+    """Whether `warm_up_average` was called for the optimizer, or for an optimizer inside it."""
     return any(
         isinstance(one._update_model_variables_moving_average, _Averaging)
         for one in averaging_optimizers(optimizer)
@@ -49,10 +49,10 @@ def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 class _Averaging:
-    """Keras's update of the averages, with another momentum.
+    """Keras's update of the averages, with a momentum that warms up.
 
-    In place of the method of one optimizer: to change `ema_momentum` for the time of an update
-    would be a race between the threads of replicas.
+    It replaces the method of a single optimizer. A change of `ema_momentum` for the time of an
+    update would be a race between the threads of replicas.
     """
 
     def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:

@@ -1,6 +1,6 @@
-"""The patches: in which modules the functions are that kdist replaces in Keras and TensorFlow.
+"""The patches, by module: the functions of Keras and TensorFlow that kdist replaces.
 
-By name they are in `docs/design/keras-patches.md`, which `docs/keras_patches_page.py` writes.
+`docs/keras_patches_page.py` writes `docs/design/keras-patches.md`, with the patches by name.
 """
 
 import functools
@@ -17,7 +17,7 @@ from . import (
 )
 from .patching import Patch
 
-# What every strategy needs.
+# Patches for every strategy.
 ONE_MACHINE: tuple[Patch, ...] = (
     *fit.DATA_PATCHES,
     *fit.HOOK_PATCHES,
@@ -29,7 +29,7 @@ ONE_MACHINE: tuple[Patch, ...] = (
     *rows.PATCHES,
 )
 
-# What strategies of several workers need besides.
+# Additional patches for strategies of several workers.
 WORKERS: tuple[Patch, ...] = (
     *worker_steps.PATCHES,
     *rows.WORKER_PATCHES,
@@ -42,14 +42,14 @@ PATCHES = (*ONE_MACHINE, *WORKERS)
 
 @functools.cache
 def install() -> None:
-    """Install the patches of all strategies, once per process, when the first one is made."""
+    """Install the patches of all strategies, once per process, when the first strategy is made."""
     for patch in ONE_MACHINE:
         patch.install()
 
 
 @functools.cache
 def install_for_workers() -> None:
-    """Install those of strategies of several workers, when the first one is made."""
+    """Install the patches for several workers, when the first of their strategies is made."""
     for patch in WORKERS:
         patch.install()
 

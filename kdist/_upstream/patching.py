@@ -19,9 +19,9 @@ class Patch:
         owner: The class or module that contains the function.
         name: The name of the function.
         replacement: Called instead, with the original function before the arguments.
-        why: What stock Keras or TensorFlow does that is wrong or missing.
-        test: The test in `tests/upstream/` that fails when upstream no longer does this.
-        seen_in: The latest version in which it was seen.
+        why: The wrong or missing behavior of stock Keras or TensorFlow.
+        test: The test in `tests/upstream/` that fails when upstream no longer behaves so.
+        seen_in: The latest version that is known to behave so.
     """
 
     owner: Any
@@ -57,7 +57,7 @@ class Patch:
 def replaces(
     owner: Any, name: str, *, why: str, test: str, seen_in: str = KERAS
 ) -> Callable[[Callable[..., Any]], Patch]:
-    """Make a `Patch` of the decorated function, which replaces `owner.name`; see `Patch`."""
+    """Return a decorator that makes a function the `Patch` of `owner.name`; see `Patch`."""
 
     def decorate(replacement: Callable[..., Any]) -> Patch:
         return Patch(

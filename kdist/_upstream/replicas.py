@@ -1,4 +1,4 @@
-"""Numbers of variables that have a copy on every replica."""
+"""Python numbers from scalar variables with a copy on every replica."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from .patching import replaces
 
 
 def _to_number(original: Callable[..., Any], variable: Any) -> Any:
-    """Read the first replica's copy: all are equal."""
+    """Read the first replica's copy, as all copies are equal."""
     if variable.ndim == 0 and hooks_of_copies(variable) is not None:
         return variable.value.numpy().item()
     return original(variable)

@@ -1,4 +1,4 @@
-"""The rows of a batch: how many each replica and worker has."""
+"""The number of rows of a batch on each replica and worker."""
 
 import contextlib
 import contextvars
@@ -21,7 +21,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def counting() -> Iterator[list[Any]]:
-    """Collect in a list what `count` counts in the `with` block: one tensor, or nothing."""
+    """Inside the `with` block, collect the tensor of `count` in a list; it may stay empty."""
     counts: list[Any] = []
     _thread.counts = counts
     try:
@@ -33,10 +33,12 @@ def counting() -> Iterator[list[Any]]:
 def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any | None:
     """Return the number of replicas with data, of all workers; `None` if rows cannot be counted.
 
+    The list of `counting` gets a tensor with the number of rows of every replica.
+
     Args:
         strategy: A `MultiWorkerMirroredStrategy` of kdist.
         input_workers: TensorFlow's `InputWorkers`.
-        optionals: For each replica of this worker, the data that it may have.
+        optionals: The optional data of each replica of this worker.
     """
     counts = getattr(_thread, "counts", None)
     (local,) = optionals
@@ -59,19 +61,19 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
 
 
 def sum_of_workers(strategy: Any, value: Any) -> Any:
-    """Return the sum of a tensor over workers, whatever `reduce` of their strategy does."""
+    """Return the sum of a tensor over workers, by TensorFlow's `reduce` instead of kdist's."""
     return tf.distribute.Strategy.reduce(strategy, tf.distribute.ReduceOp.SUM, value, axis=None)
 
 
 def attach_counts(data: Any, counts: Any) -> None:
-    """Attach the counts of all replicas to the first part of a batch, whose rows they are."""
+    """Attach the row counts of all replicas to the first part of a batch."""
     leaf = _first(data)
     if isinstance(leaf, tf.distribute.DistributedValues):
         leaf._kdist_row_counts = counts
 
 
 def attached_counts(leaf: Any) -> Any | None:
-    """Return the counts that are attached to a part of a batch, an int64 tensor."""
+    """Return the row counts that are attached to a part of a batch, an int64 tensor, or `None`."""
     return getattr(leaf, "_kdist_row_counts", None)
 
 
@@ -83,7 +85,7 @@ def _rows(optional: Any) -> Any:
 
 
 def _first_component(spec: Any) -> Any | None:
-    """Return the first part of the data if it is a dense tensor with any number of rows."""
+    """Return the first part of the data if it is a dense tensor with an unknown number of rows."""
     first = _first(spec)
     is_dense = isinstance(first, tf.TensorSpec) and first.shape.rank
     return first if is_dense and first.shape[0] is None else None
@@ -97,7 +99,7 @@ def count_batch(optionals: list[list[Any]]) -> None:
     """Count a batch as it is read, unless this worker's data are at their end.
 
     Args:
-        optionals: For each replica of this worker, the data that it may have.
+        optionals: The optional data of each replica of this worker.
     """
     (local,) = optionals
     with tf.device("/cpu:0"):
@@ -105,13 +107,13 @@ def count_batch(optionals: list[list[Any]]) -> None:
 
 
 def batches_read() -> int:
-    """Return how many batches this worker has read since it was started."""
+    """Return the number of batches that this worker has read since its start."""
     return int(_counter().numpy())
 
 
 @functools.cache
 def _counter() -> Any:
-    """A variable of this worker, not of its strategy, that steps can count with."""
+    """Return a variable of this worker, outside its strategy, for steps to count with."""
     with tf.init_scope(), tf.device("/cpu:0"):
         return resource_variable_ops.ResourceVariable(
             tf.zeros((), tf.int64), trainable=False, name="kdist_batches_read"
@@ -122,7 +124,7 @@ _divided = contextvars.ContextVar("divided", default=False)
 
 
 def _next(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> Any:
-    """Say that a batch is divided over replicas of kdist."""
+    """Record that a batch is divided over replicas of kdist."""
     token = _divided.set(isinstance(iterator._strategy, StrategyHooks))
     try:
         return original(iterator, *args, **options)
@@ -142,13 +144,13 @@ _ROW_TEST = "test_an_iterator_asks_for_data_but_not_for_rows"
     seen_in=TENSORFLOW,
 )
 def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
-    """Deserialize no rows as a tensor without rows."""
+    """Deserialize an empty part as a tensor without rows."""
     if not _divided.get() or not spec.shape.rank:
         return original(spec, tensors)
     (serialized,) = tensors
 
     def no_rows() -> Any:
-        # As in TensorFlow's own tensors without rows, a size that is not known is 0.
+        # As in TensorFlow's own tensors without rows, an unknown size is 0.
         shape = [0, *(size or 0 for size in spec.shape[1:])]
         return tf.raw_ops.SerializeSparse(
             sparse_indices=tf.zeros((0, len(shape)), tf.int64),
@@ -168,7 +170,7 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     seen_in=TENSORFLOW,
 )
 def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
-    """Let ragged rows of tensors have all axes where there are no rows."""
+    """Give ragged rows of tensors all their axes, even if there are no rows."""
     inner = spec.shape[1 + spec.ragged_rank :]
     if not _divided.get() or not inner.rank:
         return original(spec, tensors)
@@ -189,7 +191,7 @@ def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     seen_in=TENSORFLOW,
 )
 def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
-    """Return the specs of a batch's parts: of shards that share devices there are more."""
+    """Return the specs of a batch's parts: a part per shard, as shards may share a device."""
     extended = strategy.extended
     if not isinstance(strategy, StrategyHooks):
         return original(strategy, spec)

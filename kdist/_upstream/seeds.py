@@ -21,9 +21,9 @@ def seed_digest() -> str:
 
 
 def seed_state() -> list[Any]:
-    """Return what decides the next seeds, as values that JSON can hold.
+    """Return the state that decides the next seeds, as values that JSON can hold.
 
-    Before a seed was set there is nothing to decide them.
+    Before a seed is set, its values are `None`: nothing decides the next seeds.
     """
     if not hasattr(context.context(), "_rng"):
         return [None, None]
@@ -31,7 +31,7 @@ def seed_state() -> list[Any]:
 
 
 def set_seed_state(state: list[Any]) -> None:
-    """Draw the seeds from now on that another worker draws, from its `seed_state`."""
+    """Draw the same seeds as another worker from now on, by its `seed_state`."""
     seed, generator = state
     if generator is None:
         return
@@ -41,26 +41,26 @@ def set_seed_state(state: list[Any]) -> None:
 
 
 def draws() -> tuple[Any, ...]:
-    """Return what Python, NumPy, TensorFlow and Keras draw their next random numbers from."""
+    """Return the random states of Python, NumPy, TensorFlow and Keras."""
     names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
     of_keras = {name: global_state.get_global_attribute(name) for name in names}
     return random.getstate(), np.random.get_state(), of_keras, seed_state()
 
 
 def set_draws(state: tuple[Any, ...]) -> None:
-    """Draw the random numbers from now on that were drawn since `draws` returned this."""
+    """Restore the random states that `draws` has returned: the same numbers are drawn again."""
     python, numpy, of_keras, of_tensorflow = state
     random.setstate(python)
     np.random.set_state(numpy)
     for name, value in of_keras.items():
         global_state.set_global_attribute(name, value)
-    tf.random.set_seed(of_tensorflow[0])  # also where there was none
+    tf.random.set_seed(of_tensorflow[0])  # even if there was no seed
     set_seed_state(of_tensorflow)
 
 
 @contextlib.contextmanager
 def kept_seeds() -> Iterator[None]:
-    """Restore the random numbers of Python, NumPy, TensorFlow and Keras after the block."""
+    """Restore the random states of Python, NumPy, TensorFlow and Keras after the `with` block."""
     before = draws()
     try:
         yield

@@ -19,13 +19,13 @@ _NEW_VARIABLE = ("initial_value", "trainable", "name", "dtype", "shape")
 
 
 def traced_strategy() -> Any:
-    """Return the strategy for which this thread runs a step as that of one device; else `None`."""
+    """Return the strategy for which this thread runs a one-device step; otherwise `None`."""
     strategies = getattr(_thread, "strategies", None)
     return strategies[-1] if strategies else None
 
 
 def is_traced_whole() -> bool:
-    """Whether this thread traces a step that will be divided: a divided variable is a whole one."""
+    """Whether this thread traces a step that will be divided: divided variables are whole in it."""
     return getattr(_thread, "traces", 0) > 0 and not tf.executing_eagerly()
 
 
@@ -36,7 +36,7 @@ def divides_step() -> bool:
 
 
 def _lifted(value: Any) -> Any:
-    """Compute a tensor of a traced step outside it."""
+    """Compute a tensor of a traced step outside the step."""
 
     def compute() -> Any:
         return lift_to_graph.lift_to_graph([value], ops.get_default_graph())[value]
@@ -54,7 +54,7 @@ def _lifted(value: Any) -> Any:
 
 @contextlib.contextmanager
 def made_beside(variable: Any) -> Iterator[None]:
-    """Tell the strategy beside which variable others are made, as `colocate_vars_with` does."""
+    """Inside the `with` block, make variables beside `variable`, as `colocate_vars_with` does."""
 
     def create(next_creator: Any, **kwargs: Any) -> Any:
         return next_creator(**{**kwargs, "colocate_with": variable})
@@ -65,14 +65,14 @@ def made_beside(variable: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
-    """Let there be no strategy, and let a variable with a copy on every replica be its first copy.
+    """Inside the `with` block there is no strategy, and a copied variable is its first copy.
 
     TensorFlow has this mode for saving a model without its strategy. Variables that the step makes
     get a copy on every replica.
 
     Args:
         strategy: The strategy.
-        divides: Whether what is traced here will be divided over the replicas.
+        divides: Whether the step that is traced here will be divided over the replicas.
     """
     graph = ops.get_default_graph()
     stack = graph._distribution_strategy_stack
@@ -116,7 +116,7 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
 
 
 unconverted = autograph.autograph_artifact
-"""Keeps AutoGraph from converting a function itself; what it calls is converted as before."""
+"""Keeps AutoGraph from converting a function itself, but not the functions that it calls."""
 
 
 def converted(fn: Any) -> Any:
@@ -135,7 +135,7 @@ def converted(fn: Any) -> Any:
 def _graph_constant(
     original: Callable[..., Any], value: Any, dtype: Any, shape: Any, *args: Any, **options: Any
 ) -> Any:
-    """Show the strategy the numbers of a constant that its step makes, and those of its shape."""
+    """Show the strategy the value and the shape of a constant that its step makes."""
     constant = original(value, dtype, shape, *args, **options)
     strategy = traced_strategy()
     if strategy is not None:

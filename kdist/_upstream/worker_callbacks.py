@@ -1,4 +1,4 @@
-"""Patch callbacks for several workers: one of them writes, and all stop together."""
+"""Callbacks of several workers: only the chief writes, and all workers stop together."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,13 +27,13 @@ _BATCHES = "the number of batches read in it, for training and validation,"
 def is_of_the_chief(callback: Any) -> bool:
     """Whether a callback only writes or prints, so that the chief alone has to run it.
 
-    `on_chief_only` of a user's callback decides, if it has such an attribute.
+    The attribute `on_chief_only` of a user's callback decides, if the callback has it.
     """
     return bool(getattr(callback, "on_chief_only", _writes(callback)))
 
 
 def _writes(callback: Any) -> bool:
-    """Whether a callback is one of Keras's or W&B's that only write or print, or a subclass."""
+    """Whether a callback is a writing or printing callback of Keras or W&B, or a subclass."""
     return isinstance(callback, _OF_THE_CHIEF) or "wandb" in _packages(callback)
 
 
@@ -42,12 +42,12 @@ def _packages(callback: Any) -> set[str]:
 
 
 def _saves(callback: Any) -> bool:
-    """Whether a callback saves the model, for which all workers have to read divided state."""
+    """Whether a callback saves the model: all workers have to read the divided state for that."""
     return isinstance(callback, keras.callbacks.ModelCheckpoint)
 
 
 def _is_for_one_worker(callback: Any) -> bool:
-    """Whether a callback restores what it saves, which all workers would have to do together."""
+    """Whether a callback restores the state that it saves: all workers would have to do so."""
     is_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
     return bool(getattr(callback, "for_one_worker", is_keras))
 
@@ -55,7 +55,8 @@ def _is_for_one_worker(callback: Any) -> bool:
 def _stops_in_epoch(callback: Any) -> bool:
     """Whether a callback may stop training after a batch.
 
-    Then the workers ask each other after every batch, so that training stops where it would on one.
+    Then the workers ask each other after every batch, so that training stops at the same batch as
+    on a single worker.
     """
     kind = type(callback)
     is_users = kind.__module__.partition(".")[0] not in ("keras", "kdist")
@@ -82,10 +83,10 @@ def _sets_rate(callback: Any) -> bool:
 
 
 class _WorkerCallbackList(CallbackList):
-    """A list of callbacks that tells the strategy of steps, and stops with those of all workers."""
+    """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Have all workers ask each other after every batch, or none: callbacks may differ."""
+        """Agree whether workers ask each other after every batch: their callbacks may differ."""
         super().on_train_begin(logs)
         is_endless = (self.params or {}).get("steps") is None
         asks = is_endless or any(map(_stops_in_epoch, self.callbacks))
@@ -96,7 +97,7 @@ class _WorkerCallbackList(CallbackList):
         self.batches_before = batches_read()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin at the chief's learning rate, where a callback may set one."""
+        """Begin at the chief's learning rate, if a callback of any worker may set the rate."""
         super().on_epoch_begin(epoch, logs)
         if self.rate_is_set:
             optimizer = self.model.optimizer
@@ -105,7 +106,7 @@ class _WorkerCallbackList(CallbackList):
             _set_rate(optimizer, own, chiefs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Stop after this batch if all workers ask each other now, otherwise after the epoch."""
+        """Stop after this batch if the workers ask each other now, otherwise after the epoch."""
         self._step_ended()
         super().on_train_batch_end(batch, logs)
         model = self.model
@@ -116,7 +117,7 @@ class _WorkerCallbackList(CallbackList):
             model.stop_training, self.stops_after_epoch = False, True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Stop on all workers or none, and train on at the chief's learning rate."""
+        """Stop on all workers or on none, and continue at the chief's learning rate."""
         model = self.model
         if self.stops_after_epoch:
             model.stop_training, self.stops_after_epoch = True, False
@@ -131,7 +132,7 @@ class _WorkerCallbackList(CallbackList):
         _set_rate(model.optimizer, rate, everyone[0][1])
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Count a step that begins once all callbacks have been called."""
+        """Record the start of a step after all callbacks have been called."""
         super().on_train_batch_begin(batch, logs)
         self._step_began()
 
@@ -144,7 +145,7 @@ class _WorkerCallbackList(CallbackList):
         self._step_began()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Count a step that ends before any callback is called."""
+        """Record the end of a step before any callback is called."""
         self._step_ended()
         super().on_test_batch_end(batch, logs)
 
@@ -168,7 +169,7 @@ class _WorkerCallbackList(CallbackList):
             self._hooks.progress.step_ended()
 
     def _batches_of_epoch(self) -> int | None:
-        """Return how many batches were read, validation too; `None` if workers may read others."""
+        """Return the number of batches read, validation included; `None` for different data."""
         if not reads_same_data():
             return None
         before, self.batches_before = self.batches_before, batches_read()
@@ -191,7 +192,7 @@ def _make_list(
     model: Any = None,
     **params: Any,
 ) -> None:
-    """Leave callbacks that write or print to the chief, and agree with the other workers."""
+    """Leave callbacks that write or print to the chief, and let all workers stop together."""
     original(callbacks, given, add_history, add_progbar, model, **params)
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
     if hooks is None or hooks.workers == 1:
@@ -228,7 +229,7 @@ def _set_rate(optimizer: Any, own: float | None, chiefs: float | None) -> None:
 
 
 def _learning_rate(optimizer: Any) -> float | None:
-    """Return the learning rate if it is a variable, which callbacks can set."""
+    """Return the learning rate if callbacks can set it, as a variable; otherwise `None`."""
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizer.inner_optimizer
     rate = getattr(optimizer, "_learning_rate", None)

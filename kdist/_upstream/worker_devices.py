@@ -17,17 +17,17 @@ from .hooks import StrategyHooks
 
 
 class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
-    """TensorFlow's implementation, on several logical CPUs per worker where TensorFlow uses one.
+    """TensorFlow's implementation, with several logical CPUs per worker instead of a single CPU.
 
     Args:
-        strategy: The strategy that it is for.
+        strategy: The strategy of this implementation.
         resolver: The `tf.distribute.cluster_resolver.ClusterResolver`.
         options: The `tf.distribute.experimental.CommunicationOptions`.
         devices: Names of this worker's devices, such as `CPU:0`.
-        before_variable: Called with the initial value of a variable, which the chief is about to
-            send to all workers.
-        heartbeat_seconds: A worker that is not heard of for this long has failed.
-        start_timeout_seconds: How long a worker waits for the chief.
+        before_variable: Called with the initial value of a variable, before the chief sends the
+            value to all workers.
+        heartbeat_seconds: A worker that sends no heartbeat for this long has failed.
+        start_timeout_seconds: The longest wait of a worker for the chief.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExte
 
 
 def worker_counts(strategy: tf.distribute.Strategy) -> tuple[int, int]:
-    """Return the number of workers of a strategy, and the number of this one among them."""
+    """Return the number of workers of a strategy, and this worker's own number."""
     return strategy.extended._num_workers, strategy.extended._id_in_cluster
 
 
 def uses_collectives(strategy: Any) -> bool:
-    """Whether replicas exchange values by collectives, also those of one worker."""
+    """Whether replicas exchange values by collectives, also the replicas of a single worker."""
     is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return is_multi_worker and isinstance(strategy, StrategyHooks)
 
 
 def worker_addresses(resolver: Any) -> tuple[list[str], int]:
-    """Return the addresses of all workers by number, and the number of this one."""
+    """Return the addresses of all workers by number, and this worker's own number."""
     spec = multi_worker_util.normalize_cluster_spec(resolver.cluster_spec())
     addresses = [
         at for job in ("chief", "worker") if job in spec.jobs for at in spec.job_tasks(job)
@@ -107,19 +107,20 @@ def worker_addresses(resolver: Any) -> tuple[list[str], int]:
 
 
 def is_started() -> bool:
-    """Whether TensorFlow has started, so that it can no longer be one of several workers."""
+    """Whether TensorFlow has started, so that it can no longer join a cluster of workers."""
     return bool(context.context()._context_handle)
 
 
 def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
-    """Return the sum over all workers, each of which has to call it with as many values.
+    """Return the sum over all workers; every worker has to call it with as many values.
 
-    It runs on the hosts, whatever the replicas' devices are, as a step's collectives cannot: NCCL
-    sums no array that is not on a GPU.
+    The sum runs on the hosts, for any devices of the replicas. The collectives of a step cannot run
+    there: NCCL sums only arrays on GPUs.
 
     Args:
         strategy: A strategy of several workers.
-        values: Of the type int32, which sums bit patterns as they are where all others are 0.
+        values: The int32 values of this worker. This type keeps bit patterns as they are if the
+            values of all other workers are 0.
     """
     extended = strategy.extended
     options = collective_util.Options(
@@ -137,12 +138,11 @@ def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np
 class SlurmTasks(tf.distribute.cluster_resolver.SlurmClusterResolver):
     """Each task of a job step is a worker, on the node that Slurm has started it on.
 
-    TensorFlow sorts the nodes by name, `n10` before `n2`, and so expects tasks on nodes that they
-    are not on.
+    TensorFlow sorts the nodes by name, `n10` before `n2`, and so expects tasks on the wrong nodes.
 
     Args:
-        tasks: Their number.
-        port: Of the first task on each node.
+        tasks: The number of tasks.
+        port: The port of the first task on each node.
     """
 
     def __init__(self, *, tasks: int, port: int) -> None:

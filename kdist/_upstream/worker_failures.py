@@ -1,6 +1,7 @@
-"""Which of several workers have failed, by TensorFlow's heartbeats; and to let all of them fail.
+"""Find failed workers by TensorFlow's heartbeats, and make all workers fail.
 
-A worker that is not heard of for `heartbeat_seconds` has failed; `workers/hang_detection.py` asks.
+A worker that sends no heartbeat for `heartbeat_seconds` has failed. `workers/hang_detection.py`
+asks for the failures.
 """
 
 import atexit
@@ -24,9 +25,10 @@ _LOST = (
 
 
 def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
-    """Return for each worker why it has failed, `None` for those that have not.
+    """Return for each worker the reason of its failure, `None` if it has not failed.
 
-    Nothing is returned while the chief, who keeps the states, does not answer, until it is lost.
+    The chief keeps the states. While it does not answer, the list is empty. Once it is lost, the
+    list has the chief's reason alone.
     """
     if not chief_answers():  # TensorFlow would wait, and Python with it
         return [_SILENT] if chief_is_lost() else []
@@ -35,7 +37,7 @@ def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
     try:
         states = context.context().get_task_states(jobs)
     except tf.errors.OpError:
-        return [_UNREACHED]  # the chief, who keeps the states
+        return [_UNREACHED]  # the chief: it keeps the states
     return [None if state is None else _reason(state) for state in states]
 
 
@@ -51,8 +53,8 @@ def is_lost(reason: str) -> bool:
 
 
 def report_failure(message: str) -> None:
-    """Have all workers fail with a message."""
-    # They may know of a failure already, or nobody may be there.
+    """Make all workers fail with a message, unless the chief does not answer."""
+    # The workers may know of a failure already, or may all have ended.
     with contextlib.suppress(tf.errors.OpError, ValueError):
         if chief_is_silent() or not chief_answers():
             return
@@ -60,16 +62,16 @@ def report_failure(message: str) -> None:
 
 
 def abort_collectives() -> None:
-    """Have the collectives of this worker that wait for others fail, and all that follow."""
+    """Make this worker's waiting collectives fail, and all its later collectives."""
     with contextlib.suppress(tf.errors.OpError, ValueError):
         context.context().abort_collective_ops(tf.errors.ABORTED, "no step has ended for long")
 
 
 def is_lost_connection(error: BaseException) -> bool:
-    """Whether an error is what TensorFlow raises on a worker that has lost another one."""
+    """Whether TensorFlow raises this type of error on a worker that has lost another worker."""
     return isinstance(error, _LOST)
 
 
 def run_exit_functions() -> None:
-    """Do what the program has asked `atexit` for."""
+    """Run the functions that the program has registered with `atexit`."""
     atexit._run_exitfuncs()

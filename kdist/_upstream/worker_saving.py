@@ -1,4 +1,4 @@
-"""Patch saving for several workers, all of which may save a model to the same file."""
+"""Saving with several workers: all of them may save a model to the same file."""
 
 import contextlib
 import os
@@ -16,16 +16,16 @@ from .hooks import hooks_of
 from .patching import Patch
 
 _WHOLE = ("tf_saved_model", "onnx", "litert")
-"""Formats of `model.export` that write the file or folder that they are told to, and no other."""
+"""Formats of `model.export` that write only the given file or folder."""
 _MOST_TRIES = 100
 
 
 def _save(
     original: Callable[..., None], model: Any, filepath: Any, *args: Any, **options: Any
 ) -> None:
-    """Write a file or folder of this worker's own, which then replaces the other workers'.
+    """Write a file or folder of this worker's own, then replace the other workers' file by it.
 
-    So no worker needs to wait for another, and each can open the file at once.
+    So no worker needs to wait for another worker, and each can open the file at once.
     """
     hooks = _hooks(model)
     if hooks is None or not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
@@ -51,7 +51,7 @@ def _save_weights(
     *args: Any,
     **options: Any,
 ) -> None:
-    """Leave a file in several parts to the chief."""
+    """Save weights in several files on the chief alone; raise `UserError` on another worker."""
     if max_shard_size is None:
         return _save(original, model, filepath, max_shard_size, *args, **options)
     _check_chief(model, f"max_shard_size={max_shard_size!r}, which writes several files,")
@@ -66,7 +66,10 @@ def _export(
     verbose: Any = None,
     **options: Any,
 ) -> None:
-    """Leave what is written to several files to the chief; name no folder of a worker's own."""
+    """Export formats of several files on the chief alone; raise `UserError` on another worker.
+
+    By default no message is printed: it would name a worker's own folder.
+    """
     if _hooks(model) is None:
         return original(model, filepath, format, verbose, **options)
     with _slow(model):
@@ -84,7 +87,10 @@ def _check_overwrite(
     *args: Any,
     **options: Any,
 ) -> None:
-    """Ask about a file on the chief alone: the others would ask about the one that it writes."""
+    """Accept `overwrite=False` on the chief alone; raise `UserError` on another worker.
+
+    Another worker would ask the user about the file that the chief writes.
+    """
     if not overwrite:
         _check_chief(model, "overwrite=False")
     with _slow(model):
@@ -92,7 +98,7 @@ def _check_overwrite(
 
 
 def _slow(model: Any) -> Any:
-    """Say that no step is expected to end soon: saving takes its time."""
+    """Inside the `with` block, hang detection expects no step to end soon: saving is slow."""
     hooks = _hooks(model)
     if hooks is None or hooks.progress is None:
         return contextlib.nullcontext()
@@ -120,7 +126,8 @@ def _replace(path: Path, own: Path, old: Path) -> None:
         return
     for left in reversed(range(_MOST_TRIES)):
         _remove(old)
-        # A folder replaces no other: between these lines there is none, or another worker's.
+        # A folder cannot replace a folder. Between these lines there is no folder, or the folder of
+        # another worker.
         with contextlib.suppress(FileNotFoundError):
             path.rename(old)
         try:

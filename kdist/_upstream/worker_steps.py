@@ -1,4 +1,4 @@
-"""Several workers compare what they do, and run their steps one by one."""
+"""Calls and steps of several workers: workers compare their calls, and steps run singly."""
 
 import contextlib
 import inspect
@@ -29,8 +29,8 @@ def doing(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[Non
     """Inside the `with` block, the thread is in `fit`, `evaluate` or `predict`.
 
     Args:
-        name: Of these.
-        arguments: That it was called with, to be compared between workers.
+        name: `fit`, `evaluate` or `predict`.
+        arguments: The arguments of the call, to be compared between workers.
     """
     calls: list[_Call] = vars(_thread).setdefault("calls", [])
     calls.append(_Call(name, arguments or {}))
@@ -41,7 +41,7 @@ def doing(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[Non
 
 
 def activity() -> str:
-    """Return what the thread is doing, such as `evaluate in fit`."""
+    """Return the calls that the thread is in, such as `evaluate in fit`."""
     names = [call.name for call in _calls()] or ["a step"]
     return " in ".join(reversed(names))
 
@@ -52,7 +52,7 @@ def arguments() -> Mapping[str, Any]:
 
 
 def reads_other_data() -> None:
-    """Each worker reads data of its own, in all calls that the thread is in."""
+    """Record for all calls that the thread is in: each worker reads its own data."""
     for call in _calls():
         call.has_other_data = True
 
@@ -73,7 +73,7 @@ def _calls() -> list[_Call]:
 
 _ARGUMENTS = ("epochs", "initial_epoch", "validation_freq")
 _OWN = (tf.data.experimental.AutoShardPolicy.OFF, tf.data.experimental.AutoShardPolicy.FILE)
-# The others take their own order, whatever `shuffle` is.
+# The remaining adapters take their own order, for any `shuffle`.
 _SHUFFLED = (data_adapters.ArrayDataAdapter, data_adapters.PyDatasetAdapter)
 
 
@@ -81,7 +81,7 @@ def fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) -> dict[s
     """Return the arguments of a call of `fit` that have to be the same on all workers."""
     try:
         given = inspect.signature(fit).bind(*args, **options)
-    except TypeError:  # which the call will raise
+    except TypeError:  # the call will raise it
         return {}
     given.apply_defaults()
     found = given.arguments
@@ -93,11 +93,11 @@ def fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) -> dict[s
 
 
 def described_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the data of an iterator where their shapes do not say it.
+    """Describe the data of an iterator beyond their shapes.
 
     Args:
         adapter: Keras's adapter of the data.
-        options: With which the iterator was made.
+        options: The options of the iterator.
     """
     found: dict[str, Any] = {}
     if not isinstance(adapter, data_adapters.TFDatasetAdapter):
@@ -118,7 +118,7 @@ def is_dealt_out(dataset: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON can hold."""
+    """Return a value in a form that JSON can hold."""
     if value is None or isinstance(value, bool):
         return value
     try:
@@ -142,7 +142,7 @@ def _with_workers(strategy: Any) -> bool:
 def _reduce_per_replica(
     original: Callable[..., Any], values: Any, strategy: Any, reduction: str
 ) -> Any:
-    """Return the results of a step, which are those of the global batch already."""
+    """Return the results of a step: they already belong to the global batch."""
     if not uses_collectives(strategy):
         return original(values, strategy, reduction)
     return strategy.gather(values, axis=0)
@@ -156,7 +156,7 @@ def _reduce_per_replica(
     test="test_collectives_take_their_keys_when_the_step_is_called",
 )
 def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) -> Any:
-    """Run several steps per execution one by one, and fix the keys of their collectives.
+    """Run the steps of an execution in a Python loop, and fix the keys of their collectives.
 
     All workers trace a step in the same order, as their batches have the same specification.
     """
@@ -173,7 +173,7 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
         model.steps_per_execution = 1  # read when the step is traced
         try:
             for number in range(min(steps, left)):
-                if number and progress is not None:  # `CallbackList` tells of the first and last
+                if number and progress is not None:  # `CallbackList` records the first and last
                     progress.step_ended()
                     progress.step_began()
                 with static_keys():
@@ -201,7 +201,7 @@ def _make_iterator(
     *args: Any,
     **options: Any,
 ) -> None:
-    """Compare the batches of all workers before any of them waits for another's."""
+    """Compare the batches of all workers before any worker waits for another worker."""
     if _with_workers(distribute_strategy) and activity().startswith("fit"):
         _shuffle_alike(distribute_strategy)
     original(iterator, distribute_strategy, *args, **options)
@@ -223,7 +223,7 @@ def _make_iterator(
 
 
 def _shuffle_alike(strategy: Any) -> None:
-    """Shuffle as the chief does, where a worker has another seed or has drawn more numbers."""
+    """Take over the chief's seed state if a worker has another seed or has drawn more numbers."""
     everyone = strategy.exchange(activity(), seed_digest())
     if len(set(everyone)) > 1:
         chiefs = strategy.exchange(activity(), seed_state() if strategy.is_chief else None)[0]

@@ -1,4 +1,4 @@
-"""What workers tell each other by TensorFlow's coordination service."""
+"""The key-value store of the workers, in TensorFlow's coordination service."""
 
 import contextlib
 import ctypes
@@ -15,14 +15,14 @@ _LIBRARY = "libtensorflow_cc.so.2"
 
 
 def call(name: str, *arguments: bytes | int) -> None:
-    """Call a function that takes the context first, and a status last.
+    """Call a function of TensorFlow's C API that takes the context first, and a status last.
 
     Args:
-        name: Such as `TFE_InsertConfigKeyValue`.
-        arguments: Between the two.
+        name: The name of the function, such as `TFE_InsertConfigKeyValue`.
+        arguments: The arguments between context and status.
 
     Raises:
-        tf.errors.OpError: It failed.
+        tf.errors.OpError: The function failed.
     """
     library = _library()
     status = library.TF_NewStatus()
@@ -56,7 +56,7 @@ _ASK_MS = 500
 
 
 class _Chief:
-    """Whether the chief answers."""
+    """The latest knowledge of whether the chief answers."""
 
     patience = 10.0
     silent_since: float | None = None
@@ -66,7 +66,7 @@ def begin(*, is_chief: bool, heartbeat_seconds: float) -> None:
     """Begin to use the store.
 
     Args:
-        is_chief: Whether this worker has it.
+        is_chief: Whether this worker holds the store.
         heartbeat_seconds: The chief is lost if it does not answer for this long.
     """
     _Chief.patience = heartbeat_seconds
@@ -75,7 +75,7 @@ def begin(*, is_chief: bool, heartbeat_seconds: float) -> None:
 
 
 def chief_answers() -> bool:
-    """Whether the chief answers now."""
+    """Ask the chief, and return whether it answers."""
     try:
         answers = get_key(_ALIVE, timeout_ms=_ASK_MS) is not None
     except tf.errors.OpError:
@@ -108,7 +108,7 @@ def set_key(key: str, value: str) -> None:
 
 
 def get_key(key: str, *, timeout_ms: int) -> str | None:
-    """Return the value that a worker has stored; `None` if there is none within the time."""
+    """Return the value that a worker has stored; `None` if no value is there within the time."""
     try:
         return str(context.context().get_config_key_value(key, timeout_ms))
     except tf.errors.DeadlineExceededError:
@@ -122,7 +122,7 @@ def delete_key(key: str) -> None:
 
 
 def _call_chief(function: str, *arguments: bytes) -> None:
-    """Call a function of TensorFlow that waits for the chief, for as long as a heartbeat may take.
+    """Call a function of TensorFlow that waits for the chief; wait no longer than for a heartbeat.
 
     Raises:
         tf.errors.OpError: The chief has ended, or does not answer.
