@@ -1,1 +1,1 @@
-"""Several workers: processes that train one model together."""
+"""Several workers: processes that train the same model together."""

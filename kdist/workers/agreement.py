@@ -1,6 +1,6 @@
-"""`Agreement`: compare what workers are about to do, and do what the chief says.
+"""`Agreement`: exchange and compare values between the workers before they act.
 
-Workers that hang, and which of them is behind: `worker_watch.py`.
+`hang_detection.py` ends workers that hang, and finds the workers that are behind.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from .._upstream.worker_failures import is_lost
 from ..errors import LostWorkerError, TrainingError, UserError
 
 MISSING = "missing"
-ANY = "any"  # the same as every other value
+ANY = "any"  # equal to every value
 _TOLERANCE = 1e-6  # machines round a computed number differently
 
 
 def first_difference(path: str, each: Sequence[Any]) -> tuple[str, list[Any]] | None:
-    """Return the path of the first value that is not the same in all, and what each has there.
+    """Return the path of the first difference, with every worker's value there; `None` if equal.
 
     Args:
-        path: The name of the whole, or nothing.
-        each: Dictionaries, lists and plain values, nested in any way. Numbers that are equal to
-            rounding are the same, and `ANY` is the same as every value.
+        path: The name of the compared values; may be empty.
+        each: A value per worker: dictionaries, lists and plain values, nested in any way. Numbers
+            that are equal up to rounding are the same, and `ANY` is the same as every value.
 
     Example:
         >>> first_difference("layers[3]", [{"units": 2}, {"units": 4}])
@@ -63,30 +63,31 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def digest(value: Any) -> str:
-    """Return a short text that differs where two values do that JSON can hold."""
+    """Return a short text that is the same for equal values, and differs for different values."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 DEFAULT_SECONDS = 600.0
-"""How long a worker waits for the others, unless collectives have a timeout."""
+"""The default of the longest wait for a worker. A strategy prefers the timeout of its collectives,
+and waits longer if its `hang_seconds` are longer."""
 
 _FIRST_REPORT_SECONDS = 30.0
-_SLICE_MS = 250  # in between Python handles signals, and learns of failures
+_SLICE_MS = 250  # between two slices, Python handles signals, and failures are checked
 
 
 class Agreement:
-    """Exchanges values between the workers, all of which have to call it in the same order.
+    """Exchanges values between the workers; all of them have to call it in the same order.
 
     Args:
         worker: The number of this worker.
-        workers: How many there are.
-        keys: The store that they share: the module `worker_store`.
-        timeout_seconds: How long to wait for a worker.
-        failures: Returns for each worker why it has failed, `None` for those that have not.
-        may_take_longer: Returns whether another worker does what takes long, such as saving.
-        clock: Returns seconds.
-        report: Called with a line about a worker that is waited for.
+        workers: The number of workers.
+        keys: The key-value store that the workers share: the module `worker_store`.
+        timeout_seconds: The longest wait for a worker.
+        failures: Returns for each worker the reason of its failure, `None` if it has not failed.
+        may_take_longer: Returns whether a worker has reported slow work, such as saving.
+        clock: Returns the time in seconds.
+        report: Called with a line of text about a worker that keeps this worker waiting.
     """
 
     def __init__(
@@ -107,15 +108,15 @@ class Agreement:
         self._count = 0
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return what every worker has passed, the chief first.
+        """Return the values of all workers, the chief's first.
 
         Args:
-            event: What this worker is doing, such as `fit`.
-            value: Anything that JSON can hold.
+            event: The work of this worker, such as `fit`.
+            value: A value that JSON can hold.
 
         Raises:
-            UserError: The workers are doing different things, or one has not come in time.
-            TrainingError: A worker has failed; `LostWorkerError` if nobody knows why.
+            UserError: The workers are doing different things, or a worker has not come in time.
+            TrainingError: A worker has failed; `LostWorkerError` if the reason is unknown.
         """
         if self._workers == 1:
             return [value]
@@ -125,7 +126,7 @@ class Agreement:
             [event, value] if worker == self._worker else self._wait(number, worker, event)
             for worker in range(self._workers)
         ]
-        # Whoever has come here has read all that was exchanged before.
+        # All workers have stored a value for this exchange, so all have read the last exchange's.
         if number:
             self._keys.delete_key(self._key(number - 1, self._worker))
         events = [event for event, _ in everyone]
@@ -141,27 +142,27 @@ class Agreement:
         """Compare values that have to be the same on all workers.
 
         Args:
-            event: What this worker is doing, such as `fit`.
-            values: By name, anything that JSON can hold.
+            event: The work of this worker, such as `fit`.
+            values: The values by name; JSON has to hold them.
 
         Raises:
-            UserError: They differ, or the workers are doing different things.
+            UserError: The values differ, or the workers are doing different things.
         """
         _check_same(event, self.exchange(event, dict(values)))
 
     def compare_lists(
         self, event: str, values: Sequence[str], describe: Callable[[int], str]
     ) -> None:
-        """Compare two long lists of texts, such as the operations of a step.
+        """Compare the workers' long lists of texts, such as the operations of a step.
 
         Args:
-            event: What this worker is doing.
-            values: The texts; only where their digests differ do the workers send them.
-            describe: Called with the place of the first difference, at most the list's length;
-                returns what to say of this worker's.
+            event: The work of this worker.
+            values: The texts; the workers send them only if their digests differ.
+            describe: Called with the index of the first difference, at most the list's length;
+                returns the description of this worker's item.
 
         Raises:
-            UserError: They differ.
+            UserError: The lists differ.
         """
         if len(set(self.exchange(event, digest(list(values))))) == 1:
             return
@@ -224,7 +225,7 @@ def _on_all_workers(message: str) -> UserError:
 
 
 def _by_worker(values: Sequence[Any]) -> str:
-    """Say which worker has what, those that have the same together."""
+    """Describe the value of each worker; workers with the same value are named together."""
     by_value: dict[str, list[str]] = {}
     for worker, value in enumerate(values):
         by_value.setdefault(str(value), []).append(str(worker))

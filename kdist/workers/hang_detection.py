@@ -1,9 +1,10 @@
-"""Workers that never start, hang or fail: all of them end, and say why, and who is behind.
+"""Hang detection: if a worker never starts, hangs or fails, all workers end with a reason.
 
-Every worker ends itself: by `limit_start` if others do not come; by `HangWatch` if a step takes
-longer than `hang_seconds`; by `end_together` once another has failed, been killed or frozen, which
-TensorFlow's heartbeats tell (`_upstream/worker_failures.py`). `kdist launch` ends those that are
-left (`launch/workers.py`).
+Every worker ends itself. `limit_start` ends it if the workers do not find each other in time.
+`HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
+behind. `end_together` ends it after a failure, also if another worker has failed, been killed or
+frozen: TensorFlow's heartbeats detect this (`_upstream/worker_failures.py`). `kdist launch` ends
+all workers that are left (`launch/workers.py`).
 """
 
 import contextlib
@@ -34,11 +35,13 @@ from ..launch.child import Child
 
 @contextlib.contextmanager
 def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Iterator[None]:
-    """End this process if the block, in which the workers find each other, takes too long.
+    """Inside the `with` block, the workers find each other; end this process after a time limit.
+
+    A single worker has no limit.
 
     Args:
-        addresses: Of all workers, by their number.
-        worker: The number of this one.
+        addresses: The addresses of all workers, by number.
+        worker: The number of this worker.
         seconds: The limit.
     """
     if len(addresses) == 1:
@@ -50,11 +53,11 @@ def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Ite
 
 
 EXIT_CODE = 124
-"""As that of the command `timeout`."""
+"""The exit code of the command `timeout`."""
 
 _SLOW_TIMES = 10
 _TICK_SECONDS = 1.0
-_STDERR = 2  # its number, as a program may replace `sys.stderr`
+_STDERR = 2  # the file descriptor, as a program may replace `sys.stderr`
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.2
 _LEAVE_SECONDS = 2.0
@@ -63,20 +66,20 @@ _HUNG, _IDLE = "kdist/hang", "kdist/idle"
 
 
 class HangWatch:
-    """Counts the steps of a worker, and compares it with the others when none has ended for long.
+    """Counts the steps of a worker, and compares the workers when no step has ended for long.
 
-    The first step of a `fit`, `evaluate` or `predict`, a step that is traced and the time in which
-    a model is saved may take ten times as long.
+    The first step of a `fit`, `evaluate` or `predict`, a step that is traced, and the saving of a
+    model may take ten times as long.
 
     Args:
         worker: The number of this worker.
-        workers: How many there are.
-        keys: The store that they share: the module `worker_store`.
-        seconds: How long a step may take.
-        clock: Returns seconds.
-        report: Called with lines for the user.
+        workers: The number of workers.
+        keys: The key-value store that the workers share: the module `worker_store`.
+        seconds: The longest time that a step may take.
+        clock: Returns the time in seconds.
+        report: Called with lines of text for the user.
         dump: Prints the stacks of all threads.
-        abort: Makes collectives of this worker fail that wait for others.
+        abort: Makes this worker's collectives fail if they wait for other workers.
         end: Called with the exit code.
     """
 
@@ -106,7 +109,7 @@ class HangWatch:
         self._published: str | None = None
 
     def start(self) -> None:
-        """Watch in a thread, until the process ends."""
+        """Watch in a background thread until the process ends."""
         threading.Thread(target=self._run, name="kdist-hang-watch", daemon=True).start()
 
     @contextlib.contextmanager
@@ -119,7 +122,7 @@ class HangWatch:
         finally:
             if self._is_ending:
                 self._has_left.set()
-                threading.Event().wait()  # for the end of the process
+                threading.Event().wait()  # until the process ends
             self._activities.pop()
             self._mark(None)
 
@@ -127,7 +130,7 @@ class HangWatch:
     def watch_step(self, activity: str) -> Iterator[None]:
         """Inside the `with` block, the worker is in a step that the user's own loop calls.
 
-        Between two of them it may do anything, for any time, if no other worker waits for it.
+        Between two steps the loop may do anything, for any time, if no worker waits for it.
         """
         is_first = activity not in self._known
         with self.watch(activity):
@@ -139,7 +142,7 @@ class HangWatch:
 
     @contextlib.contextmanager
     def slow(self, what: str) -> Iterator[None]:
-        """Inside the `with` block, the worker does what may take long, such as saving."""
+        """Inside the `with` block, the worker does slow work, such as saving."""
         before = self._slow
         self._mark(what)
         try:
@@ -149,7 +152,7 @@ class HangWatch:
 
     @contextlib.contextmanager
     def waiting(self, event: str) -> Iterator[None]:
-        """Inside the `with` block, the worker waits for the others to reach an event."""
+        """Inside the `with` block, the worker waits for all workers to reach an event."""
         self._waits_at = event
         self._mark(self._slow)
         try:
@@ -158,22 +161,22 @@ class HangWatch:
             self._waits_at = ""
 
     def traces(self) -> None:
-        """The step under way is traced."""
+        """Record that the current step is traced."""
         self._slow = "a step that is traced"
 
     def step_began(self) -> None:
-        """A step begins."""
+        """Record the start of a step."""
         self._in_step = True
         self._mark(self._slow)
 
     def step_ended(self) -> None:
-        """A step has ended."""
+        """Record the end of a step."""
         self._steps += 1
         self._in_step = False
         self._mark(None)
 
     def check(self) -> None:
-        """Compare with the others if no step has ended for long; called again and again."""
+        """Compare the workers if no step has ended for long; called at every tick."""
         marks, idle = self._marks, self._clock() - self._last
         if idle < self._seconds / 2:
             self._withdraw()
@@ -194,7 +197,7 @@ class HangWatch:
         tick = min(_TICK_SECONDS, self._seconds / 20)
         is_armed = False
         while True:
-            # Of C: a call that never lets go of Python's lock stops this thread, too.
+            # A timer in C: a call that never releases Python's lock stops this thread, too.
             if self._activities:
                 seconds = 2 * self._seconds + _LOCK_SECONDS
                 faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
@@ -230,13 +233,13 @@ class HangWatch:
         return idle >= self._seconds and not self._slow and not self.waits_for_slow()
 
     def waits_for_slow(self) -> bool:
-        """Whether another worker has said that it does what may take long."""
+        """Whether another worker has reported slow work."""
         everyone = range(self._workers)
         others = (self._ask(f"{_IDLE}/{one}", 1.0) for one in everyone if one != self._worker)
         return any(json.loads(found)["slow"] for found in others if found is not None)
 
     def _give_up(self, idle: float) -> None:
-        """Print what this worker does, and end once all have done so, the chief last."""
+        """Print the activity of this worker, compare all workers, and end; the chief ends last."""
         faulthandler.cancel_dump_traceback_later()
         self._report(
             f"kdist: no step has ended for {idle:.0f} seconds; what worker {self._worker} does:"
@@ -244,8 +247,8 @@ class HangWatch:
         self._dump()
         self._is_ending = True
         self._exchange("stack", self._state())
-        # Whoever waits for others in a step gets an error now; whoever does not is what they wait
-        # for: its data, or its own code.
+        # A worker that waits in a collective gets an error now, and leaves its step. A worker that
+        # does not leave keeps the rest waiting: it is stuck in its data or its own code.
         self._abort()
         waits = self._has_left.wait(_LEAVE_SECONDS)
         states = self._exchange("state", self._state() | {"waits": waits or bool(self._waits_at)})
@@ -257,7 +260,7 @@ class HangWatch:
         self._end(EXIT_CODE)
 
     def _exchange(self, event: str, own: dict[str, Any]) -> dict[int, dict[str, Any] | None]:
-        """Return what all workers have passed, `None` for those that do not answer."""
+        """Return the states of all workers, `None` for a worker that does not answer."""
         self._tell(f"{_HUNG}/{event}/{self._worker}", json.dumps(own))
         until = self._clock() + _ANSWER_SECONDS
         states: dict[int, dict[str, Any] | None] = {self._worker: own}
@@ -271,23 +274,23 @@ class HangWatch:
 
     def _tell(self, key: str, value: str) -> None:
         if self._workers > 1:
-            with contextlib.suppress(Exception):  # it is there, or the chief is not
+            with contextlib.suppress(Exception):  # the key exists, or the chief has ended
                 self._keys.set_key(key, value)
 
     def _ask(self, key: str, seconds: float) -> str | None:
         if self._workers > 1:
-            with contextlib.suppress(Exception):  # the chief is gone
+            with contextlib.suppress(Exception):  # the chief has ended
                 found: str | None = self._keys.get_key(key, timeout_ms=max(1, int(1000 * seconds)))
                 return found
         return None
 
 
 def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
-    """Say which workers are behind.
+    """Return a line that names the workers that are behind.
 
     Args:
-        states: By worker; `None` for one that does not answer.
-        seconds: How long a step may take.
+        states: The state of each worker; `None` for a worker that does not answer.
+        seconds: The longest time that a step may take.
     """
     known = {worker: state for worker, state in sorted(states.items()) if state is not None}
     silent = sorted(worker for worker, state in states.items() if state is None)
@@ -331,17 +334,17 @@ _T = TypeVar("_T")
 
 
 def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> None:
-    """Have an exception that nobody catches, and SIGTERM, end the other workers too.
+    """Make an uncaught exception or SIGTERM in this worker end all workers.
 
     Args:
-        worker: The number of this one.
-        failures: Returns for each worker why it has failed, `None` for those that have not.
+        worker: The number of this worker.
+        failures: Returns for each worker the reason of its failure, `None` if it has not failed.
     """
     end = functools.partial(_end, worker, os.getpid(), failures)
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if getattr(error, "is_on_all_workers", False):  # it says all, and is printed by all
+        if getattr(error, "is_on_all_workers", False):  # complete, and printed by all workers
             line = user_line(
                 (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(trace)
             )
@@ -364,8 +367,8 @@ def _end(
     error: BaseException,
     code: int | None,
 ) -> None:
-    """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
-    if os.getpid() != process:  # one that was forked, whose end is no worker's
+    """Report the failure, and end: TensorFlow would first wait for workers that have ended."""
+    if os.getpid() != process:  # a forked child: the worker itself has not failed
         return
     lost = isinstance(error, LostWorkerError)
     if is_lost_connection(error):
@@ -385,12 +388,12 @@ def _end(
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # of the user's own `__str__`
+    except Exception:  # any error of the user's own `__str__`
         return "(its message cannot be shown)"
 
 
 def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
-    """Print why the others have failed; returns whether none has said so, as with its error."""
+    """Print the failures of the other workers; return whether all of them lack a reason."""
     reasons = {o: why for o, why in enumerate(failures) if why is not None and o != worker}
     for other, reason in reasons.items():
         print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
@@ -398,14 +401,14 @@ def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
 
 
 def _handle_sigterm(worker: int) -> None:
-    """End by SIGTERM, which TensorFlow ignores from now on, unless the program handles it."""
+    """Let SIGTERM end this worker, unless the program handles it: TensorFlow ignores it."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return
     process = os.getpid()
 
     def handle(number: int, _: Any) -> None:
-        if os.getpid() == process:  # not in one that was forked for data
+        if os.getpid() == process:  # not in a child that was forked for data
             message = f"worker {worker} got SIGTERM"
             _within(_REPORT_SECONDS, functools.partial(report_failure, message))
             _flush()
@@ -417,7 +420,7 @@ def _handle_sigterm(worker: int) -> None:
 
 
 def _within(seconds: float, call: Callable[[], _T]) -> _T | None:
-    """Return the result of a call, `None` if it takes longer: the chief may not answer."""
+    """Return the result of a call; `None` if it takes longer, as the chief may not answer."""
     found: list[_T] = []
     thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
     thread.start()

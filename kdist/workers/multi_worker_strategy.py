@@ -43,52 +43,53 @@ class _Extended(GlobalVariables, MultiWorkerExtended):
     """TensorFlow's implementation, with variables whose values are global."""
 
 
-# The limit on the wait for the chief comes after the one that says for whom a worker waits, and the
-# one of an exchange after the watch of steps, which says what all of them do.
+# The limit with the better message has to expire first. `limit_start` names the missing workers, so
+# TensorFlow's wait for the chief is longer. `HangWatch` prints the work of all workers, so the wait
+# of an exchange is longer.
 _MARGIN_SECONDS = 30.0
 _EXCHANGE_MARGIN_SECONDS = 60.0
 
 
 class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
-    """Synchronous training on the replicas of several workers: processes, on any machines.
+    """Synchronous training on the replicas of several workers (processes on any machines).
 
     A `tf.distribute.MultiWorkerMirroredStrategy` with the promise of `MirroredStrategy`: the same
-    model on any number of workers and replicas. Every worker runs the same script; all of them
-    create, train and evaluate the model and make predictions with it, on the same data. Batches are
+    model on any number of workers and replicas. Every worker runs the same script on the same data:
+    all workers create, train and evaluate the model, and make predictions with it. Batches are
     global, and each worker trains on its part.
 
-    Without a cluster there is one worker, so that the same script runs on one machine.
+    Without a cluster there is a single worker, so the same script also runs on a single machine.
 
     Args:
         cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver`. `None` uses the
             cluster in the environment variable `TF_CONFIG`, or else the tasks of a Slurm job step.
         communication_options: A `tf.distribute.experimental.CommunicationOptions`. Gradients are
-            sent in buckets of its `bytes_per_pack`, 4 MiB by default, while others are still being
-            computed; if a bucket is larger than all gradients together, they are sent at once after
-            the backward pass. With a `timeout_seconds`, a worker waits that long for the others. By
-            default, when the workers compare what they do, it waits for a minute more than
-            `hang_seconds`, but at least 600 seconds, and longer for a worker that is saving; within
-            a step it waits without limit.
-        replicas: Number of replicas per worker, the same on all: the first `replicas` visible GPUs,
-            or that many logical CPUs if there is no GPU. `None` uses every visible GPU, or the CPU
-            if there is none.
-        shards: Into how many parts each batch is divided, a multiple of the number of replicas: all
-            results have the same bits on any number of replicas and workers that divides it, with
-            the same shards, versions and kind of processor. `None` for one part on each replica,
-            which is faster, and equal up to rounding.
+            sent in buckets of its `bytes_per_pack`, 4 MiB by default, while later gradients are
+            still being computed. If a bucket is larger than all gradients together, they are sent
+            at once after the backward pass. With a `timeout_seconds`, a worker waits that long for
+            the rest. By default, a worker that compares its work with all workers waits for
+            `hang_seconds` and a minute, but at least 600 seconds, and longer for a worker that is
+            saving. Within a step it waits without limit.
+        replicas: Number of replicas per worker, the same on all workers: the first `replicas`
+            visible GPUs, or that many logical CPUs without a GPU. `None` uses every visible GPU, or
+            the CPU without a GPU.
+        shards: Number of parts of each batch, a multiple of the number of replicas. All results
+            have the same bits on any number of replicas and workers that divides it, with the same
+            shards, versions and kind of processor. `None` makes one part per replica: this is
+            faster, and equal up to rounding.
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
-            as `MirroredStrategy` does. To read it, as `model.save` does, all workers have to.
-        heartbeat_seconds: A worker that is not heard from for this long, because its process or
+            as in `MirroredStrategy`. All workers have to read it together, as `model.save` does.
+        heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
             --heartbeat-seconds`, or 10.
         hang_seconds: When no step has ended for this long, every worker prints the stacks of its
-            threads and who is behind, and ends with exit code 124; 0 for never. `None` for `kdist
-            launch --hang-seconds`, or 600.
-        start_timeout_seconds: How long to wait for all workers to start. `None` for `kdist launch
+            threads and the workers that are behind, and ends with exit code 124; 0 for never.
+            `None` for `kdist launch --hang-seconds`, or 600.
+        start_timeout_seconds: The longest wait for all workers to start. `None` for `kdist launch
             --start-timeout`, or 600.
 
     Raises:
-        UserError: The workers differ in versions, replicas or how they send gradients;
+        UserError: The workers differ in versions, replicas or the sending of gradients;
             `TF_CONFIG` is invalid; TensorFlow has already started; or an argument is invalid.
 
     Example:
@@ -129,7 +130,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         devices = first_devices(replicas)
         if shards is not None:
             use_one_core_each()
-        answer(replicas=len(devices), shards=shards)  # a launcher that may start fewer workers
+        answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
         self._agreement = Agreement(0, 1, worker_store)
         addresses, worker = worker_addresses(resolver)
@@ -206,7 +207,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         super().prepare(model)
 
     def collectives(self) -> Collectives:
-        """Return how the replicas of all workers exchange values."""
+        """Return the collectives of the replicas of all workers."""
         in_fixed_order = self.extended.in_fixed_order
         if self.workers == 1:
             is_plain = not (self.on_gpus or in_fixed_order)
@@ -222,8 +223,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over the replicas of all workers.
 
-        All workers read all data, and each keeps its part of every batch, unless the dataset's
-        options have another `auto_shard_policy`.
+        Every worker reads all data and keeps its part of every batch, unless the dataset's options
+        choose a different `auto_shard_policy`.
         """
         if self.workers > 1 and isinstance(dataset, tf.data.Dataset):
             dataset = deal_out(dataset)
@@ -238,7 +239,12 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             return self._agreement.exchange(event, value)
 
     def before_gathering(self, name: str) -> None:
-        """Raise `UserError` if only some workers read a variable that is divided over all."""
+        """Check that all workers read a variable that is divided over all of them.
+
+        Raises:
+            UserError: Only some workers read the variable.
+            LostWorkerError: A worker has ended without reading it.
+        """
         if self.workers == 1 or not tf.executing_eagerly():
             return
         try:
@@ -250,7 +256,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             ) from error
 
     def compare_plan(self, plan: GraphPlan) -> None:
-        """Raise `UserError` if the workers have planned different steps: they would not meet."""
+        """Raise `UserError` if the workers' plans differ: their collectives would not meet."""
         if self.workers == 1:
             return
         operations = describe_plan(plan)
@@ -277,7 +283,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         self.compare_workers("making a variable", {"its shape and type": f"{shape} {name}"})
 
     def _compare_start(self) -> None:
-        """Compare what no model can do without, and take the chief's seed."""
+        """Compare versions, replicas and settings of the workers, and use the chief's seed.
+
+        Without a seed on the chief, the workers use a number that the chief has drawn.
+        """
         versions = {"Python": platform.python_version().rpartition(".")[0]}
         versions |= {"keras": keras.__version__, "tensorflow": tf.__version__}
         devices = f"{len(self.devices)} {device_type(self.devices[0])}"
@@ -317,10 +326,11 @@ _Policy = tf.data.experimental.AutoShardPolicy
 
 
 def deal_out(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return the dataset such that each worker gets its part of every batch.
+    """Return a dataset that gives each worker its part of every batch.
 
-    TensorFlow's own choice, `AUTO`, would give each worker other files where it finds any, and so
-    make other batches than one worker has. A policy that the user has chosen stays.
+    TensorFlow's default, `AUTO`, would give each worker different files if it finds any, so the
+    batches would differ from the batches of a single worker. A policy that the user has chosen
+    stays.
     """
     policy = dataset.options().experimental_distribute.auto_shard_policy
     if policy == _Policy.AUTO:
