@@ -1,4 +1,4 @@
-"""The workers that train together: found in `TF_CONFIG`, or from Slurm."""
+"""The cluster of workers, from `TF_CONFIG` or Slurm."""
 
 import json
 import os
@@ -15,13 +15,16 @@ _EXAMPLE = (
     ' "task": {"type": "worker", "index": 0}}'
 )
 _TASKS = ("chief", "worker")
-# Ports that Linux gives to no client; as many for each job as a node has workers.
+# The first ports of blocks of 20, a block per job step and a port per worker of a node. Linux gives
+# none of them to a client.
 _SLURM_PORTS = range(12000, 32000, 20)
-_STEPS_OF_A_JOB = 61  # no divisor of the number of blocks
+_STEPS_OF_A_JOB = 61  # not a divisor of the number of blocks
 
 
 def find_cluster() -> Any:
-    """Return the `ClusterResolver` of this process: `TF_CONFIG`'s, or else Slurm's.
+    """Return the `ClusterResolver` of this process, from `TF_CONFIG` or else from Slurm.
+
+    Without both, its cluster is empty: the process is a single worker.
 
     Raises:
         UserError: `TF_CONFIG` does not describe a cluster with this process in it.
@@ -36,13 +39,13 @@ def find_cluster() -> Any:
 
 
 def slurm_port(environment: Mapping[str, str]) -> int:
-    """Return the first port of a Slurm job step on each of its nodes, 20 of which are its own.
+    """Return the first of the 20 ports that a Slurm job step has on each of its nodes.
 
-    Of the jobs that share a node, those whose numbers are less than 1000 apart have other ports;
-    so have up to 61 steps of a job that run at once.
+    Jobs on the same node have different ports if their numbers are less than 1000 apart. Up to 61
+    steps of a job that run at once have different ports, too.
 
     Args:
-        environment: With Slurm's variables.
+        environment: Environment variables, including Slurm's.
 
     Example:
         >>> slurm_port({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})
@@ -53,10 +56,10 @@ def slurm_port(environment: Mapping[str, str]) -> int:
 
 
 def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the cluster and the task in `TF_CONFIG`; both are empty for one worker.
+    """Return the cluster and the task in `TF_CONFIG`; both are empty for a single worker.
 
     Raises:
-        UserError: It is not what TensorFlow takes.
+        UserError: TensorFlow does not accept the text.
     """
     try:
         config: Any = json.loads(text.strip() or "{}")
@@ -78,12 +81,14 @@ def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 def check_tf_config(text: str) -> None:
     """Check that `TF_CONFIG` describes a cluster of workers with this process in it.
 
+    An empty cluster is valid: it is a single worker.
+
     Raises:
-        UserError: It does not.
+        UserError: `TF_CONFIG` is invalid, has tasks that do not train, or lacks this process.
     """
     cluster, task = read_tf_config(text)
     if not cluster:
-        return  # one worker
+        return  # a single worker
     others = [name for name in cluster if name not in _TASKS]
     if others:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Choose a strategy's devices by name, split the CPU into logical devices, and XLA."""
+"""The devices and threads of a strategy, the CPU's logical devices, and the use of XLA."""
 
 import contextlib
 import os
@@ -14,16 +14,16 @@ from ..errors import UserError, user_line
 from ..launch.shares import visible_gpus
 from .tensorflow_logging import DEV, quiet_stderr
 
-# The number of logical CPUs is fixed once TensorFlow has started. Idle ones cost nothing, so there
-# are enough for a later strategy in the same process that uses more replicas than the first: 8, the
-# most GPUs that an ordinary machine has, so that training on one can be tried out.
+# The number of logical CPUs is fixed once TensorFlow has started. Idle logical CPUs cost nothing,
+# so there are enough for a later strategy in the same process with more replicas than the first.
+# An ordinary machine has at most 8 GPUs: training on it can be tried out with 8 logical CPUs.
 _LOGICAL_CPUS = 8
 
 
 def first_devices(replicas: int | None) -> list[str]:
     """Return the names of the first `replicas` devices; `None` means all GPUs or one CPU.
 
-    The parts of a GPU that the user has split into logical devices count as GPUs.
+    If the user has split a GPU into logical devices, each of them counts as a GPU.
     """
     if replicas is not None and as_integer(replicas) is None:
         raise UserError(f"replicas has to be an integer, received {replicas!r}")
@@ -46,9 +46,10 @@ def first_devices(replicas: int | None) -> list[str]:
 
 
 def stock_strategy(devices: Sequence[str]) -> tf.distribute.MirroredStrategy:
-    """Return TensorFlow's own strategy on some devices.
+    """Return TensorFlow's own `MirroredStrategy` on some devices.
 
-    On CPUs without its collectives, which fail in the second strategy of a process.
+    On CPUs it reduces values on a single device, without TensorFlow's collectives: they fail in the
+    second strategy of a process.
     """
     on_cpus = all(device_type(name) == "CPU" for name in devices)
     reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
@@ -56,7 +57,7 @@ def stock_strategy(devices: Sequence[str]) -> tf.distribute.MirroredStrategy:
 
 
 def _warn_of_unusable_gpus() -> None:
-    """Warn of GPUs that TensorFlow does not find, as its own warning is not shown."""
+    """Warn of GPUs that TensorFlow does not find, as TensorFlow's own warning is hidden."""
     present = len(list(DEV.glob("nvidia[0-9]*")))
     hidden = "CUDA_VISIBLE_DEVICES" in os.environ and not visible_gpus(os.environ)
     if present and not hidden and not tf.config.list_physical_devices("GPU"):
@@ -98,10 +99,10 @@ def _split_cpu(replicas: int | None) -> None:
 
 
 def use_one_core_each() -> None:
-    """Run each operation on one core, as the bits of some depend on how many compute them.
+    """Run each operation on one core: the bits of some results depend on the number of cores.
 
     Raises:
-        UserError: TensorFlow has already started, with more.
+        UserError: TensorFlow has already started with more threads per operation.
     """
     threading = tf.config.threading
     if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads() == 1:
@@ -119,8 +120,8 @@ def share_cores(replicas: int) -> None:
     """Run each operation on one core if every core has a replica, unless the user chose otherwise.
 
     The operations of all replicas share TensorFlow's threads. An operation divided over all threads
-    waits for parts that are queued behind those of other replicas: a seventh of a WideResNet's step
-    on two cores.
+    waits for its parts: they are queued behind the operations of other replicas. This takes a
+    seventh of a WideResNet's step on two cores.
     """
     no_idle_core = len(os.sched_getaffinity(0)) <= replicas
     chosen = "TF_NUM_INTRAOP_THREADS" in os.environ
@@ -131,14 +132,15 @@ def share_cores(replicas: int) -> None:
 def leave_a_thread(replicas: int) -> None:
     """Give TensorFlow a thread more than replicas, unless it has started, or the user chose.
 
-    With an iterator inside of a `tf.function`, the batch of each replica waits in a thread of its
-    own: as many threads as cores are too few for the operations that these wait for.
+    With an iterator inside a `tf.function`, the batch of each replica waits in its own thread. If
+    all threads wait, none is left for the operations that produce the batches. More cores than
+    replicas are enough.
     """
     threading, cores = tf.config.threading, len(os.sched_getaffinity(0))
     chosen = "TF_NUM_INTEROP_THREADS" in os.environ or threading.get_inter_op_parallelism_threads()
     if replicas < cores or chosen:
         return
-    with contextlib.suppress(RuntimeError):  # it has started
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started
         threading.set_inter_op_parallelism_threads(replicas + 1)
 
 
@@ -181,29 +183,29 @@ def known_devices(devices: Sequence[str]) -> list[str]:
 
 
 def short_name(device: str) -> str:
-    """`GPU:0` for `/gpu:0`, `gpu:0` or `/job:localhost/replica:0/task:0/device:GPU:0`."""
+    """Return `GPU:0` for `/gpu:0`, `gpu:0` or `/job:localhost/replica:0/task:0/device:GPU:0`."""
     kind, _, index = device.rpartition(":")
     return f"{kind.rpartition(':')[2].rpartition('/')[2].upper()}:{index}"
 
 
 def device_type(device: str) -> str:
-    """`GPU` for `GPU:0`."""
+    """Return the type of a device, such as `GPU` for `GPU:0`."""
     return device.partition(":")[0]
 
 
 class Draws(int):
-    """The type of `DRAWS_ALONE`, as a `bool` has no subclasses."""
+    """The type of `DRAWS_ALONE`, as `bool` cannot have subclasses."""
 
 
 DRAWS_ALONE = Draws(False)
-"""A `jit_compile` that is false but for random numbers, which are XLA's."""
+"""A `jit_compile` that is false, except that XLA compiles random draws."""
 
 
 def describe_xla(jit_compile: bool | Draws, wanted: bool | None, devices: Sequence[str]) -> str:
     """Describe in one line whether the step is compiled with XLA, and why.
 
     Args:
-        jit_compile: That of the compiled model.
+        jit_compile: The `jit_compile` of the compiled model.
         wanted: The user's setting; `None` if there is none.
         devices: One name per replica.
     """

@@ -45,17 +45,18 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     """Base class of kdist's strategies: they train the same model on any number of replicas.
 
     A step sees the global batch: it is traced once, as the program of one device, and divided over
-    the replicas (`spmd.partition`). Inside it `num_replicas_in_sync` is 1, and a sum over replicas
-    is the value itself. So code written for other strategies comes out the same if it reads that
-    number inside the step, and does not tell replicas apart.
+    the replicas (`spmd.partition`). Inside the step `num_replicas_in_sync` is 1, and a sum over
+    replicas is the value itself. So code for TensorFlow's strategies gives the same results if it
+    reads that number inside the step, and does not tell replicas apart.
 
-    A subclass also inherits from a strategy of TensorFlow, and calls `_start` once that is made.
+    A subclass also inherits from a strategy of TensorFlow, and calls `_start` after the constructor
+    of that strategy.
     """
 
     explained_rows: int | None = None
-    """The rows of a batch, while a step is explained."""
+    """Number of rows of a batch while a step is explained; otherwise `None`."""
     explanation: Explanation
-    """Of the step that was explained last."""
+    """The explanation of the step that was explained last."""
 
     def _start(self) -> None:
         """Install the patches, and make the attributes of models and steps."""
@@ -84,16 +85,16 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
         Args:
             model_fn: A function without arguments that returns a `keras.Model`; or a model that was
-                made elsewhere, which is made anew with its weights, its optimizer's state and its
-                compile settings, and stays as it is.
+                made elsewhere. `build` makes a new model with the weights, the optimizer's state
+                and the compile settings of that model, and does not change it.
 
         Returns:
             The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
             kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
 
         Raises:
-            UserError: `model_fn` is neither, did not return a `keras.Model`, or is a model that
-                does not describe itself (`get_config`).
+            UserError: `model_fn` is neither a function nor a model, did not return a `keras.Model`,
+                or is a model that does not describe itself (`get_config`).
         """
         if isinstance(model_fn, keras.Model):
             model = remake(model_fn, self)
@@ -117,10 +118,10 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
 
-        For one replica it returns the dataset itself, as nothing has to be divided. On CPUs each
-        batch is divided as it is read; on GPUs every replica's rows are copied to its GPU ahead of
-        the step. Batches with strings, sparse or ragged tensors stay in the host's memory, as no
-        iterator of a GPU has them.
+        If batches have a single part, as on a single replica without shards, the result is the
+        dataset itself. On CPUs each batch is divided as it is read; on GPUs every replica's rows
+        are copied to its GPU ahead of the step. Batches with strings, sparse or ragged tensors stay
+        in the host's memory: iterators of GPUs do not support them.
         """
         if self.extended.parts == 1:
             return dataset
@@ -143,7 +144,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """The number of replicas; 1 inside a step, which sees the global batch."""
+        """The number of replicas; 1 inside a step, as a step sees the global batch."""
         if traced_strategy() is self:
             return 1
         count = len(self.extended.worker_devices) * self.workers
@@ -155,25 +156,29 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     ) -> Any:
         """Run `fn` for the global batch, divided over the replicas.
 
-        In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
-        1. Its results are of the global batch; a result that has the batch's rows stays divided.
+        In `fn` there is a single device: `fn` sees the rows of all replicas, and
+        `num_replicas_in_sync` is 1. Its results are of the global batch; a result that has the
+        batch's rows stays divided.
 
         Args:
             fn: The step.
-            args: Its arguments; parts of batches are `PerReplica` values.
-            kwargs: The same, by name.
+            args: Positional arguments of the step; parts of batches are `PerReplica` values.
+            kwargs: Keyword arguments of the step.
             options: Accepted for compatibility with `tf.distribute.Strategy.run`.
         """
         del options
         return self.run_step(self.as_step(fn), args, kwargs)
 
     def as_step(self, fn: Callable[..., Any]) -> Step:
-        """Return how `run` divides a function; a model's step as its model was compiled."""
+        """Return a function as the `Step` that `run` divides.
+
+        The step of a model follows the compile settings of the model.
+        """
         own = stock_step(fn) or custom_step(fn)
         if own is None:
             return Step(fn)
         model, name = own
-        global_seed(self)  # this thread's, which traces the step
+        global_seed(self)  # in the thread that traces the step
         return Step(
             fn,
             splits=True,
@@ -219,22 +224,22 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return self._compiled[fn]
 
     def collectives(self) -> Collectives:
-        """Return the exchanges of the replicas."""
+        """Return the collectives of the replicas."""
         collectives: Collectives = self.extended.collectives()
         return collectives
 
     def before_gathering(self, name: str) -> None:
-        """Called before the value of a divided variable is put together."""
+        """Called before the value of a divided variable is gathered."""
 
     def compare_plan(self, plan: GraphPlan) -> None:
-        """Compare a step that all workers trace together with theirs, before it is written."""
+        """Compare the workers' plans of a step before its program is written."""
 
     @unconverted
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Reduce the result of a step: it is that of the global batch already.
+        """Reduce the result of a step along an axis; it already belongs to the global batch.
 
-        Rows of a batch that are divided over replicas are put together, and then reduced along
-        `axis` if that is a number.
+        Rows that are divided over replicas are gathered first. If `axis` is `None`, the result
+        stays whole; but a `PerReplica` value of the user's own is reduced as in TensorFlow.
         """
         reduce = functools.partial(_reduced, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
@@ -277,14 +282,15 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True
-        # Some may have been made outside the scope, as in a Sequential that was built there.
+        # Variables may have been made outside the scope, as in a Sequential that was built there.
         variables = [*model.variables]
         variables += [variable for metric in metrics_of(model) for variable in metric.variables]
         for optimizer in optimizers_of(model):
             set_strategy(optimizer, self)
             variables += optimizer.variables
         distribute(variables, self)
-        # Made before the step that uses it: TensorFlow traces a step that makes one twice.
+        # The seed generator is made before the step: TensorFlow traces a step twice if it makes a
+        # variable.
         global_seed(self)
         state.prepared = _parts(model)
 
@@ -296,13 +302,16 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
 
 def _parts(model: keras.Model) -> tuple[Any, ...]:
-    """Return what a model's preparation depends on; a step that is traced anew is another one."""
+    """Return the parts of a model that its preparation depends on.
+
+    Keras makes a new step function when it traces the step anew.
+    """
     steps = (model.train_function, model.test_function)
     return (*steps, model.jit_compile, len(model.variables), *optimizers_of(model))
 
 
 def _has_host_data(specs: Sequence[Any]) -> bool:
-    """Whether batches of these specs have parts that stay in the host's memory."""
+    """Whether batches of these specs have parts that stay in the host's memory; reject scalars."""
     for spec in specs:
         if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
             raise UserError(

@@ -15,7 +15,8 @@ from .exact_strategy import ExactStrategy
 from .rebuild_model import first_line, kdist_classes
 
 _MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
-# An optimizer has its count of steps and its rate before its first step: then nothing is lost.
+# Before its first step an optimizer has two variables: the count of steps and the learning rate.
+# Nothing is lost if they are not loaded.
 _NOT_LOADED = re.compile(
     r"Skipping variable loading for optimizer .* whereas the saved optimizer has (\d+) variables"
 )
@@ -32,14 +33,14 @@ def load_model(
 ) -> keras.Model:
     """Open a saved model in a strategy's scope, to be trained further on any number of replicas.
 
-    The weights, the optimizer's state and the compile settings are those of the file, whatever
-    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. A file
+    The weights, the optimizer's state and the compile settings come from the file; any number of
+    replicas may have saved it. The batch norms are synchronized, as by `strategy.build`. A file
     does not contain the state of random draws, such as dropout's; `Checkpoint` saves it, too.
 
     Args:
-        path: What `keras.models.load_model` opens: a `.keras` file or a folder with its content, or
+        path: A path for `keras.models.load_model`: a `.keras` file or a folder with its content, or
             an `.h5` file, saved with or without kdist.
-        strategy: The strategy; by default the one in whose scope this is called.
+        strategy: The strategy; by default the strategy of the current scope.
         custom_objects: As for `keras.models.load_model`.
         compile: Whether to compile the model as it was saved.
         safe_mode: As for `keras.models.load_model`.
@@ -73,7 +74,7 @@ def load_model(
                 model = keras.models.load_model(
                     place, custom_objects=known, compile=compile, safe_mode=safe_mode
                 )
-        except Exception as error:  # whatever a damaged file or a user's own class raises
+        except Exception as error:  # any error of a damaged file or a user's own class
             missing = _MISSING.search(str(error))
             if missing is None:
                 raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error

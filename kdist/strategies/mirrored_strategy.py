@@ -17,8 +17,8 @@ from .exact_strategy import ExactStrategy
 class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
     """Synchronous training on several replicas of one machine.
 
-    A `tf.distribute.MirroredStrategy` that can also split the CPU into replicas, so that what
-    will run on several GPUs can be written and tested on a laptop.
+    A `tf.distribute.MirroredStrategy` that can also split the CPU into replicas: a program for
+    several GPUs can be written and tested on a laptop.
 
     Args:
         devices: Device names as in TensorFlow, one per replica, e.g. `["GPU:0", "GPU:1"]`.
@@ -26,24 +26,24 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
             that many logical CPUs if there is no GPU, at most 8 or one per core. The CPU has to be
             split before the first tensor, variable or dataset is created.
-        shards: Into how many parts each batch is divided, a multiple of the number of replicas: all
-            results have the same bits on any number of replicas that divides it, with the same
-            shards, versions and kind of processor. `None` for one part on each replica, which is
-            faster, and equal up to rounding.
+        shards: Number of parts of each batch, a multiple of the number of replicas. All results
+            have the same bits on any number of replicas that divides it, with the same shards,
+            versions and kind of processor. `None` makes one part per replica: this is faster, and
+            equal up to rounding.
         shard_optimizer: Whether the optimizer's state (momentum, Adam's two moments, averages of
-            weights, accumulated gradients) is divided over the replicas, so that each has one part
+            weights, accumulated gradients) is divided over the replicas: each replica has a part
             instead of a copy (ZeRO stage 1). The model and its files are the same. Not with
             `shards`.
-        cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
-            `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default
-            (NCCL) on GPUs. Not with `shards`, which are added up in an order of their own.
+        cross_device_ops: A `tf.distribute.CrossDeviceOps` that reduces values over replicas. `None`
+            uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default (NCCL) on
+            GPUs. Not with `shards`: kdist adds up shards in its own order.
 
     Raises:
         UserError: Devices are unknown, repeated or too few; `shards` is no multiple of their
-            number; the environment variable `TF_CONFIG` is invalid; Keras uses a backend other than
-            TensorFlow; or the CPU would have to be split after TensorFlow has started; or
-            TensorFlow's `HierarchicalCopyAllReduce` would leave out one of an odd number of
-            replicas.
+            number; the environment variable `TF_CONFIG` is invalid; the backend of Keras is not
+            TensorFlow; the CPU would have to be split after TensorFlow has started; or
+            TensorFlow's `HierarchicalCopyAllReduce` would leave out a replica, as it does for odd
+            numbers of replicas.
 
     Example:
         ```python
@@ -68,7 +68,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
         check_sharding(shards, shard_optimizer)
-        read_tf_config(os.environ.get("TF_CONFIG", ""))  # which TensorFlow reads, too
+        read_tf_config(os.environ.get("TF_CONFIG", ""))  # TensorFlow reads it, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if shards is not None:
             if cross_device_ops is not None:

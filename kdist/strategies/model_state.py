@@ -6,18 +6,18 @@ from typing import Any
 
 @dataclass
 class ModelState:
-    """Stored for a model as long as the model exists."""
+    """The state of a model under a strategy, kept as long as the model exists."""
 
     is_compared: bool = False
     """Whether the workers have compared the model as it is compiled."""
     prepared: tuple[Any, ...] = ()
     """The parts of the model that were prepared last."""
     is_jitted: bool = False
-    """Whether its step is compiled with XLA inside `run`."""
+    """Whether the model's step is compiled with XLA inside `run`."""
     chosen_steps: dict[int | None, int] | None = None
-    """Steps per execution by global batch; `None` if it was not compiled with "auto"."""
+    """Steps per execution by global batch; `None` if the model was not compiled with "auto"."""
     is_evaluating: bool = False
-    """Whether it is evaluating or predicting, with one step per execution."""
+    """Whether the model is evaluating or predicting, with one step per execution."""
 
     def reset(self) -> None:
         """Reset the state, as the model is compiled anew."""

@@ -1,4 +1,4 @@
-"""Models that were made outside a strategy's scope: made anew in it."""
+"""Rebuild a model in a strategy's scope."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,8 @@ from ..errors import UserError
 from ..optimizers import warm_up
 
 LAMBDA = "<lambda>"
-# What `compile` and layers take by name; an optimizer's is in lower case, as no class's is.
+# Modules of the objects that `compile` and layers take by name. Optimizers are not among them:
+# their names are in lower case, unlike the names of classes.
 _NAMED = (
     keras.activations,
     keras.constraints,
@@ -34,8 +35,9 @@ class PartNames:
     """The names of a model's parts in its description.
 
     Attributes:
-        custom_objects: The part of each name, for Keras to find it.
-        shared: The parts that have another name there than their own, as others have theirs.
+        custom_objects: The part for each name, for Keras to find it.
+        shared: The parts that share their own name with a part or with Keras, by their new name in
+            the description.
     """
 
     custom_objects: dict[str, Any]
@@ -43,7 +45,7 @@ class PartNames:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Have Keras describe the parts by these names, and afterwards by their own."""
+        """Inside the `with` block, Keras describes the shared parts by their new names."""
         own = {name: part.__name__ for name, part in self.shared.items()}
         try:
             for name, part in self.shared.items():
@@ -54,7 +56,7 @@ class PartNames:
                 part.__name__ = own[name]
 
     def explanation(self, error: str) -> str | None:
-        """Say which parts share the name that an error is about, if it is one of these."""
+        """Explain an error about a shared name by the parts that share it; otherwise `None`."""
         for name, part in self.shared.items():
             if name in error:
                 own = part.__name__
@@ -66,22 +68,25 @@ class PartNames:
 
 
 def part_names(parts: list[Any]) -> PartNames:
-    """Name each part by its own name, unless another part or one of Keras's has it, too.
+    """Name each part by its own name, or by a new name if its own name is not unique.
 
     Args:
-        parts: The classes and functions.
+        parts: The classes and functions. Lambdas get no name.
     """
     named = list({id(part): part for part in parts if part.__name__ != LAMBDA}.values())
     counts = Counter(part.__name__ for part in named)
     shared = [one for one in named if counts[one.__name__] > 1 or _is_known(one.__name__)]
-    # A blank is in no name of Python's, so that these names are no other part's.
+    # No name of Python has a blank, so the new names are unique.
     new = {f"{part.__name__} {place}": part for place, part in enumerate(shared, 1)}
     own = {part.__name__: part for part in named if part not in shared}
     return PartNames(custom_objects=own | new, shared=new)
 
 
 def replaced_part(parts: list[Any]) -> str | None:
-    """Name a part whose registered name is another's by now, so that Keras would take that."""
+    """Describe a part whose registered name now belongs to a different object; else `None`.
+
+    Keras would use that object in place of the part.
+    """
     for part in parts:
         name = keras.saving.get_registered_name(part)
         if name != part.__name__ and keras.saving.get_registered_object(name) is not part:
@@ -90,7 +95,7 @@ def replaced_part(parts: list[Any]) -> str | None:
 
 
 def _is_known(name: str) -> bool:
-    """Whether Keras takes this name for one of its own."""
+    """Whether Keras has an object of this name."""
     if name in ("accuracy", "acc", "crossentropy", "ce"):
         return True
     for kinds in _NAMED:
@@ -107,17 +112,17 @@ def _place(part: Any) -> str:
 
 
 def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
-    """Make a model anew in a strategy's scope, with its weights, optimizer and compile settings.
+    """Rebuild a model in a strategy's scope, with its weights, optimizer and compile settings.
 
     Args:
-        model: A model that was made elsewhere, which stays as it is.
+        model: A model that was made elsewhere; it does not change.
         strategy: The strategy.
 
     Returns:
-        The new model; the same one if it was made in the scope of this strategy.
+        The new model; the same model if it has variables and was made in this strategy's scope.
 
     Raises:
-        UserError: Its configuration does not describe it.
+        UserError: The model's configuration does not describe the model.
     """
     if strategy_of(model) is strategy and model.variables:
         return model
@@ -130,7 +135,7 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
         raise _not_described(model, replaced)
     _check_lambdas(model, description, parts)
     with strategy.scope(), _policy_of(model), warnings.catch_warnings():
-        # Keras warns so where `compile` is the model's own, and takes the model for compiled.
+        # Keras warns of a model with its own `compile`, and takes the new model for compiled.
         warnings.filterwarnings("error", r"`compile\(\)` was not called as part of model loading")
         try:
             made = keras.saving.deserialize_keras_object(
@@ -140,12 +145,12 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
             )
         except UserWarning as error:
             raise _not_described(model, "it has a compile() of its own") from error
-        except Exception as error:  # whatever a user's own from_config raises
+        except Exception as error:  # any error of a user's own from_config
             why = names.explanation(str(error)) or first_line(error)
             raise _not_described(model, why) from error
         pairs = _pairs(model, model, made)
         if model.compiled and model.optimizer is not None and model.optimizer.built:
-            if not made.optimizer.built:  # one that scales the loss is not to be built twice
+            if not made.optimizer.built:  # a LossScaleOptimizer must not be built twice
                 made.optimizer.build(made.trainable_variables)
             pairs += _pairs(model, model.optimizer, made.optimizer)
         for own, other in pairs:
@@ -157,7 +162,7 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
 
 
 def _copy_adapted(own: Any, other: Any) -> None:
-    """Copy what a layer has learned beside its variables, such as an adapted vocabulary."""
+    """Copy the state of a layer outside its variables, such as an adapted vocabulary."""
     if isinstance(other, keras.layers.Normalization):
         other.finalize_state()  # its mean and variance are computed from its variables
     if not hasattr(own, "save_assets"):
@@ -165,7 +170,7 @@ def _copy_adapted(own: Any, other: Any) -> None:
     if hasattr(own, "get_vocabulary"):
         if not own.get_vocabulary(include_special_tokens=False):
             return  # not adapted yet
-        weights: dict[str, Any] = {}  # of words, which Keras does not count as variables
+        weights: dict[str, Any] = {}  # of words; Keras does not count them as variables
         own.save_own_variables(weights)
         other.load_own_variables(weights)
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +180,10 @@ def _copy_adapted(own: Any, other: Any) -> None:
 
 @contextlib.contextmanager
 def _policy_of(model: keras.Model) -> Iterator[None]:
-    """Keras's dtype policy as it was for a model: with it `compile` scales the loss, or not."""
+    """Inside the `with` block, Keras's dtype policy is the model's.
+
+    By the policy `compile` decides whether to scale the loss.
+    """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(model.dtype_policy)
     try:
@@ -187,19 +195,19 @@ def _policy_of(model: keras.Model) -> Iterator[None]:
 def _described(model: keras.Model) -> Any:
     try:
         return _serialized(model)
-    except Exception as error:  # whatever a user's own get_config raises
+    except Exception as error:  # any error of a user's own get_config
         raise _not_described(model, first_line(error)) from error
 
 
 def _serialized(thing: Any) -> Any:
     with warnings.catch_warnings():
-        # Keras warns of opening a lambda from a file, of others; this one is the caller's own.
+        # Keras warns of lambdas in files of unknown authors; this lambda is the caller's own.
         warnings.filterwarnings("ignore", "The object being serialized includes a `lambda`")
         return keras.saving.serialize_keras_object(thing)
 
 
 def _pairs(model: keras.Model, own: Any, other: Any) -> list[tuple[Any, Any]]:
-    """The variables of the model or its optimizer, each with that of the one made anew."""
+    """Pair the variables of the model or its optimizer with the variables of the rebuilt object."""
     if [one.shape for one in own.variables] == [one.shape for one in other.variables]:
         return list(zip(own.variables, other.variables, strict=True))
     counts = len(own.variables), len(other.variables)
@@ -222,7 +230,7 @@ def _not_described(model: keras.Model, why: str) -> UserError:
 
 
 def _parts_of(model: keras.Model) -> list[Any]:
-    """The classes and functions that a model consists of, which need not be registered."""
+    """Return the classes and functions of a model, without Keras's; they need no registration."""
     parts = [model, *flatten_layers(model)]
     if model.compiled:
         parts += [*optimizers_of(model), compile_arguments(model)]
@@ -230,7 +238,7 @@ def _parts_of(model: keras.Model) -> list[Any]:
 
 
 def _check_lambdas(model: keras.Model, description: Any, parts: list[Any]) -> None:
-    """Reject a lambda whose description lacks what it uses, such as an imported module."""
+    """Reject a lambda that uses globals, such as an imported module: its description lacks them."""
     for one in parts:
         if one.__name__ != LAMBDA or not inspect.getclosurevars(one).globals:
             continue
@@ -241,7 +249,7 @@ def _check_lambdas(model: keras.Model, description: Any, parts: list[Any]) -> No
 
 
 def _nodes(description: Any) -> Iterator[Any]:
-    """All parts of a description, each before its own."""
+    """Yield all parts of a description, each part before its own parts."""
     yield description
     if isinstance(description, dict | list | tuple):
         inner = description.values() if isinstance(description, dict) else description
@@ -250,9 +258,9 @@ def _nodes(description: Any) -> Iterator[Any]:
 
 
 def _classes_within(parts: list[Any]) -> Iterator[Any]:
-    """The classes of Keras's kind and the functions in parts and in what they consist of.
+    """Yield the functions and the classes with `get_config` in parts, and in their attributes.
 
-    Such as a function that a metric is made of, or an activation, or a regularizer's class.
+    Examples are the function of a metric, an activation, or the class of a regularizer.
     """
     waiting, seen = list(parts), set()
     while waiting:
@@ -277,7 +285,7 @@ def _is_of_keras(thing: Any) -> bool:
 
 
 def kdist_classes() -> dict[str, Any]:
-    """The classes of kdist that a model may consist of."""
+    """Return kdist's classes that a model may contain, by name."""
     return {
         name: getattr(package, name)
         for package in (layers, optimizers, warm_up)
@@ -287,7 +295,7 @@ def kdist_classes() -> dict[str, Any]:
 
 
 def first_line(error: Exception | Warning | str) -> str:
-    """The first line of an error, or of what Keras says that it has caused it."""
+    """Return the first line of an error, or of the cause that Keras gives in it."""
     text = str(error).rpartition("Exception encountered:")[2].strip()
     lines = text.splitlines() or [type(error).__name__]
     return lines[0].strip().rstrip(".:")

@@ -1,8 +1,8 @@
-"""`prepare_tensorflow`: its kernels on CPUs, and its start-up messages kept to errors.
+"""`prepare_tensorflow`: choose TensorFlow's CPU kernels, and hide its messages below errors.
 
-`TF_CPP_MIN_LOG_LEVEL` does not reach what its libraries log while they are loaded (each of them
-again): that oneDNN is on, that there is no CUDA. In an interactive session its Python logger
-describes every reduction.
+`TF_CPP_MIN_LOG_LEVEL` does not affect the messages that TensorFlow's libraries log while they are
+loaded: that oneDNN is on, that there is no CUDA. Each library logs them again. In an interactive
+session TensorFlow's Python logger describes every reduction.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ def prepare_tensorflow() -> None:
     """Choose TensorFlow's faster kernels for this CPU, and show its errors only.
 
     Optional; `kdist` commands do the same. TensorFlow leaves oneDNN's kernels off on CPUs with AVX2
-    but without AVX-512 VNNI, where a convolutional network then trains at half the speed. This
-    turns them on (`TF_ENABLE_ONEDNN_OPTS=1`) and drops messages below errors
-    (`TF_CPP_MIN_LOG_LEVEL=2`), also those that TensorFlow's libraries write while they are loaded.
+    but without AVX-512 VNNI: a convolutional network then trains at half the speed. This function
+    turns the kernels on (`TF_ENABLE_ONEDNN_OPTS=1`) and drops messages below errors
+    (`TF_CPP_MIN_LOG_LEVEL=2`), also the messages of TensorFlow's libraries while they are loaded.
     A variable that is set already stays as it is. The two kinds of kernels round differently:
-    compare runs with the same.
+    compare runs with the same kernels.
 
     Raises:
         UserError: TensorFlow is imported already, and has chosen its kernels.
@@ -68,7 +68,7 @@ def prepare_tensorflow() -> None:
 def quiet_tensorflow() -> None:
     """Show TensorFlow's errors only, unless the user has set `TF_CPP_MIN_LOG_LEVEL`.
 
-    Takes effect when TensorFlow is imported, and none if it has been.
+    It takes effect when TensorFlow is imported, and does nothing after the import.
     """
     if "tensorflow" in sys.modules:
         return
@@ -77,7 +77,7 @@ def quiet_tensorflow() -> None:
 
 
 class _QuietImport(importlib.abc.MetaPathFinder):
-    """Filters what TensorFlow writes while it is imported, whoever imports it."""
+    """Filters the messages of TensorFlow's import, wherever the import is."""
 
     def find_spec(
         self,
@@ -113,9 +113,10 @@ def _quiet_logger(tensorflow: Any) -> None:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back standard error, then write it without messages below `TF_CPP_MIN_LOG_LEVEL`.
+    """Inside the `with` block, hold back standard error; then write it without dropped messages.
 
-    Without the variable, or at level 0, nothing is held back.
+    TensorFlow's messages below `TF_CPP_MIN_LOG_LEVEL` are dropped. Without the variable, or at
+    level 0, nothing is held back.
     """
     level = os.environ.get(VARIABLE, "0")
     with contextlib.ExitStack() as stack:
@@ -128,7 +129,7 @@ def quiet_stderr() -> Iterator[None]:
 @contextlib.contextmanager
 def _filtered(level: str) -> Iterator[None]:
     with tempfile.TemporaryFile() as held, open(os.dup(2), "wb", buffering=0) as shown:
-        # What is held is lost in a crash: this says at least where it was.
+        # A crash loses the held text; faulthandler at least prints the place of the crash.
         reports_crash = not faulthandler.is_enabled()
         if reports_crash:
             faulthandler.enable(shown)
@@ -149,9 +150,10 @@ def without_messages(text: str, level: str, *, dev: Path = DEV) -> str:
     """Remove TensorFlow's messages below a level from text.
 
     Args:
-        text: What was written to standard error.
+        text: The text on standard error.
         level: `TF_CPP_MIN_LOG_LEVEL`: 1 removes information, 2 warnings too, 3 errors too.
-        dev: The folder of device files. Without a GPU in it, CUDA need not start.
+        dev: The folder of device files. Without a GPU in it, the error that CUDA does not start is
+            removed, too.
     """
     dropped = _SEVERITIES[: int(level)] if level.isdecimal() else ""
     patterns = [re.escape(_HEAD)]
