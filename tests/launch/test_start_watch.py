@@ -30,7 +30,8 @@ def test_the_message_names_those_that_have_not_come():
 
 def waiting(seconds, then):
     """A process that waits for a worker that never comes, as a strategy does."""
-    code = "import signal, sys; from kdist.workers.hang_detection import limit_start\n"
+    code = "import kdist, signal; kdist.prepare_tensorflow()\n"
+    code += "from kdist.workers.hang_detection import limit_start\n"
     code += f"with limit_start(['x:1', '127.0.0.1:1'], worker=0, seconds={seconds}): {then}"
     return subprocess.run(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=SECONDS
