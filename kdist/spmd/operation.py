@@ -76,7 +76,7 @@ class Decision:
         output_placements: The placements of the results.
         write: Called with the stage, the operation and its inputs; returns the results. `None`
             copies the operation.
-        is_alias: Whether the result has the values of the first input in another shape. A partial
+        is_reshape: Whether the result has the values of the first input in another shape. A partial
             result that is wanted whole is not reduced itself: its input is, once for all shapes of
             it, and the stage repeats the operation on the whole input.
         needs: Sizes and rows that `write` computes with.
@@ -89,7 +89,7 @@ class Decision:
     input_forms: Sequence[Form]
     output_placements: Sequence[Placement]
     write: Callable[..., Sequence[Any]] | None = None
-    is_alias: bool = False
+    is_reshape: bool = False
     needs: Iterable[AnySize | Rows] = ()
     needs_all_rows: bool = False
     on_one_replica: bool = False

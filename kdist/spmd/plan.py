@@ -256,8 +256,8 @@ class GraphPlan(TensorFacts):
     def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and the replicas' states that it changes."""
         once, changed = self.effects(op)
-        # An operation without results, but a call, changes a variable on every replica alike. Any
-        # other changes it on the first replica, and its value is copied to the rest.
+        # Assignments, without results, run on every replica. Calls and operations with results run
+        # on the first replica, and the variables that they change are copied.
         once = once or bool(changed and (op.type in CALLS or op.outputs))
         if once and self.parent is not None:
             raise NeedsCollectiveError(f"to run once {op.name}")
@@ -354,7 +354,7 @@ class GraphPlan(TensorFacts):
     def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole of it."""
         planned = self.maker(tensor)
-        if planned is not None and planned.decision.is_alias and isinstance(placement, Partial):
+        if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
             available = [self.plan_way(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
         stage = self._exchange(tensor)

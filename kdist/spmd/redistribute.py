@@ -95,7 +95,9 @@ def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
             return _way_to_rows(form.shard, placement, division, may_broadcast=True)
         case Shard():
             return _way_to_rows(form, placement, division, may_broadcast=False)
-    return KEEP if isinstance(placement, Replicate) else TAKE_WHOLE
+        case Replicate():
+            return KEEP if isinstance(placement, Replicate) else TAKE_WHOLE
+    raise TypeError(f"no way is known to the form {form}")
 
 
 def _way_to_rows(

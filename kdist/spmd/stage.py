@@ -174,12 +174,12 @@ class Stage:
             return self.value(tensor)
         planned = self.plan.maker(tensor)
         key = (tensor.ref(), "whole")
-        if planned is not None and planned.decision.is_alias and isinstance(placement, Partial):
+        if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
             return self.cached(key, lambda: self._reshaped(planned, tensor))
         return self.cached(key, lambda: self.outer_whole(tensor))
 
     def _reshaped(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
-        """Return a whole tensor whose source was reduced (`Decision.is_alias`)."""
+        """Return a whole tensor whose source was reduced (`Decision.is_reshape`)."""
         inputs = [self.whole(source) for source in planned.inputs]
         return self.copy(planned.op, inputs)[tensor.value_index]
 

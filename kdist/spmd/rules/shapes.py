@@ -57,7 +57,7 @@ def shape(op: Operation) -> Decision | None:
 def reshape(op: Operation) -> Decision | None:
     """Keep the rows together: a replica's are contiguous in row-major order."""
     if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
     if dims is None or target is None:
         return None
@@ -158,7 +158,7 @@ def expand_dims(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
     shard = op.shard(0)
     if shard is None:
         return None
@@ -172,7 +172,7 @@ def expand_dims(op: Operation) -> Decision | None:
 def squeeze(op: Operation) -> Decision | None:
     """Remove axes."""
     if op.is_partial(0):
-        return Decision([LOCAL], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL], [op.placements[0]], is_reshape=True)
     shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
     if shard is None or rank is None or not axes:
         return None
@@ -191,7 +191,7 @@ def transpose(op: Operation) -> Decision | None:
     if order is None:
         return None
     if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_alias=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
     shard = op.shard(0)
     if shard is None:
         return None
