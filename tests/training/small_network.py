@@ -27,6 +27,7 @@ def stand_in():
 
 STAND_IN = f"""
 import kdist, sys
+kdist.prepare_tensorflow()
 sys.path.insert(0, {__file__.rpartition("/")[0]!r})
 from small_network import stand_in
 stand_in()
