@@ -18,8 +18,8 @@ _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf1
 def machine() -> dict[str, Any]:
     """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
 
-    A process of its own asks TensorFlow, which takes seconds, so that this one holds no memory of a
-    GPU.
+    A child process asks TensorFlow, so that the calling process holds no memory of a GPU. The child
+    takes seconds.
 
     Raises:
         UserError: TensorFlow cannot list its devices.
@@ -35,7 +35,7 @@ def machine() -> dict[str, Any]:
 
 
 def on_cpu(about: dict[str, Any]) -> bool:
-    """Whether replicas are parts of a CPU."""
+    """Whether all devices of `machine` are CPUs, so that replicas are parts of a CPU."""
     devices = about.get("devices")  # unknown in a damaged file
     return isinstance(devices, list) and all(str(name).startswith("CPU") for name in devices)
 
@@ -98,10 +98,10 @@ def _read_field(cpuinfo: Path, name: str) -> str:
 def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
     """Enable oneDNN in TensorFlow if the CPU has AVX2 and FMA and the user has not decided.
 
-    TensorFlow decides when it is imported, and only for newer CPUs (its util/port.cc,
-    `IsMKLEnabled`). Its other kernels are compiled for AVX without FMA: on an AVX2 machine a
-    training step of a convolutional network takes twice as long with them (docs/results/speed.md).
-    GPUs are not affected.
+    TensorFlow enables oneDNN by itself only for newer CPUs, when it is imported (TensorFlow's
+    util/port.cc, `IsMKLEnabled`). Without oneDNN its kernels are compiled for AVX without FMA: on
+    an AVX2 machine a training step of a convolutional network then takes twice as long
+    (docs/results/speed.md). GPUs are not affected.
 
     Set `TF_ENABLE_ONEDNN_OPTS=0` to keep TensorFlow's choice.
 

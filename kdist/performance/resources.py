@@ -14,9 +14,9 @@ _UNLIMITED = 2**60
 def cpu_quota(root: Path = ROOT) -> float | None:
     """Return how many cores' time the control group may use, such as 1.5; `None` for no limit.
 
-    `docker run --cpus 1.5` and a Kubernetes `limits: cpu` set it. Programs that count cores do not
-    see it: they start a thread for each core of the machine, and are stopped for the rest of each
-    period (0.1 s) once the threads have used up the quota.
+    `docker run --cpus 1.5` and a Kubernetes `limits: cpu` set the quota. Programs that count cores
+    do not see the quota: they start a thread for each core of the machine, and are stopped for the
+    rest of each period (0.1 s) once the threads have used up the quota.
 
     Args:
         root: The folder with `proc` and `sys`.
@@ -54,7 +54,7 @@ def total_memory(root: Path = ROOT) -> int | None:
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes that a new program can use without swapping; `None` if unknown.
 
-    What the control group uses for files that are not in use is free when it is needed.
+    The control group's memory for inactive files counts as available: Linux frees it on demand.
 
     Args:
         root: The folder with `proc` and `sys`.
@@ -64,7 +64,10 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 
 def _memory(root: Path) -> list[tuple[int, int]]:
-    """Limit and used bytes of each control group that has a limit."""
+    """Return the limit and the used bytes of each control group that has a limit.
+
+    Memory for inactive files does not count as used.
+    """
     found = []
     for folder in _folders(root, "memory"):
         limit = _number(_text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes"))
@@ -81,10 +84,10 @@ def _memory(root: Path) -> list[tuple[int, int]]:
 
 
 def _folders(root: Path, controller: str) -> list[Path]:
-    """The folders of this process's control group and of those around it.
+    """Return the existing folders of this process's control group and of its parent groups.
 
     Within a container, `/proc/self/cgroup` may name the path on the host: then only the topmost
-    folder is there, which is the container's own.
+    folder exists, and it belongs to the container.
     """
     base = root / "sys/fs/cgroup"
     folders: list[Path] = []

@@ -1,7 +1,7 @@
-"""How many steps run between two calls of the callbacks (`steps_per_execution="auto"`).
+"""Number of steps between two calls of the callbacks (`steps_per_execution="auto"`).
 
-They follow from the operations of the model: an execution takes about a tenth of a second.
-`_upstream/fit.py` lowers the number to one that divides the steps of an epoch.
+The number follows from the operations of the model: an execution takes about a tenth of a second.
+`_upstream/fit.py` lowers the number to a divisor of the steps of an epoch.
 """
 
 import math
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from .._upstream.internals import inputs_of
 
-# An execution costs Keras one to three milliseconds of Python: one to three percent of this.
+# An execution costs Keras 1 to 3 ms of Python: 1 to 3 percent of `EXECUTION_SECONDS`.
 EXECUTION_SECONDS = 0.1
 MOST_STEPS = 128
 # Rates that small layers reach, not the peak of the devices.
@@ -23,22 +23,24 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
     """Estimate how many steps take about a tenth of a second together.
 
     Between two executions Keras runs callbacks and waits for the metrics on the host. For a small
-    model this takes longer than the step itself; for a large one a single step is enough. The
-    choice depends only on the model and the batch, so that a run can be repeated.
+    model the callbacks and the wait take longer than the step itself. For a large model a single
+    step per execution is enough. The result depends only on the model, the batch and the kind of
+    device, so that a run can be repeated.
 
     Args:
         model: A built model.
         global_batch: Samples per step, over all replicas; `None` if unknown.
-        on_gpus: Whether it trains on GPUs.
+        on_gpus: Whether the model trains on GPUs.
 
     Returns:
-        From 1 to 128; 1 if the operations cannot be counted (see `training_flops`).
+        The number of steps, from 1 to 128; 1 if the operations cannot be counted (see
+        `training_flops`).
     """
     if global_batch is None or not model.built:
         return 1
     try:
         work = global_batch * training_flops(model)
-    except Exception:  # a model that takes no single sample, such as one of a fixed batch
+    except Exception:  # The model cannot be called with a single sample.
         return 1
     if math.isnan(work):
         return 1
@@ -53,14 +55,15 @@ def training_flops(model: keras.Model) -> float:
     as the backward pass computes each product twice: for the gradients of the weights and of the
     inputs (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1).
     TensorFlow's profiler counts the forward pass: convolutions and dense layers completely, but
-    only the smaller part of attention, as it does not support all of its products.
+    only the smaller part of attention, as the profiler does not support all of attention's
+    products.
 
     Args:
         model: A built model.
 
     Returns:
-        The operations; NaN if they cannot be counted: the model is neither Functional nor
-        Sequential, has inputs of unknown shape, or has loops, as in a recurrent layer.
+        The number of operations; NaN if they cannot be counted: the model is neither Functional
+        nor Sequential, has inputs of unknown shape, or has loops, as in a recurrent layer.
     """
     return 3 * _forward_flops(model)
 
