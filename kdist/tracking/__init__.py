@@ -2,5 +2,5 @@
 
 import lazy_loader
 
-# wandb takes a second to import, TensorBoard several: each is imported only when it is used.
+# wandb takes a second to import, TensorBoard several seconds: each is imported on its first use.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,14 +12,14 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
 
     Args:
         project: The W&B project.
-        entity: The user or team that owns it; by default the account's default entity.
+        entity: The user or team that owns the project; by default the account's default entity.
         report: Make a report instead of a workspace.
 
     Returns:
-        Its URL.
+        The URL of the workspace or report.
 
     Raises:
-        UserError: There is no account, W&B is set to be offline, or it cannot be reached.
+        UserError: There is no account, W&B is set to be offline, or W&B cannot be reached.
     """
     import wandb
 
@@ -35,7 +35,7 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
         owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
         made = (report_of if report else workspace_of)(entity=owner, project=project)
         return str(made.save().url)
-    except Exception as error:  # of the network, the server or the account
+    except Exception as error:  # an error of the network, the server or the account
         raise UserError(
             f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
             f" W&B and the account may write to {entity or 'its entity'}/{project}"
@@ -70,7 +70,7 @@ def report_of(*, entity: str, project: str) -> Any:
 
 
 def _sections() -> dict[str, list[Any]]:
-    """The panels, by section: lines by epoch and points, one for each run, and a line per trial."""
+    """Return the panels by section: a line or a point for each run, and a line for each trial."""
     import wandb_workspaces.reports.v2 as wr
 
     def lines(title: str, *values: str) -> Any:

@@ -1,4 +1,4 @@
-"""The trackers by their names: checked before they are imported, and made by `tracking`."""
+"""Make trackers from their names with `tracking`; names and options are checked before imports."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 TRACKERS = ("wandb", "tensorboard", "none")
 
-# The trackers that have a use for an option, or for the setting of another name.
+# The trackers that use an option. Some options are listed twice: `track_batches` is the setting for
+# `every_batches`.
 _NEEDS = {
     "every_batches": ("wandb", "tensorboard"),
     "track_batches": ("wandb", "tensorboard"),
@@ -94,30 +95,31 @@ def tracking(
 ) -> list["keras.callbacks.Callback"]:
     """Make the Keras callbacks that track a run with W&B or TensorBoard.
 
-    Put them last in the list of callbacks: values that earlier callbacks add to `logs` are tracked,
-    too, such as images per second (`PrintThroughput`) and batch norm gaps (`BatchNormMonitor`).
-    Every value is written once per epoch. If a tracker fails, it warns once, and training continues
-    without it.
+    Put the trackers last in the list of callbacks: values that earlier callbacks add to `logs` are
+    tracked, too, such as images per second (`PrintThroughput`) and batch norm gaps
+    (`BatchNormMonitor`). Every value is written once per epoch. A tracker that fails warns once,
+    and training continues without the tracker.
 
     * `"wandb"`: Weights & Biases, with wandb's own callbacks, in `<folder>/wandb`. The run is
-      online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows it,
-      otherwise offline; it never prompts. The command line, environment, git state, packages,
-      console and code are not recorded. A run that is already active is used, and not closed.
+      online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows an
+      online run, otherwise offline. wandb never prompts. The command line, environment, git state,
+      packages, console and code are not recorded. A run that is already active is used, and not
+      closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
     * `"none"`: nothing.
 
     Args:
         names: Names, or comma-separated names.
-        folder: The run's folder; it is created if it is missing.
+        folder: The run's folder; created if it is missing.
         config: Settings to show for the run. Trackers may publish them, so do not include
             secrets. Names that end in `_dir` are dropped, as a path may contain a user's name.
         group: W&B group of the run, such as the name of a search.
         run_name: Name of the run; by default the name of `folder`.
-        every_batches: Also write the metrics every this many steps. Keras then waits for the
-            metrics after every execution.
+        every_batches: Steps between two additional writes of the metrics; `None` to write them once
+            per epoch only. With a number, Keras waits for the metrics after every execution.
         log_model: Also save the model of the best epoch as a W&B artifact.
         hyperparameters: Hyperparameters of a trial; by default `config`.
-        objective: Name of a value in `logs`, and `"max"` or `"min"`. Its best value so far is
+        objective: Name of a value in `logs`, and `"max"` or `"min"`. The best value so far is
             `objective` in the W&B run's summary.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def last_step(folder: Path) -> int:
     """Return the last step in the event files of a folder; -1 without any.
 
-    The newest files, of one second, are read alone, unless they have nothing of a step after 0:
-    each process continues where the one before it ended.
+    Each process continues where the previous process ended. So only the files of the latest second
+    are read, unless their last step is at most 0; then the files before them are read, too.
 
     Args:
-        folder: May be missing. Files of a process that was killed may end within a record.
+        folder: A folder, which may be missing. Files of a process that was killed may end within a
+            record.
     """
     last = -1
     paths = sorted(folder.glob("events.out.tfevents.*"), key=_second, reverse=True)
@@ -39,7 +40,10 @@ def last_step(folder: Path) -> int:
 
 
 def _second(path: Path) -> int:
-    """When a file was made, as its name says: `events.out.tfevents.<second>.<host>.<process>…`."""
+    """Return the creation time in a file's name `events.out.tfevents.<second>.<host>.<process>…`.
+
+    0 if the name has no time.
+    """
     second = path.name.split(".")[3]
     return int(second) if second.isdecimal() else 0
 
@@ -50,7 +54,7 @@ def _steps(path: Path) -> Iterator[int]:
             yield event.step
 
 
-# The run of each axis within epochs, and the prefix of its values.
+# For each axis within epochs: the run, and the prefix of the names of values.
 _AXES = {"batch": ("batches", "batch_"), "telemetry": ("telemetry", "")}
 
 
@@ -59,15 +63,15 @@ class TensorBoardTracker(Tracker):
 
     Training and validation are the runs `train` and `validation`, as with Keras's callback. The
     folder itself is a run with the best accuracies and losses so far (`best_val_accuracy`, …) and
-    `best_epoch`, the device and the versions as text, and the hyperparameters. These are for the
-    HParams dashboard, which compares the trials of a search if it is opened on the search's folder.
-    Values within epochs are in the runs `batches`, as `batch_<name>`, and `telemetry`: TensorBoard
-    reads only one file of a run at a time.
+    `best_epoch`, the device and the versions as text, and the hyperparameters. The HParams
+    dashboard shows the hyperparameters; opened on the folder of a search, it compares the trials.
+    Values within epochs are in runs of their own, as TensorBoard reads only one file of a run at a
+    time: `batches`, with names `batch_<name>`, and `telemetry`.
 
     Args:
         folder: The folder for the event files.
         hyperparameters: Names and values; numbers, strings and booleans are written.
-        trial: Name of this set of hyperparameters.
+        trial: Name of the set of hyperparameters.
         telemetry: As in `Tracker`.
     """
 
@@ -112,7 +116,7 @@ class TensorBoardTracker(Tracker):
         return callbacks
 
     def is_new(self, axis: str, step: int) -> bool:
-        """Whether no file has this epoch or step."""
+        """Whether no earlier process of the run has written this epoch or step to a file."""
         if axis == "epoch":
             return step > self._written
         if axis not in self._axes:
@@ -137,7 +141,8 @@ class TensorBoardTracker(Tracker):
         with self._writer.as_default(epoch):
             for name, value in best.items() if is_new else ():
                 tf.summary.scalar(name, value)
-        self.flush()  # an epoch is there as a whole or not at all, if the process is killed
+        # If the process is killed, the files have the whole epoch or nothing of it.
+        self.flush()
 
     def flush(self) -> None:
         """Write all values to the disk."""
@@ -158,12 +163,12 @@ class TensorBoardTracker(Tracker):
         return {"best": self._best_values.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from them."""
+        """Continue from the best values in `state`."""
         self._best_values.restore(state["best"])
 
 
 class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignore]
-    """Writes the end of a session whose hyperparameters another process has written."""
+    """Writes the end of a session; an earlier process has written the hyperparameters."""
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Write nothing."""

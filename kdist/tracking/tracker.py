@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 class Tracker(keras.callbacks.Callback):
     """Forwards training events to callbacks that it creates when training begins.
 
-    If one of them fails, it warns, and training continues without them. Callbacks are created only
-    when training begins, so that a tracker can be copied, and a fit that never starts leaves no
-    files. Only training and epoch events are forwarded: if a callback handles batches, Keras waits
-    for the metrics of every execution.
+    If a callback or the tracker itself fails, the tracker warns and closes, and training continues.
+    Callbacks are created only when training begins, so that a tracker can be copied, and a fit that
+    never starts leaves no files. Only training and epoch events are forwarded: if a callback
+    handles batches, Keras waits for the metrics of every execution.
 
     A subclass writes the settings and makes the callbacks in `begin`, writes steps in `scalars`,
-    and closes its files in `close`. Epochs are counted from 1, as everywhere in kdist; each has
-    `seconds` since training began.
+    and closes its files in `close`. Epochs are counted from 1, as everywhere in kdist. The values
+    of each epoch have `seconds` since training began.
 
-    In a training that is resumed, the killed process may have written more than the checkpoint
-    knows of, which is not written again: see `is_new`.
+    A killed process may have written epochs and steps after its last checkpoint. The resumed
+    training does not write them again: see `is_new`.
 
     Args:
         title: The tracker's name in warnings.
-        telemetry: Measures; one of the callbacks of the same fit.
+        telemetry: Source of the telemetry values; also a callback of the same fit.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
         UserError: When training begins: the telemetry is not among the callbacks of the fit.
 
     Attributes:
-        continues: Whether there may be files of an earlier process of this run; `set_state` says so
-            too.
+        continues: Whether files of an earlier process of this run may exist. A state passed to
+            `set_state` makes it true for the next fit.
     """
 
     state_is_set_before_training: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class Tracker(keras.callbacks.Callback):
         """Write values that the callbacks do not write; epochs count from 1."""
 
     def is_new(self, axis: str, step: int) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether no earlier process of the run has written a step, which is about to be written.
+        """Whether no earlier process of the run has written a step; asked just before the write.
 
         Args:
             axis: `"epoch"`, `"batch"` or `"telemetry"`.
@@ -94,11 +94,15 @@ class Tracker(keras.callbacks.Callback):
         Args:
             axis: As in `is_new`.
             step: As in `is_new`.
-            values: Numbers, and arrays, of which histograms are written.
+            values: Numbers, written as scalars, and arrays, written as histograms.
         """
 
     def track_step(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write the values of a step unless the tracker has failed or an earlier process did."""
+        """Write the values of a step, unless the tracker is closed or the step is already written.
+
+        A tracker that has failed is closed. An earlier process of the run may have written the
+        step: see `is_new`.
+        """
         if not self._open:
             return
         with self._guarded(f"write {axis} values"):
@@ -109,24 +113,24 @@ class Tracker(keras.callbacks.Callback):
         """Write all values to the disk."""
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs, as values that JSON can hold."""
+        """Return the state that a resumed run needs, as values that JSON can hold."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned, after `begin`."""
+        """Continue from a result of `state`; called after `begin`."""
 
     def close(self, exit_code: int) -> None:
-        """Close what was opened; `exit_code` is 0 if training finished."""
+        """Close the files or the run that `begin` opened; `exit_code` is 0 if training finished."""
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a resumed run needs; what was written so far is then on the disk."""
+        """Flush all values to the disk, and return the state that a resumed run needs."""
         if self._open:
             with self._guarded("write"):
                 self.flush()
         return {"seconds": self._clock() - self._began, **self.state()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Make the next fit continue from a `state` that `get_state` returned."""
+        """Make the next fit continue from `state`, a result of `get_state`."""
         self._state = state
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -179,7 +183,7 @@ class Tracker(keras.callbacks.Callback):
         self.end(0)
 
     def end(self, exit_code: int) -> None:
-        """Close the tracker, unless it is closed.
+        """Close the tracker, unless it is already closed.
 
         Args:
             exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
@@ -190,7 +194,7 @@ class Tracker(keras.callbacks.Callback):
             if self._open:
                 self.close(exit_code)
         self._callbacks, self._open = [], False
-        self.continues = self._of_caller  # the next fit may be another
+        self.continues = self._of_caller  # The next fit may be another run.
 
     @contextlib.contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:
@@ -211,7 +215,10 @@ class Tracker(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def ended(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
-    """End the trackers among `callbacks` even after an exception; Keras only does so at the end."""
+    """End the trackers among `callbacks`, also after an exception.
+
+    Keras ends callbacks only if the fit finishes.
+    """
     exit_code = 0
     try:
         yield
@@ -227,11 +234,11 @@ def ended(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
 class BatchTracking(ResumableCallback):
     """Tracks metrics and the learning rate every `every` steps, over all epochs of the fit.
 
-    If an execution has several steps, the values are those of its last step.
+    If an execution has several steps, the values of its last step are written.
 
     Args:
         every: Steps between two writes.
-        trackers: The trackers that write them.
+        trackers: The trackers that write the values.
     """
 
     initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
@@ -247,7 +254,7 @@ class BatchTracking(ResumableCallback):
         self._first = 0  # number of the execution's first step in its epoch
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note where the execution begins."""
+        """Note the first step of the execution."""
         super().on_train_batch_begin(batch, logs)
         self._first = batch
 
@@ -267,7 +274,10 @@ def learning_rate(model: keras.Model) -> float:
 
 
 def _norms_and_values(measurement: "StepMeasurement") -> dict[str, Any]:
-    """Return finite weights and gradients by names such as `gradients/conv1/kernel`, and norms."""
+    """Return finite weights and gradients, by names such as `gradients/conv1/kernel`, and norms.
+
+    The name of a norm is `gradients/conv1/kernel/norm`; values that are not finite do not count.
+    """
     values: dict[str, Any] = {}
     parts = {"weights": measurement.weights, "gradients": measurement.gradients}
     for part, arrays in parts.items():
@@ -279,7 +289,7 @@ def _norms_and_values(measurement: "StepMeasurement") -> dict[str, Any]:
     return values
 
 
-# The epoch of the first that is there counts as the best.
+# `best_epoch` is the best epoch of the first of these values that `logs` has.
 _JUDGED_BY = ("val_accuracy", "val_loss", "accuracy", "loss")
 
 
@@ -298,22 +308,24 @@ class BestValues:
         self._best: dict[str, tuple[float, int]] = {}
 
     def state(self) -> dict[str, Any]:
-        """Return the best so far, as values that JSON can hold."""
+        """Return the best values so far, as values that JSON can hold."""
         return {name: list(best) for name, best in self._best.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Continue from a result of `state`."""
         self._best = {name: (value, epoch) for name, (value, epoch) in state.items()}
 
     def update(self, epoch: int, logs: Mapping[str, Any]) -> dict[str, float]:
-        """Compare the values of an epoch, and return the best so far.
+        """Compare the values of an epoch, and return the best values so far.
 
         Args:
             epoch: The epoch's number, from 1.
-            logs: Its values. Those whose names end in `accuracy` or `loss` are compared.
+            logs: Values of the epoch. Values with names that end in `accuracy` or `loss` are
+                compared; NaN is ignored.
 
         Returns:
-            `best_<name>` of each, and `best_epoch`, by the validation accuracy if there is one.
+            `best_<name>` of each compared value, and `best_epoch`: the best epoch by the validation
+            accuracy, or, without it, by the validation loss, the accuracy or the loss.
         """
         for name, value in logs.items():
             sign = {"accuracy": 1, "loss": -1}.get(name.rpartition("_")[2])

@@ -13,7 +13,7 @@ def asked_mode(environment: Mapping[str, str] = os.environ) -> str:
     """Return the mode that `WANDB_MODE` requests; `""` if it is not set.
 
     Raises:
-        UserError: The value is not one of wandb's modes.
+        UserError: The value is not a mode of wandb.
     """
     asked = environment.get("WANDB_MODE", "")
     mode = _OLDER.get(asked, asked)
@@ -29,7 +29,8 @@ def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
     """Return the mode of a run: `"online"`, `"offline"`, `"shared"` or `"disabled"`.
 
     Without `WANDB_MODE` a run is online if wandb finds an account: `WANDB_API_KEY`, an identity
-    token, the netrc file, or its settings. Without an account it is offline.
+    token, the netrc file, or wandb's settings. A run without an account is offline, unless
+    `WANDB_MODE` is `disabled`.
 
     Raises:
         UserError: As in `asked_mode`.
@@ -41,7 +42,7 @@ def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def has_account() -> bool:
-    """Whether wandb finds valid credentials."""
+    """Whether wandb finds credentials, without asking its server; warn if wandb rejects them."""
     import wandb
 
     try:

@@ -1,4 +1,4 @@
-"""Weights & Biases: a run that records only what it is given, epoch by epoch and step by step."""
+"""Weights & Biases: a run that records the values of epochs and steps, and no private data."""
 
 import json
 import math
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 PROJECT = "kdist"
 # Time limits for `wandb.init` to reach the server, and for the end of a run to upload the rest: a
-# lost network delays training by a minute and does not stop it. What was not uploaded is kept, for
-# `wandb sync`.
+# lost network delays training by a minute and does not stop training. Files that were not uploaded
+# are kept, for `wandb sync`.
 INIT_SECONDS = 20
 FINISH_SECONDS = 60
 
 
 # By default wandb records the command line, installed packages, git remotes, the user's name,
-# printed output and the main script, any of which may contain a key.
+# printed output and the main script. Each of these may contain a key.
 PRIVATE_SETTINGS: dict[str, Any] = {
     "console": "off",
     "disable_git": True,
@@ -64,15 +64,16 @@ def begin_run(
         group: Group of the run.
         name: Name of the run.
         job_type: Kind of run.
-        run_id: The id of a run that is resumed. Offline its files are in another folder, which
-            `wandb sync` adds to the same run.
+        run_id: The id of a run that is resumed. Offline, the resumed run writes to a new folder,
+            and `wandb sync` adds the folder to the same run.
 
     Returns:
-        The `wandb.Run`, which is then also `wandb.run`.
+        The `wandb.Run`; afterwards `wandb.run` is this run, too.
     """
     mode = wandb_mode()
     settings = PRIVATE_SETTINGS | {"root_dir": str(folder.absolute())}
-    named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)  # which has a name already
+    # A run of a sweep, or a run with `WANDB_RUN_ID`, has an id already.
+    named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)
     given = {"config": dict(config), "group": group, "name": name, "job_type": job_type}
     online: dict[str, Any] = {}
     if run_id is not None:
@@ -89,7 +90,8 @@ def begin_run(
                 stacklevel=2,
             )
             mode = "offline"
-            if not named:  # an empty file, which `wandb sync` would send as a run
+            # The failed start left an empty file. `wandb sync` would send the file as a run.
+            if not named:
                 mine = given.get("id") or online["id"]
                 for left in set((folder / "wandb").glob(f"run-*-{mine}")) - before:
                     shutil.rmtree(left, ignore_errors=True)
@@ -97,7 +99,7 @@ def begin_run(
 
 
 def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    # A sweep has its own project, and wandb warns of another.
+    # A sweep has its own project; wandb warns if a different project is passed.
     named = {"WANDB_PROJECT", "WANDB_SWEEP_ID"} & set(os.environ)
     return wandb.init(
         project=None if named else PROJECT, settings=wandb.Settings(**settings), **given
@@ -108,10 +110,11 @@ _NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "batch": 0, "telemetry": 0, 
 
 
 class WandbRecord:
-    """A small file beside W&B's own, as no server has to be asked, and offline there is none.
+    """Record of the values sent to W&B: a small file beside W&B's own files.
 
-    It is written before W&B gets anything: what is sent twice stands twice in its charts, whereas
-    what a killed process did not send is one missing point.
+    With this file, a resumed run need not ask a server; an offline run has no server. The record is
+    written before a value is sent: a value that is sent twice is drawn twice in the charts, whereas
+    a value that a killed process did not send is a single missing point.
 
     Args:
         folder: The run folder; the file is `wandb/sent.json` in it.
@@ -126,7 +129,7 @@ class WandbRecord:
         self.values = dict(_NOTHING)
 
     def begin(self, *, continues: bool) -> None:
-        """Start a record, or read the one that there is.
+        """Start a record, or read the existing record.
 
         Args:
             continues: Whether the run may have been begun by another process.
@@ -136,17 +139,17 @@ class WandbRecord:
             self.values |= json.loads(self._path.read_text(encoding="utf-8"))
 
     def note(self, **values: Any) -> None:
-        """Write what is about to be sent."""
+        """Write the values of the record before they are sent."""
         self.values |= values
         self._path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(self._path, json.dumps(self.values))
 
     def is_new(self, name: str, number: int) -> bool:
-        """Whether an epoch or a step was not sent yet; notes that it is, as one more row.
+        """Whether an epoch or a step was not sent yet; if so, note it as sent, and add a row.
 
         Args:
             name: `"epoch"`, `"batch"` or `"telemetry"`.
-            number: Its number, from 1.
+            number: Number of the epoch or step, from 1.
         """
         if number <= self.values[name]:
             return False
@@ -157,7 +160,8 @@ class WandbRecord:
 # The step metric of each axis.
 _AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
-_open_runs: list[Any] = []  # that trackers have begun and not finished, as their fit failed
+# Runs that trackers have begun and not finished. After a fit that failed they stay open.
+_open_runs: list[Any] = []
 
 
 class WandbTracker(Tracker):
@@ -166,9 +170,9 @@ class WandbTracker(Tracker):
     The values of an epoch are `epoch/<name>` over `epoch/epoch`, counted from 1; values within
     epochs are `batch/<name>` over `batch/batch_step`, and `telemetry/<name>` over `telemetry/step`.
     The run's summary also has the best accuracies and losses (`best_val_accuracy`, …), `best_epoch`
-    and `seconds`, its config `device` and `versions`.
+    and `seconds`. The run's config also has `device` and `versions`.
 
-    A run that is resumed continues in the same W&B run, and sends nothing twice.
+    A run that is resumed continues in the same W&B run, and sends no value twice.
 
     Args:
         folder: The run's files are written to `<folder>/wandb`.
@@ -176,13 +180,13 @@ class WandbTracker(Tracker):
         group: Group of the run.
         name: Name of the run.
         job_type: Kind of run.
-        objective: Name of a value in `logs`, and `"max"` or `"min"`. Its best value so far is
+        objective: Name of a value in `logs`, and `"max"` or `"min"`. The best value so far is
             `objective` in the run's summary.
         log_model: Save the model as an artifact after each epoch that is the best so far, by the
-            objective or, without one, by `val_loss`; after every epoch if there is no such value.
-            Opening the file requires kdist to be imported.
+            objective or, without an objective, by `val_loss`; after every epoch if `logs` lacks
+            the value. Opening the file requires kdist to be imported.
         telemetry: As in `Tracker`.
-        verbose: 0 does not print where the run is.
+        verbose: 0 does not print the URL or the folder of the run.
     """
 
     def __init__(
@@ -229,12 +233,13 @@ class WandbTracker(Tracker):
             sent = self.record.values
             self._run = begin_run(self.folder, config=config, run_id=sent["id"], **self.run_options)
             _open_runs.append(self._run)
-            if sent["rows"] and self._run.offline:  # else the server knows
+            # Online, the server knows the number of rows.
+            if sent["rows"] and self._run.offline:
                 self._run.log({}, step=sent["rows"])
             self.record.note(id=self._run.id)
         else:
             self._run = wandb.run
-            # Values that it already has are kept, such as a sweep's parameters.
+            # The config of an active run keeps its values, such as the parameters of a sweep.
             missing = {n: v for n, v in config.items() if n not in self._run.config}
             self._run.config.update(missing)
         if self.log_model:
@@ -261,16 +266,16 @@ class WandbTracker(Tracker):
         self._run.log(sent | {_AXES[axis]: step})
 
     def state(self) -> dict[str, Any]:
-        """Return the best so far."""
+        """Return the best value of the objective and the best values of all metrics so far."""
         return {"best": self._best, "best_values": self._best_values.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from them."""
+        """Continue from the best values in `state`."""
         self._best = state["best"]
         self._best_values.restore(state["best_values"])
 
     def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
-        """Send the epoch, and save the best so far: values, the objective, a requested model."""
+        """Send the epoch, the best values so far, and the model if it is requested and the best."""
         if is_new:
             self.scalars("epoch", epoch, {**logs, "learning_rate": learning_rate(self.model)})
         self._run.summary.update(
@@ -283,13 +288,13 @@ class WandbTracker(Tracker):
             self._best = value
             if self.objective is not None and not math.isnan(value):
                 self._run.summary["objective"] = value
-            # With wandb's own `save_best_only` the best model is saved again under the name of
-            # every later epoch.
+            # wandb's own `save_best_only` would save the best model again under the name of every
+            # later epoch.
             if self._checkpoint is not None and is_new:
                 self._checkpoint.on_epoch_end(epoch, logs)
 
     def close(self, exit_code: int) -> None:
-        """Finish the run, if the tracker started it, and print where it is."""
+        """Finish the run, if the tracker started it, and print its URL or folder."""
         run, self._run = self._run, None
         if run is None or not self._own:
             return
