@@ -1,4 +1,4 @@
-"""Optimizers, learning rate schedules, and how learning rates scale with the batch."""
+"""Optimizers, learning rate schedules, and scaling of learning rates with the batch."""
 
 import lazy_loader
 

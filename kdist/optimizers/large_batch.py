@@ -1,4 +1,4 @@
-"""`LARS` and `NovoGrad`: optimizers for large batches, which scale the step of each layer."""
+"""`LARS` and `NovoGrad`: optimizers for large batches that scale the step of each layer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,8 +29,8 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
         weight_decay_rate: The weight decay of the paper.
         exclude: Names (`variable.name`) of variables that are treated differently.
         name: The optimizer's name.
-        options: Keras's own arguments. `weight_decay` is not accepted: it shrinks the weights
-            outside the momentum, unlike in the papers.
+        options: Keras's own arguments. `weight_decay` is not accepted: Keras shrinks the weights
+            outside the momentum, unlike both papers.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
             return
         super().build(variables)
         self.momentums = self.add_optimizer_variables(variables, "momentum")
-        # By index: `update_step` gets TensorFlow's variables, which have other names.
+        # By index: `update_step` gets TensorFlow's variables, and their names differ from Keras's.
         self.excluded = [variable.name in self.exclude for variable in variables]
 
     def get_config(self) -> dict[str, Any]:
@@ -67,12 +67,11 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
 
 
 def dense_gradient(gradient: Any, variable: Any) -> Any:
-    """Convert a gradient to a dense tensor; that of an embedding contains only some rows."""
+    """Convert a gradient to a dense tensor; the gradient of an embedding has only some rows."""
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
 
 
 def _reject_weight_decay(options: Mapping[str, Any]) -> None:
-    """Reject Keras's `weight_decay`, which is outside the momentum, unlike in both papers."""
     if options.get("weight_decay") is not None:
         raise UserError(
             f"received weight_decay={options['weight_decay']!r}, with which Keras shrinks weights"
@@ -192,9 +191,9 @@ class NovoGrad(LayerwiseOptimizer):
         beta_2: Decay of the norm's moving average, at least 0 and below 1.
         epsilon: Added to √v, above 0.
         weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper.
-            Keras's `weight_decay`, which is outside the momentum, is not accepted.
-        grad_averaging: Multiply what is added to m by 1 - `beta_1`, as Adam does: steps are smaller
-            by that factor.
+            Keras's `weight_decay` is outside the momentum and is not accepted.
+        grad_averaging: Multiply the term in parentheses, which is added to m, by 1 - `beta_1`, as
+            Adam does: steps are smaller by this factor.
         exclude: Names (`variable.name`) of variables without weight decay.
         name: The optimizer's name.
         **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
@@ -238,7 +237,7 @@ class NovoGrad(LayerwiseOptimizer):
         self.grad_averaging = grad_averaging
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Make a momentum for every variable, and one number for its gradient's norm."""
+        """Make a momentum for every variable, and a scalar for its gradient's squared norm."""
         if self.built:
             return
         super().build(variables)
@@ -254,7 +253,8 @@ class NovoGrad(LayerwiseOptimizer):
         momentum, squared_norm = self.momentums[index], self.squared_norms[index]
         now = ops.sum(ops.square(gradient))
         average = self.beta_2 * squared_norm + (1 - self.beta_2) * now
-        # It is 0 before the first gradient, which may come late in a layer that was frozen.
+        # The squared norm is 0 before the first gradient, which may come late in a layer that was
+        # frozen.
         self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
         step = gradient / (ops.sqrt(squared_norm) + self.epsilon)
         if not self.excluded[index]:

@@ -28,29 +28,29 @@ def scale_learning_rate(
 ) -> float:
     """Scale a learning rate to a global batch that is k times as large.
 
-    k is the number of replicas, if each replica gets the batch size that `base` was chosen for. Or
-    it is the ratio of `global_batch` to `reference_batch`. The rules:
+    If each replica gets the batch size that `base` was chosen for, k is the number of replicas.
+    Otherwise k is the ratio of `global_batch` to `reference_batch`. The rules:
 
-    - `"linear"`: `base * k`, so that one step moves the weights as far as k steps with the small
+    - `"linear"`: `base * k`, so that a step moves the weights as far as k steps with the small
       batch. For SGD, with or without momentum. Goyal et al. 2017, "Accurate, Large Minibatch SGD",
-      section 2.1. It fails early in training unless there is a warm-up (section 2.2), and beyond a
-      global batch that depends on the task (about 8,192 images in their ImageNet runs).
+      section 2.1. The rule fails early in training unless there is a warm-up (section 2.2), and
+      beyond a global batch that depends on the task (about 8,192 images in their ImageNet runs).
     - `"sqrt"`: `base * sqrt(k)`, so that the variance of an update stays the same. Krizhevsky 2014,
-      "One weird trick for parallelizing convolutional neural networks", section 5, who then found
-      linear scaling to work better for SGD. For RMSprop and Adam it is the rule derived by Malladi
-      et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms"; theirs also
-      scales the betas (`1 - beta` by k) and epsilon (by `1 / sqrt(k)`), which this function leaves
-      to the caller. It is valid while gradient noise outweighs the gradient.
+      "One weird trick for parallelizing convolutional neural networks", section 5; Krizhevsky then
+      found linear scaling to work better for SGD. For RMSprop and Adam, Malladi et al. 2022, "On
+      the SDEs and Scaling Rules for Adaptive Gradient Algorithms", derive this rule. Their rule
+      also scales the betas (`1 - beta` by k) and epsilon (by `1 / sqrt(k)`); this function leaves
+      both to the caller. The rule is valid while gradient noise outweighs the gradient.
     - `"none"`: `base`. For a global batch that stays the same for any number of replicas.
     - `"auto"`: the rule of the optimizer. `"linear"` for SGD, also called `"momentum"`, and LARS
       (You et al. 2017); `"sqrt"` for Adam, AdamW, Nadam and RMSprop, for LAMB (You et al. 2020,
-      "Large Batch Optimization for Deep Learning", section 4), and, by analogy as it normalizes
-      gradients too, for NovoGrad.
+      "Large Batch Optimization for Deep Learning", section 4), and for NovoGrad, by analogy:
+      NovoGrad normalizes gradients, too.
 
     Args:
         base: The learning rate for one replica or for the reference batch, above 0.
-        replicas: Number of replicas that train together, at least 1. Pass either this or both of
-            the following.
+        replicas: Number of replicas that train together, at least 1. Pass either `replicas`, or
+            both `global_batch` and `reference_batch`.
         global_batch: Samples per step, over all replicas.
         reference_batch: Samples per step that `base` was chosen for.
         rule: `"linear"`, `"sqrt"`, `"none"` or `"auto"`.
@@ -80,7 +80,7 @@ def scale_learning_rate(
 
 
 def rule_for(optimizer: object) -> str:
-    """Return the rule by which an optimizer's learning rate scales with the global batch.
+    """Return the rule that scales an optimizer's learning rate with the global batch.
 
     Args:
         optimizer: An optimizer or its name, in any case.

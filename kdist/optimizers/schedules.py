@@ -1,4 +1,4 @@
-"""The schedules of `kdist train --schedule`. To add one, add its name and its case here."""
+"""Schedules of `kdist train --schedule`; a new schedule needs its name and its case here."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from ..errors import UserError
 
 ScheduleName = Literal["constant", "cosine", "linear", "exponential"]
 
-_MOST = 2**31 - 1  # steps that TensorFlow takes; no training has as many
+_MOST = 2**31 - 1  # Largest number of steps that TensorFlow accepts; no training has so many.
 
 
 def make_schedule(
@@ -25,13 +25,13 @@ def make_schedule(
     """Make the learning rate schedule of a run, or return the rate itself if it is constant.
 
     Args:
-        name: Which.
+        name: Name of the schedule.
         learning_rate: The full rate, scaled to the replicas.
-        epochs: Of the run, with the warm-up.
+        epochs: Epochs of the run, including the warm-up.
         steps_per_epoch: Optimizer steps per epoch.
         warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
-        decay_epochs: Epochs after which `"exponential"` lowers the rate.
-        decay_rate: Factor by which it does so.
+        decay_epochs: Epochs between two decays of `"exponential"`; `None` for 1.
+        decay_rate: Factor of each decay of `"exponential"`.
 
     Raises:
         UserError: The warm-up leaves no step to train at the full rate.

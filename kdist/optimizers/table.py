@@ -1,7 +1,7 @@
-"""The optimizers of `kdist train --optimizer`. To add one, add its entry here.
+"""Optimizers of `kdist train --optimizer`; a new optimizer needs an entry here.
 
-The setting, its help and its checks follow from the entry, as does the rule by which
-`scale_learning_rate` scales its learning rate.
+The setting, its help and its checks follow from the entry. So does the rule of
+`scale_learning_rate` for the optimizer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError
 
-# Keras is imported by the functions: the command line asks for the names alone.
+# Keras is imported inside the functions, as the command line needs the names alone.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,13 +20,14 @@ class Optimizer:
     """An optimizer that can be chosen by its name.
 
     Attributes:
-        rule: How its learning rate scales with the global batch, see `rule_for`.
-        make: Makes it from the learning rate or schedule, the keywords `momentum` and `wd` if it
-            has them, and those of Keras for a moving average of weights.
-        momentum: Default of the setting `momentum`; `None` if it does not have this setting.
-        has_weight_decay: Whether `wd` is its own weight decay, instead of an L2 penalty in the
-            loss.
-        note: What the help text adds about its name, if that does not say enough.
+        rule: The rule that scales the learning rate with the global batch, see `rule_for`.
+        make: Function that makes the optimizer. Its arguments: the learning rate or schedule, the
+            keywords `momentum` and `wd` if the optimizer has these settings, and Keras's keywords
+            for a moving average of weights.
+        momentum: Default of the setting `momentum`; `None` if the optimizer lacks this setting.
+        has_weight_decay: Whether `wd` is the optimizer's own weight decay, instead of an L2 penalty
+            in the loss.
+        note: Explanation of the name in the help text, if the name does not say enough.
     """
 
     rule: Literal["linear", "sqrt"]
@@ -75,12 +76,12 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
     "lars": Optimizer(rule="linear", make=_lars, momentum=0.9, has_weight_decay=True),
 }
 RULES_OF_OTHERS: Mapping[str, str] = {"nadam": "sqrt", "rmsprop": "sqrt", "lamb": "sqrt"}
-"""For `scale_learning_rate`: of Keras's optimizers that are not in the table."""
+"""Rules of `scale_learning_rate` for optimizers of Keras that are not in `OPTIMIZERS`."""
 
 WITH_MOMENTUM = [name for name, one in OPTIMIZERS.items() if one.momentum is not None]
 """Names of the optimizers that take the setting `momentum`."""
 WITH_WEIGHT_DECAY = [name for name, one in OPTIMIZERS.items() if one.has_weight_decay]
-"""Names of the optimizers whose weight decay is `wd`."""
+"""Names of the optimizers with a weight decay of their own, the setting `wd`."""
 
 if TYPE_CHECKING:
     OptimizerName = str

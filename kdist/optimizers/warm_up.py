@@ -20,8 +20,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     section 2.2).
 
     Args:
-        schedule_or_rate: A Keras learning rate schedule, or a constant rate. It starts at its step
-            0 when the warm-up ends, so its own length does not include the warm-up.
+        schedule_or_rate: A Keras learning rate schedule, or a constant rate. The schedule starts at
+            its step 0 when the warm-up ends, so its length does not include the warm-up.
         steps: Steps of the warm-up; 0 for none.
         start: Learning rate at step 0.
 
@@ -82,25 +82,26 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 def warm_up_ema(optimizer: Any) -> Any:
     """Start the moving average of weights with a small momentum that rises to `ema_momentum`.
 
-    At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`; the average
-    starts with the weights after the first step, as in Keras. Without this, an average with
+    At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`. The average
+    starts with the weights after the first step, as in Keras. Without the warm-up, an average with
     momentum 0.9999 still consists to 96 % of the first weights after 440 steps, and is useless for
     the first few thousand steps.
 
-    The average is Keras's own: evaluated by `keras.callbacks.SwapEMAWeights`, copied to the weights
-    at the end of `fit`, the same on any number of replicas, and part of `Checkpoint`. A `.keras`
-    file does not record the warm-up: call this again for the optimizer of a loaded model that you
-    train further. Past step `9 / (1 - ema_momentum)` it makes no difference.
+    The average is Keras's own: `keras.callbacks.SwapEMAWeights` evaluates the average, `fit` copies
+    it to the weights at the end, it is the same on any number of replicas, and `Checkpoint` saves
+    it. A `.keras` file does not record the warm-up: call `warm_up_ema` again for the optimizer of a
+    loaded model before further training. Past step `9 / (1 - ema_momentum)` the warm-up makes no
+    difference.
 
     Args:
-        optimizer: An optimizer with `use_ema=True`, or one that wraps or combines such optimizers,
-            before its first step.
+        optimizer: An optimizer with `use_ema=True`, or an optimizer that wraps or combines
+            optimizers with `use_ema=True`, before its first step.
 
     Returns:
         The same optimizer.
 
     Raises:
-        UserError: It keeps no average.
+        UserError: The optimizer keeps no average.
 
     Example:
         ```python
