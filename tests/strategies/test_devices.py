@@ -89,7 +89,7 @@ def test_printing_a_strategy_says_what_it_runs_on():
     assert str(kdist.MirroredStrategy(["CPU:3"])) == "<kdist.MirroredStrategy, 1 replica: CPU:3>"
 
 
-def test_a_prepared_interactive_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_all_sizes():
+def test_a_prepared_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_all_sizes():
     code = (
         "import kdist\n"
         "kdist.prepare_tensorflow()\n"
