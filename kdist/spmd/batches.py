@@ -1,7 +1,7 @@
-"""Data sets in the host's memory: their batches are divided over replicas as they are read.
+"""Data sets in the host's memory: batches are divided over replicas as they are read.
 
-One iterator reads whole batches, and each replica gets a copy of its rows. TensorFlow instead gives
-each device an iterator of its own, and traces functions for it in every epoch.
+A single iterator reads whole batches, and each replica gets a copy of its rows. TensorFlow instead
+gives each device an iterator of its own, and traces functions for the iterators in every epoch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .collectives import HOST
 
 
 def split_rows(value: Any, count: int) -> list[Any]:
-    """Split a tensor by its rows into `count` parts, of the sizes that TensorFlow's iterators give.
+    """Split a tensor by its rows into `count` parts, as TensorFlow's iterators do.
 
-    All parts have equally many rows, but for the last parts, which may have fewer or none.
+    All parts have equally many rows, but for the last parts: they may have fewer rows or none.
     """
     known = value.shape[0]
     sizes = _sizes(tf.shape(value)[0], count) if known is None else _known_sizes(known, count)
@@ -43,7 +43,7 @@ def _has_rows(spec: Any) -> bool:
 
 
 class _Divided(composite_tensor.CompositeTensor):
-    """A data set of whole batches, or its iterator, that gives the rows of each replica.
+    """A data set of whole batches, or its iterator, that divides each batch over the replicas.
 
     Sparse and ragged tensors stay whole: a step computes them whole, too.
 
@@ -153,7 +153,7 @@ def _copy(rows: Any, device: str) -> Any:
 class DividedDataset(_Divided, input_lib.DistributedDataset):
     """A data set of batches that are divided over replicas.
 
-    A `DistributedDataset` by its class alone: Keras asks for that class.
+    The class derives from `DistributedDataset` only because Keras tests for `DistributedDataset`.
     """
 
     _spec_type = _DatasetSpec

@@ -13,16 +13,16 @@ from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 HOST = "/device:CPU:0"
-_SMALL = 16384  # elements: without collectives, smaller tensors are exchanged together
+_SMALL = 16384  # Elements; without collectives, tensors of up to this size are exchanged together.
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 
 @dataclass(frozen=True)
 class ExchangedRows:
-    """A tensor of a known shape; each replica has its rows, or gets them.
+    """A tensor of a known shape that is exchanged: the rows are gathered, or a sum is scattered.
 
     Args:
-        parts: The values of this worker's replicas: their rows, or tensors to be added up.
+        parts: The values of this worker's replicas: rows to be gathered, or tensors to be added up.
         shape: The shape of the whole tensor.
         axis: The divided axis.
         sizes: The numbers of rows of all replicas.
@@ -44,7 +44,7 @@ class ExchangedRows:
         return math.prod(self.shape) // self.shape[self.axis] * max(self.sizes)
 
     def packed(self, rows: Any, place: int) -> Any:
-        """Return a replica's rows as a vector, as long as that of the others."""
+        """Return a replica's rows as a vector, padded to the length of the largest part."""
         flat = tf.reshape(rows, [math.prod(self._shape_of(place))])
         return tf.pad(flat, [[0, self.packed_size - flat.shape[0]]])
 
@@ -57,18 +57,19 @@ class ExchangedRows:
 class Collectives:
     """The exchanges of the replicas of one machine.
 
-    On GPUs TensorFlow's collectives are behind the sums, as made by
+    On GPUs TensorFlow's collectives compute the sums. The collectives are made by
     `kdist._upstream.collective_launchers.Launcher`.
 
     Args:
         devices: The device of each replica.
-        cross_device_ops: Sums tensors over devices, a `tf.distribute.CrossDeviceOps`; `None` adds
-            them up on the first.
+        cross_device_ops: A `tf.distribute.CrossDeviceOps` that sums tensors over devices; `None`
+            adds tensors up on the first device.
 
     Attributes:
         replicas: The number of replicas, over all workers.
         places: For each device, its replica's place among all replicas' rows.
-        bucket_bytes: From this size on, gradients are summed while later ones are computed.
+        bucket_bytes: Size of a bucket of gradients. A full bucket is summed while later gradients
+            are computed.
     """
 
     in_fixed_order = False
@@ -102,7 +103,7 @@ class Collectives:
                 with tf.device(device):
                     flat = [tf.reshape(values[at][replica], [-1]) for at in pack]
                     vectors.append(tf.concat(flat, 0))
-            unpacked: dict[Any, list[Any]] = {}  # shards of one device share a result
+            unpacked: dict[Any, list[Any]] = {}  # The shards of a device share a result.
             for whole, device in zip(exchange(vectors), self.devices, strict=True):
                 if whole.ref() not in unpacked:
                     with tf.device(device):
@@ -112,7 +113,7 @@ class Collectives:
         return results
 
     def _packs(self, parts: Sequence[Any]) -> list[list[int]]:
-        """Return the places of tensors that are exchanged as one vector."""
+        """Return the indices of the tensors of each vector."""
         kinds: list[Any] = []
         for at, part in enumerate(parts):
             elements = part.shape.num_elements()
@@ -124,7 +125,7 @@ class Collectives:
 
     def _is_collective(self, part: Any) -> bool:
         """Whether TensorFlow's collectives, NCCL's on GPUs, exchange a tensor of the replicas."""
-        # They know few types, and are made for one shape.
+        # The collectives support few types, and are made for a fixed shape.
         is_float = part.dtype.is_floating and part.dtype in _SUMMED
         has_shape = part.shape.is_fully_defined()
         return isinstance(self.cross_device_ops, CollectiveAllReduce) and is_float and has_shape
@@ -163,7 +164,7 @@ class Collectives:
         return [self.gather(rows.parts, rows.axis) for rows in values]
 
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
+        """Return, for each list of the replicas' tensors, each device's own rows of the sum."""
         found: list[list[Any]] = []
         for summed in values:
             blocks = []
@@ -198,12 +199,12 @@ class Collectives:
 
 
 def device_for(tensor: Any, device: str) -> str:
-    """Return the device to compute with a tensor: for strings the host, as no GPU has them."""
+    """Return the device to compute with a tensor: for strings the host, as no GPU has strings."""
     return HOST if tensor.dtype == tf.string else device
 
 
 def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the collectives of all devices run together, as each waits for the others."""
+    """Run the collectives of all devices together, in a function: each waits for all devices."""
 
     @functools.wraps(method)
     def run(self: Any, values: Any, *args: Any) -> Any:
@@ -223,16 +224,17 @@ def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 class WorkerCollectives(Collectives):
     """The exchanges of the replicas of several workers: all write the same step.
 
-    TensorFlow's collectives behind them are made by
-    `kdist._upstream.collective_launchers.Launcher`.
+    The exchanges use TensorFlow's collectives; `kdist._upstream.collective_launchers.Launcher`
+    makes the collectives.
 
     Args:
-        devices: This worker's.
+        devices: The devices of this worker.
         cross_device_ops: TensorFlow's `CollectiveAllReduce` of the strategy.
         worker: The number of this worker.
-        workers: How many there are.
+        workers: The number of workers.
         bucket_bytes: Large tensors are summed in buckets of this size, about in the order in which
-            they are computed; 0 for one of all. `MultiWorkerMirroredStrategy` chooses it.
+            they are computed; 0 for a single bucket. `MultiWorkerMirroredStrategy` chooses the
+            size.
     """
 
     def __init__(
@@ -283,7 +285,7 @@ class WorkerCollectives(Collectives):
         return [found[at] for at in range(len(values))]
 
     def _unpacked(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
-        """Return whole tensors from the replicas' packed rows of them, a replica in each row."""
+        """Return whole tensors from the replicas' packed rows: a row of `rows` per replica."""
         with tf.device(rows.device):
             columns = tf.split(rows, [member.packed_size for member in members], 1)
             return [
@@ -298,9 +300,9 @@ class WorkerCollectives(Collectives):
             ]
 
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, on every device its rows of the sum.
+        """Return, for each list of the replicas' tensors, each device's own rows of the sum.
 
-        This is an all-reduce, after which each replica keeps its rows.
+        After an all-reduce each replica keeps its rows.
         """
         sums = self.sums([summed.parts for summed in values])
         return [
@@ -348,7 +350,7 @@ class WorkerCollectives(Collectives):
         return stacks
 
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
-        """Send strings as bytes: TensorFlow's collectives know no strings."""
+        """Send strings as bytes: TensorFlow's collectives do not support strings."""
         lengths = [tf.strings.length(part) for part in parts]
         longest = self.stack([tf.maximum(tf.reduce_max(each), 1) for each in lengths])
         raw = [
@@ -367,12 +369,12 @@ class WorkerCollectives(Collectives):
 
 
 def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
-    """Return the places of the tensors of each bucket: of one kind, up to a limit of bytes.
+    """Return the indices of the tensors of each bucket: tensors of a kind, up to a limit of bytes.
 
     Args:
-        kinds: For each tensor, the kind of its bucket.
-        sizes: For each tensor, its bytes.
-        limit: The bytes of a bucket; a larger tensor is alone.
+        kinds: The kind of each tensor; a bucket has tensors of the same kind.
+        sizes: The bytes of each tensor.
+        limit: The bytes of a bucket; a larger tensor has a bucket of its own.
     """
     buckets: dict[Any, list[list[int]]] = {}
     for at, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
@@ -384,7 +386,7 @@ def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[l
 
 
 def _unpack(vector: Any, members: Sequence[Any]) -> list[Any]:
-    """Return tensors of the members' shapes from a vector, or from rows of them."""
+    """Return tensors of the members' shapes from a vector, or from each vector of a stack."""
     pieces = tf.split(vector, [part.shape.num_elements() for part in members], -1)
     return [
         tf.reshape(piece, [*vector.shape[:-1], *part.shape])
@@ -392,13 +394,13 @@ def _unpack(vector: Any, members: Sequence[Any]) -> list[Any]:
     ]
 
 
-_SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # that CollectiveGather knows
-_SUMMED = (*_SENT, tf.bfloat16)  # that CollectiveReduce knows
+_SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # types of CollectiveGather
+_SUMMED = (*_SENT, tf.bfloat16)  # types of CollectiveReduce
 _OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
 def sendable(tensor: Any) -> Any:
-    """Return a tensor's bits as a type that TensorFlow's all-gather knows."""
+    """Return a tensor as a type that TensorFlow's all-gather supports: cast, or as its bits."""
     dtype = tensor.dtype
     if dtype in _SENT:
         return tensor
@@ -410,7 +412,7 @@ def sendable(tensor: Any) -> Any:
 
 
 def received(tensor: Any, dtype: Any) -> Any:
-    """Return a received tensor in its own type."""
+    """Return a tensor that was sent as `sendable`, converted back to its own type."""
     if tensor.dtype == dtype:
         return tensor
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:

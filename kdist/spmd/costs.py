@@ -1,8 +1,8 @@
 """Costs of the operations of a planned step: floating-point operations and bytes.
 
-A multiplication and an addition are two operations. Matrix products and convolutions are counted
-as such. The cost of any other operation is the number of values that it reads or makes, the larger
-of the two.
+A multiplication and an addition are two operations. For matrix products and convolutions, both are
+counted. The cost of any other operation is the size of its largest input or of its results, if they
+are larger.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Costs:
 
     Args:
         plan: The plan.
-        rows: The rows of a batch, where their number is not known.
+        rows: The number of rows of a batch, where the step does not know the number.
         of_batch: Tensors that have rows of the whole batch, on every replica.
 
     Attributes:
-        totals: The numbers of rows that are known.
+        totals: The known numbers of rows of batches.
     """
 
     def __init__(self, plan: GraphPlan, rows: int, of_batch: Iterable[Ref] = ()) -> None:
@@ -78,7 +78,7 @@ class Costs:
         return self._elements(tensor) * float(tensor.dtype.size)
 
     def each(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
-        """Yield the operations of the plan, with their work and the tensors gathered for them."""
+        """Yield each operation of the plan, with its work and the tensors gathered for it."""
         for planned in self._plan.operations:
             inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
             gathered = [
@@ -109,11 +109,11 @@ class Costs:
         return Work(whole=flops) if symbolic else Work(repeated=flops)
 
     def _body(self, planned: PlannedOperation, body: GraphPlan) -> Work:
-        given = planned.inputs[planned.op.type in CONDITIONS :]  # behind the predicate
+        given = planned.inputs[planned.op.type in CONDITIONS :]  # The predicate comes first.
         pairs = zip(body.inputs, given, strict=True)
         of_batch = [inner.ref() for inner, outer in pairs if outer.ref() in self._of_batch]
         work = Costs(body, self._rows, of_batch).total()
-        # Such as a loop over the rows, one at a time.
+        # An undivided body that reads rows of the batch, such as a loop over the rows.
         return work if work.divided or not of_batch else Work(whole=work.total)
 
     def total(self) -> Work:
@@ -121,12 +121,12 @@ class Costs:
         return sum((work for _, work, _ in self.each()), Work())
 
     def _has_rows(self, tensor: tf.Tensor) -> bool:
-        """Whether its size is known to grow with a batch."""
+        """Whether the tensor's size is known to grow with a batch."""
         dims = self._plan.dims(tensor)
         return any(isinstance(size, Size) and bool(size.batch_axes()) for size in dims or ())
 
     def _grows(self, tensor: tf.Tensor) -> bool:
-        """Whether its size may grow with a batch."""
+        """Whether the tensor's size may grow with a batch."""
         dims = None if tensor.dtype.name == "variant" else self._plan.dims(tensor)
         return dims is None or any(
             not isinstance(size, int) or (size > 0 and any(size % n == 0 for n in self.totals))
@@ -137,7 +137,7 @@ class Costs:
         if op.type in FREE:
             return 0.0
         graphs = called_graphs(op)
-        if graphs:  # without plans of their own
+        if graphs:  # The called functions have no plans of their own.
             inner = [sum(map(self._flops, graph.get_operations())) for graph in graphs]
             return max(inner) * self._iterations(op)
         length = self._summed(op)
@@ -151,7 +151,10 @@ class Costs:
         return max(made, read) * cubic
 
     def _summed(self, op: tf.Operation) -> float | None:
-        """Return how many products a matrix product or convolution adds up; `None` for others."""
+        """Return the number of products that a matrix product or convolution adds up.
+
+        `None` for operations of all other types.
+        """
         kind = op.type
         if kind == "MatMul" or kind.startswith("BatchMatMul"):
             first = self._dims(op.inputs[0]) or [1.0, 1.0]
@@ -165,7 +168,7 @@ class Costs:
         if kind.startswith(("Conv2D", "Conv3D", "DepthwiseConv2dNative")):
             kernel = op.outputs[0] if "BackpropFilter" in kind else op.inputs[1]
             result = op.inputs[2] if "Backprop" in kind else op.outputs[0]
-            axes = self._dims(kernel) or []  # the last axis, or two, are of the result
+            axes = self._dims(kernel) or []  # The last axis, or the last two, belong to the result.
             window = axes[:2] if kind.startswith("Depthwise") else axes[:-1]
             return self._elements(result) * math.prod(window)
         return None
@@ -181,10 +184,11 @@ class Costs:
                 yield from zip(after, sizes[-len(after) :], strict=False)
 
     def _iterations(self, op: tf.Operation) -> float:
-        """Return how often a loop runs, as far as is known; otherwise once."""
+        """Return a loop's number of iterations; 1 if the number is unknown, or `op` is no loop."""
         if "While" not in op.type:
             return 1.0
-        most = self._plan.canonical(op.inputs[1])  # of TensorFlow's loops: their maximum
+        # The second input of a TensorFlow loop is the maximum number of iterations.
+        most = self._plan.canonical(op.inputs[1])
         while most.op.type in ("Cast", "Identity", "Max") and most.shape.rank == 0:
             most = self._plan.canonical(most.op.inputs[0])
         if not self._is_planned(most) or not most.dtype.is_integer or most.shape.rank != 0:
@@ -205,7 +209,7 @@ class Costs:
         return None if dims is None else [self._number(size) for size in dims]
 
     def _is_planned(self, tensor: tf.Tensor) -> bool:
-        """Whether it is a tensor of the plan, not of a body that is computed as it is."""
+        """Whether a tensor is in the plan, not in a body that is computed without a plan."""
         return self._plan.has(tensor)
 
     def _number(self, size: AnySize | None) -> float:

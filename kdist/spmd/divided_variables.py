@@ -1,7 +1,7 @@
-"""Divided variables, such as an optimizer's momentum: each replica has rows along one axis.
+"""Divided variables, such as an optimizer's momentum: each replica has rows along an axis.
 
-In a traced step such a variable is a whole one, and the placement of its handle says how it is
-divided; everywhere else its value is put together.
+In a traced step a divided variable looks like a whole variable, and the placement of its handle
+says how the variable is divided. Everywhere else, reading the variable gathers the whole value.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tensorflow.python.trackable import base as trackable
 from .._upstream.steps import is_traced_whole
 
 SMALLEST = 4096
-"""Elements of the smallest variable that is divided: for a smaller one it saves nothing."""
-_MOST = 1.05  # the largest share of a replica, in units of an equal share
+"""Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
+_MOST = 1.05  # The largest share of a replica, in units of an equal share.
 
 
 @dataclass(frozen=True)
 class Division:
-    """How a variable is divided.
+    """Division of a variable over the replicas.
 
     Attributes:
-        axis: Along which.
-        sizes: The number of rows that each replica has.
+        axis: The divided axis.
+        sizes: The number of rows of each replica.
     """
 
     axis: int
@@ -40,10 +40,12 @@ class Division:
 
 
 def division_of(shape: Any, parts: int) -> Division | None:
-    """Return how to divide a variable of a shape; `None` if it is too small.
+    """Return the division of a variable of a shape; `None` for a variable that is not divided.
+
+    A variable stays whole if it is too small, or if no axis divides into nearly equal parts.
 
     Args:
-        shape: Its shape.
+        shape: The shape of the variable.
         parts: The number of replicas.
     """
     shape = tf.TensorShape(shape)
@@ -67,13 +69,13 @@ SCATTERS: dict[str, Any] = {
 
 
 def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
-    """Return a value of which rows are changed, as `tf.Variable.scatter_add` and its like do.
+    """Return a tensor with changed rows, as the methods `tf.Variable.scatter_*` change rows.
 
     Args:
         kind: `"add"`, `"sub"`, `"update"`, `"min"`, `"max"`, `"mul"` or `"div"`.
         value: The tensor.
-        indices: Of its rows, in any shape.
-        updates: A row for each of them, or a scalar.
+        indices: Indices of rows, in any shape.
+        updates: A row for each index, or a scalar.
     """
     rest = tf.shape(value)[1:]
     updates = tf.broadcast_to(updates, tf.concat([tf.shape(indices), rest], 0))
@@ -85,7 +87,7 @@ def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
 
 
 def _rows_changed(kind: str) -> Any:
-    """Return a method of variables that changes rows."""
+    """Return the method `scatter_<kind>` of divided variables."""
     method = f"scatter_{kind}"
 
     def change(self: Any, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Any:
@@ -101,18 +103,19 @@ def _rows_changed(kind: str) -> Any:
 
 
 class DividedVariable(resource_variable_ops.UninitializedVariable):
-    """A variable of which each replica has a part.
+    """A variable with a part on each replica.
 
-    Its own handle stands for the whole value in a traced step; it has no memory.
+    In a traced step, the variable's own handle stands for the whole value. The handle has no
+    memory.
 
     Args:
         parts: The variables of this worker's replicas.
-        division: How the value is divided over the replicas of all workers.
-        places: For each part, its place among all.
+        division: The division of the value over the replicas of all workers.
+        places: For each part, its place among the parts of all workers.
         strategy: The strategy that gathers the value.
-        shape: Of the whole value.
-        name: Of the variable.
-        trainable: Whether gradient tapes watch it.
+        shape: The shape of the whole value.
+        name: The name of the variable.
+        trainable: Whether gradient tapes watch the variable.
     """
 
     def __init__(
@@ -215,13 +218,13 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         return self.read_value()
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """Return the rows of the whole value that are named."""
+        """Return rows of the whole value, by their indices."""
         if is_traced_whole():
             return super().sparse_read(indices, name)
         return tf.gather(self.read_value(), indices, name=name)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-        """Return the elements, or slices, of the whole value that are named."""
+        """Return elements, or slices, of the whole value, by their indices."""
         if is_traced_whole():
             return super().gather_nd(indices, name)
         return tf.gather_nd(self.read_value(), indices, name=name)
@@ -242,7 +245,7 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         return self.assign(changed)
 
     def _serialize_to_tensors(self) -> Any:
-        # The value is read when a file is written: by all workers.
+        # The value is read when a file is written; all workers take part in the gather.
         return {trackable.VARIABLE_VALUE_KEY: self.read_value()}
 
     def _restore_from_tensors(self, restored_tensors: Any) -> Any:

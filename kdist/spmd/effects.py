@@ -1,4 +1,4 @@
-"""Effects of operations, also of the functions that they call."""
+"""Effects of operations, and of the functions that operations call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from .functions import called_graphs
 from .op_types import CALLS, PURE, READS
 
-_BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # inputs that are no arguments of the functions
+_BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # Number of inputs before the functions' arguments.
 
 
 def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]]:
@@ -17,7 +17,7 @@ def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]
 
     Args:
         op: The operation.
-        shared: For each input, whether it is a state that exists once.
+        shared: For each input, whether it is a state that exists once, not on every replica.
     """
     if not op.op_def.is_stateful or op.type in READS or (op.type in PURE and not _drops(op)):
         return False, set()
@@ -41,12 +41,12 @@ def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]
 
 
 def _drops(op: tf.Operation) -> bool:
-    """Whether one of cuDNN's operations draws a dropout, from a generator of its own."""
+    """Whether an operation of cuDNN draws a dropout, from cuDNN's own generator."""
     return bool(op.type.startswith("CudnnRNN") and op.get_attr("dropout") > 0)
 
 
 def handle_source(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor that a handle is passed on from."""
+    """Return the tensor at the beginning of a chain of `Identity` operations of a handle."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor

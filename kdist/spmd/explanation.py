@@ -1,4 +1,4 @@
-"""Explanation of a planned step: shares that are divided and whole, with the user's lines."""
+"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .plan import GraphPlan
 from .tensor_facts import Ref
 
 NOMINAL_ROWS = 64
-"""The rows of a batch, where a step is explained without one."""
-_FELT = 0.05  # a smaller share of the work is not worth a message
+"""The number of rows of a batch, where a step is explained without a batch."""
+_FELT = 0.05  # A smaller share of the work is not worth a message.
 _TRACE = "/kdist/spmd/trace.py"
 _OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
 _DIGITS = re.compile(rb"\d")
-_MOST_VALUES = 16  # of a constant that workers compare value by value
+_MOST_VALUES = 16  # Workers compare a constant of up to 16 values value by value.
 
 _logger = logging.getLogger("kdist")
 
@@ -34,10 +34,10 @@ class Place:
     """A line of the user's program, or a layer, that needs the rows of all replicas.
 
     Attributes:
-        name: Its text, such as `my_model.py:31: x = tf.sort(x, axis=0)`.
-        types: TensorFlow's types of its operations.
+        name: Text of the line, such as `my_model.py:31: x = tf.sort(x, axis=0)`, or the layer.
+        types: TensorFlow's types of the operations of the line or layer.
         flops: Floating-point operations on all rows of the batch, on every replica.
-        gathered: Bytes of the tensors that are gathered for it.
+        gathered: Bytes of the tensors that are gathered for these operations.
     """
 
     name: str
@@ -48,15 +48,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a step was divided.
+    """Explanation of how a step was divided.
 
     Attributes:
         replicas: The number of replicas.
-        rows: The rows of a batch that the numbers are for.
+        rows: The number of rows of a batch, for the numbers of this explanation.
         work: The work of the step.
         places: Lines and layers that need rows of all replicas, the most work first.
-        rounds: The number of exchanges: replicas wait for each other at each.
-        summed: Bytes of the tensors that are summed, or reduced otherwise, over the replicas.
+        rounds: The number of rounds with an exchange; the replicas wait for each other in each
+            round.
+        summed: Bytes of the tensors that are reduced over the replicas, by a sum or otherwise.
         gathered: Bytes of the gathered tensors.
     """
 
@@ -70,7 +71,7 @@ class Explanation:
 
     @property
     def divided_share(self) -> float:
-        """The share of the work on the batch that is divided, 0 to 1."""
+        """The divided share of the work on the batch, 0 to 1."""
         on_batch = self.work.divided + self.work.whole
         return self.work.divided / on_batch if on_batch else 1.0
 
@@ -82,7 +83,7 @@ class Explanation:
         return self.work.total / each if each else 1.0
 
     def message(self) -> str | None:
-        """Return a line about the work that is not divided; `None` if that is little."""
+        """Return a line about the work that is not divided; `None` if there is little of it."""
         whole = 1 - self.divided_share
         places = [
             cut_line(f"{place.name} ({', '.join(place.types)})")
@@ -102,14 +103,14 @@ class Explanation:
 def explain(
     plan: GraphPlan, rounds: int, exchanged: list[tf.Tensor], *, replicas: int, rows: int
 ) -> Explanation:
-    """Say how a planned step was divided.
+    """Explain how a planned step was divided.
 
     Args:
         plan: The plan.
-        rounds: How often replicas exchange values.
-        exchanged: The tensors that they exchange.
-        replicas: Their number.
-        rows: The rows of a batch, where their number is not known.
+        rounds: The number of rounds in which the replicas exchange values.
+        exchanged: The tensors that the replicas exchange.
+        replicas: The number of replicas.
+        rows: The number of rows of a batch, where the step does not know the number.
     """
     costs = Costs(plan, rows)
     work = Work()
@@ -119,7 +120,8 @@ def explain(
     for planned, done, needed in costs.each():
         source = plan.origin(planned.op)
         names[source.name] = source
-        if done.whole and _is_update(source):  # a sparse gradient, whose rows are all needed
+        # The update by a sparse gradient needs the gradient's rows of all replicas.
+        if done.whole and _is_update(source):
             done = Work(done.divided, 0, done.repeated + done.whole)
         work += done
         gathered = [t for t in needed if t.ref() not in seen]
@@ -144,12 +146,12 @@ def explain(
 
 
 def _is_update(op: tf.Operation) -> bool:
-    """Whether Keras's optimizer has made an operation, also one of the user's own class."""
+    """Whether a Keras optimizer, or an optimizer of the user's own class, made an operation."""
     return any(frame.filename.endswith(_OPTIMIZER) for frame in op.traceback or ())
 
 
 def describe_plan(plan: GraphPlan) -> list[str]:
-    """Describe the operations of a step, the same on all workers that have planned the same."""
+    """Describe the operations of a step; workers with the same plan get the same description."""
     return [
         f"{_describe(planned.op)} at {planned.stage} as"
         f" {', '.join(map(_kind, planned.decision.output_placements))}"
@@ -158,9 +160,10 @@ def describe_plan(plan: GraphPlan) -> list[str]:
 
 
 def _describe(op: tf.Operation) -> str:
-    """An operation, its numbers, and a checksum of the functions that it calls.
+    """Describe an operation: its type, its numbers, and a checksum of the functions that it calls.
 
-    Texts with digits are left out, as processes number names; `SAME` or `NHWC` are compared.
+    Text attributes with digits are left out, as processes number names; texts such as `SAME` and
+    `NHWC` are compared.
     """
     parts = [f"{output.dtype.name}{output.shape}" for output in op.outputs]
     for name, attribute in sorted(op.node_def.attr.items()):
@@ -182,23 +185,23 @@ def _describe(op: tf.Operation) -> str:
 
 
 def _numbers(tensor: Any) -> list[str]:
-    """The values of a constant; sums over a long constant; nothing of texts."""
+    """Return texts of a constant: its values, or sums or a checksum of many; none for strings."""
     if tf.as_dtype(tensor.dtype) == tf.string:
         return []
     values = tf.make_ndarray(tensor).ravel()
-    if values.dtype.kind not in "biufc":  # bfloat16 and the like
+    if values.dtype.kind not in "biufc":  # types such as bfloat16
         values = values.astype("float64")
     if values.size <= _MOST_VALUES:
         return [*map(_rounded, values.tolist())]
     if values.dtype.kind in "biu":
         return [f"{zlib.crc32(values.tobytes()):x}"]
-    # Machines may compute the last digits of numbers otherwise, so no checksum is of their bits.
+    # The last digits of numbers may differ between machines: sums are compared, not bits.
     waves = np.cos(np.arange(values.size)) + 2.0
     return [f"{(abs(values) * waves).sum():.4g}", f"{(values * waves).sum():.4g}"]
 
 
 def _rounded(number: complex) -> str:
-    """A number as far as all machines compute it alike."""
+    """Return a number with the digits that all machines compute alike."""
     return f"{number:.6g}" if isinstance(number, float | complex) else str(int(number))
 
 
@@ -220,7 +223,8 @@ def line_of(op: tf.Operation, names: dict[str, Any] | None = None) -> str:
 
     Args:
         op: The operation.
-        names: Operations of the step by their names: a gradient is of theirs.
+        names: Operations of the step, by name. For a gradient, the line of its forward operation
+            is returned.
     """
     prefix, _, path = op.name.rpartition("gradient_tape/")
     if path != op.name:

@@ -1,8 +1,8 @@
-"""Exchanges of shards, whose sums have the same bits on any number of devices.
+"""Exchanges of shards with sums that have the same bits on any number of devices.
 
-Sums are added in one order. Each stage is one function that TensorFlow must not inline (`Program`),
-and its changes of variables come after all of its reads, as shards of a device share them
-(`ProgramStage.writer`, `GraphPlan._after_changes`).
+Sums are added in a fixed order. Each stage is a function that TensorFlow must not inline
+(`Program`). A stage changes variables after all of its reads, as the shards of a device share the
+variables (`ProgramStage.writer`, `GraphPlan._after_changes`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .collectives import (
 
 
 class FixedOrder(Collectives):
-    """The exchanges of shards: sums in one order, whatever the number of devices.
+    """The exchanges of shards: sums in a fixed order, for any number of devices.
 
-    Shards are dealt out to devices in turn, and of 8 the fifth is added to the first, and so on: so
-    each device adds up its own shards.
+    Shards are dealt out to devices in turn. Of 8 shards, the fifth is added to the first, the sixth
+    to the second, and so on: so each device adds up its own shards.
     """
 
     in_fixed_order = True
@@ -48,8 +48,8 @@ class FixedOrder(Collectives):
 class WorkerFixedOrder(WorkerCollectives):
     """The exchanges of the shards of several workers: sums in the order of `FixedOrder`.
 
-    Each worker adds up its own as far as that order has them together; the sums are gathered,
-    and added up on every device.
+    Each worker adds up its own shards, as far as the order of `FixedOrder` adds them before shards
+    of different workers. Then the sums are gathered, and added up on every device.
     """
 
     in_fixed_order = True
@@ -87,12 +87,13 @@ class WorkerFixedOrder(WorkerCollectives):
 
 
 def _added(parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0) -> list[tf.Tensor]:
-    """Add up shards' tensors: the second half of them to the first, until there is one.
+    """Add up shards' tensors: the second half to the first half, until a single tensor is left.
 
     Args:
         parts: The tensors.
-        devices: For each of them, its device.
-        least: If given, ends before there are fewer, or where their number is odd.
+        devices: The device of each tensor.
+        least: If not 0, the adding ends where the number of tensors is odd, or half of it is no
+            multiple of `least`.
     """
     terms = list(parts)
     while len(terms) > 1:
@@ -111,7 +112,7 @@ def _added(parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0) -
 def _adder(dtype: tf.DType) -> tf.types.experimental.PolymorphicFunction:
     """Return a function that adds two tensors, and is not inlined.
 
-    TensorFlow's graph optimizer would put several sums of one device together, in another order.
+    TensorFlow's graph optimizer would merge several sums of a device, and change their order.
     """
     spec = tf.TensorSpec(None, dtype)
     return tf.function(

@@ -1,9 +1,9 @@
 """Functionalize operations: they get values of variables, and return the changed values.
 
-Bodies of loops, conditions and compiled functions are pure: the variables that they change become
-their arguments and results, as XLA does with all variables, and only the step itself assigns. So
-each operation of a body has a rule. Divided variables become arguments also where they are only
-read: bodies have no exchanges, so their values are exchanged before and after.
+Bodies of loops, conditions and compiled functions are pure: the variables that a body changes
+become its arguments and results, as XLA does with all variables, and only the step itself assigns.
+So each operation of a body has a rule. Divided variables become arguments even where they are only
+read: bodies have no exchanges, so the values are exchanged before and after the body.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .tensor_facts import Ref
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, in place of its handle."""
+    """A variable that stands in place of its handle."""
 
     handle: tf.Tensor
 
     @property
     def key(self) -> Ref:
-        """Key of its value in a state."""
+        """Key of the variable's value in a state."""
         return self.handle.ref()
 
 
@@ -42,7 +42,7 @@ Value = Any
 
 
 def variables_in(values: Iterable[Value]) -> list[Variable]:
-    """Return the variables among some values."""
+    """Return the variables among `values`."""
     return [value for value in values if isinstance(value, Variable)]
 
 
@@ -53,8 +53,8 @@ class _State:
     Attributes:
         values: The current values, by the keys of the variables.
         is_divided: Whether any variable is divided.
-        is_chosen: A truth value for a branch that is computed also if it is not chosen; `None` for
-            other parts of the program.
+        is_chosen: For a branch that is computed even if it is not chosen, whether it is chosen, a
+            boolean tensor; `None` everywhere else.
     """
 
     values: dict[Ref, tf.Tensor]
@@ -62,14 +62,18 @@ class _State:
     is_chosen: tf.Tensor | None = None
 
     def branch(self, is_chosen: tf.Tensor | None = None) -> _State:
-        """Return the state of a branch; `is_chosen` if it is computed also if it is not chosen."""
+        """Return the state of a branch.
+
+        Args:
+            is_chosen: Whether the branch is chosen, for a branch that is computed in any case.
+        """
         conditions = [each for each in (self.is_chosen, is_chosen) if each is not None]
         both = functools.reduce(tf.logical_and, conditions) if conditions else None
         return _State(dict(self.values), self.is_divided, both)
 
 
 def functionalized_inputs(op: tf.Operation, divided: Sequence[bool]) -> list[int]:
-    """Return the indices of an operation's inputs that are variables to be taken out of it.
+    """Return the indices of inputs that are variables to be taken out of an operation.
 
     Args:
         op: The operation.
@@ -104,7 +108,7 @@ def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
         divided: For each input, whether it is the handle of a divided variable.
 
     Returns:
-        Its results.
+        The results of the operation.
     """
     indices = functionalized_inputs(op, divided)
     inputs = [Variable(t) if index in indices else t for index, t in enumerate(op.inputs)]
@@ -125,15 +129,15 @@ def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
 def compute_whole(
     op: tf.Operation, inputs: Sequence[Value], values: dict[Ref, tf.Tensor]
 ) -> list[Value]:
-    """Compute an operation as one device would, in the default graph; returns its results.
+    """Compute an operation as a single device would, in the default graph; return its results.
 
     Args:
         op: The operation.
-        inputs: Its inputs, `Variable` for variables.
-        values: The variables' values by their keys; changes are written into it.
+        inputs: The operation's inputs, `Variable` for variables.
+        values: The variables' values, by their keys. Changed values are written into `values`.
 
     Raises:
-        NotImplementedError: It takes a variable, and has no counterpart for its value.
+        NotImplementedError: The operation takes a variable, and has no counterpart for its value.
     """
     if not variables_in(inputs):
         return copy_whole(op, inputs)
@@ -144,10 +148,10 @@ def compute_whole(
 
 
 def read_variable(handle: tf.Tensor, own: Any) -> Any:
-    """Return the value of a variable on a replica; `None` if it is no variable.
+    """Return the value of a variable on a replica; `None` if the handle is not a variable's.
 
     Args:
-        handle: The variable in a traced step.
+        handle: The variable's handle in a traced step.
         own: The handle of the replica's copy or part.
     """
     return (
@@ -170,7 +174,7 @@ def _dtype_of(handle: tf.Tensor) -> Any:
 
 
 def _run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
-    """Write an operation with values in place of variables; returns its results."""
+    """Write an operation with values in place of variables; return its results."""
     if op.type in FUNCTION_CALLS:
         return _run_call(op, inputs, state)
     if op.type in CONDITIONS:
@@ -192,7 +196,7 @@ def _frames(op: tf.Operation) -> list[tuple[str, int]]:
 
 
 def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
-    """Run the operations of a function here, unless XLA compiles it: then call a pure one."""
+    """Write the operations of a called function; for a function that XLA compiles, a pure call."""
     (graph,) = called_graphs(op)
     if not is_compiled(op):
         return _run_graph(graph, inputs, state)
@@ -212,7 +216,7 @@ def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
 
 
 def _with(values: Sequence[Value], indices: Sequence[int], others: Sequence[Value]) -> list[Value]:
-    """Return values, replaced at some indices."""
+    """Return `values` with replacements at `indices`."""
     found = list(values)
     for index, other in zip(indices, others, strict=True):
         found[index] = other
@@ -220,14 +224,14 @@ def _with(values: Sequence[Value], indices: Sequence[int], others: Sequence[Valu
 
 
 def _is_state(value: Value) -> bool:
-    """Whether an input is a variable or another state: functions close over these."""
+    """Whether an input is a variable or another resource: functions close over both."""
     return isinstance(value, Variable) or value.dtype == tf.resource
 
 
 def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[Value]:
-    """Run the operations of a function, in the order in which they were made."""
+    """Write the operations of a function, in the order in which they were made."""
     made: dict[Ref, Value] = dict(zip((t.ref() for t in graph.inputs), given, strict=True))
-    written: dict[tf.Operation, list[tf.Operation]] = {}  # copies, by their operation
+    written: dict[tf.Operation, list[tf.Operation]] = {}  # For each operation, its copies.
     default = ops.get_default_graph()
     for op in graph.get_operations():
         if op.type == "Placeholder":
@@ -243,7 +247,7 @@ def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[V
                     inputs[1] = _without_wrong(inputs[1], inputs[2], state.is_chosen)
                 outputs = copy_whole(op, inputs)
                 for result, output in zip(outputs, op.outputs, strict=True):
-                    result.set_shape(output.shape)  # the program may have set it
+                    result.set_shape(output.shape)  # The program may have set the shape.
         written[op] = default.get_operations()[before:]
         hold_back(written[op], waits)
         made |= zip((output.ref() for output in op.outputs), outputs, strict=True)
@@ -251,13 +255,13 @@ def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[V
 
 
 def _without_wrong(segments: tf.Tensor, count: tf.Tensor, is_chosen: tf.Tensor) -> tf.Tensor:
-    """Leave out segments that would be an error, in a branch that is not chosen."""
+    """Make segment ids that would be an error negative, in a branch that is not chosen."""
     is_right = tf.logical_or(is_chosen, segments < tf.cast(count, segments.dtype))
     return tf.where(is_right, segments, -tf.ones_like(segments))
 
 
 def copy_whole(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Make an operation in the default graph, with other inputs; returns its results."""
+    """Copy an operation into the default graph, with new inputs; return its results."""
     made = copy_of(ops.get_default_graph(), op, inputs)
     for output, new in zip(op.outputs, made.outputs, strict=True):
         handle_data_util.copy_handle_data(output, new)
@@ -265,14 +269,14 @@ def copy_whole(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]
 
 
 def _changed_by(op: tf.Operation, inputs: Sequence[Value]) -> list[Ref]:
-    """Return the keys of the variables among its inputs that an operation may change."""
+    """Return the keys of the input variables that an operation may change."""
     _, indices = effects_of(op, [False] * len(op.inputs))
     changed = variables_in(inputs[index] for index in sorted(indices))
     return list(dict.fromkeys(variable.key for variable in changed))
 
 
 def _cannot_fail(graph: tf.Graph) -> bool:
-    """Whether a branch may be computed also if it is not chosen: nothing in it is an error."""
+    """Whether a branch may be computed even if it is not chosen: no operation in it can fail."""
     outputs = [t.shape for t in graph.outputs if t.dtype != tf.resource]
     return all(shape.is_fully_defined() for shape in outputs) and all(
         (op.type in NEVER_FAIL and _fits(op))
@@ -288,7 +292,7 @@ def _cannot_fail(graph: tf.Graph) -> bool:
 
 
 def _fits(op: tf.Operation) -> bool:
-    """Whether it is known that an operation's numbers and shapes fit together."""
+    """Whether an operation's numbers and shapes are known to fit together."""
     if op.type == "Pow" and not op.inputs[0].dtype.is_floating:
         return False  # an integer to a negative power is an error
     shapes = [t.shape for t in op.inputs if t.shape.rank != 0]
@@ -302,7 +306,7 @@ def _divides_by_constant(op: tf.Operation) -> bool:
 
 
 def _takes_constant(op: tf.Operation) -> bool:
-    """Whether a slice is known to be within its tensor: this was checked when it was traced."""
+    """Whether a slice is known to be within its tensor, as tracing has checked it."""
     known = all(tensor_util.constant_value(t) is not None for t in op.inputs[1:])
     return known and op.inputs[0].shape.is_fully_defined()
 
@@ -318,7 +322,7 @@ def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> 
         return [*outputs, *(own.values[key] for key in keys)]
 
     if state.is_divided and index.dtype == tf.bool and all(map(_cannot_fail, graphs)):
-        # Both branches become a part of the step, in which their values can be exchanged.
+        # Both branches become a part of the step: there, their values can be exchanged.
         then, otherwise = (
             run(graph, is_chosen)
             for graph, is_chosen in zip(graphs, (index, tf.logical_not(index)), strict=True)
@@ -365,7 +369,9 @@ def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
     variables = [*(inputs[index] for index in indices), *(state.values[key] for key in keys)]
     shapes = [op.outputs[index].shape for index in indices]
     shapes += [state.values[key].shape for key in keys]
-    if _changes_variables(test):  # once more than the body runs
+    # A condition that changes variables runs in the body, and once before the loop: it runs once
+    # more often than the body.
+    if _changes_variables(test):
         made = tf.while_loop(
             lambda *values: values[-1],
             lambda *values: tested(iterate(*values[:-1])),
@@ -390,7 +396,7 @@ class _Counterpart:
 
     Attributes:
         run: Called with the operation, its inputs and the state; returns the results.
-        is_for: Whether an operation, with its attributes, and the variable's handle have it.
+        is_for: Called with an operation and the variable's handle; whether the counterpart applies.
     """
 
     run: Callable[[tf.Operation, Sequence[Value], _State], list[Value]]
@@ -398,7 +404,7 @@ class _Counterpart:
 
 
 def _of_value(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Counterpart:
-    """Return the counterpart that makes a result, or the changed value, of a variable's value."""
+    """Return the counterpart that computes a result, or the changed value, from the old value."""
 
     def run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[tf.Tensor]:
         variable, *rest = inputs
@@ -421,7 +427,10 @@ def _slice_assigned(op: tf.Operation, value: Any, *rest: Any) -> Any:
 
 
 def _read_and_skip(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
-    """Read the state of a generator, two words of a counter and a key, and skip some counts."""
+    """Read the state of a generator, and skip `delta` draws.
+
+    The state is two words of a counter, and a key.
+    """
     variable, _, delta = inputs
     value = state.values[variable.key]
     skipped = tf.bitcast(delta * 256, tf.int64)
@@ -440,7 +449,7 @@ def _is_philox(op: tf.Operation, handle: tf.Tensor) -> bool:
 
 _PHILOX = 1  # TensorFlow's number of the algorithm
 
-# Operations that change a variable and have a result.
+# Operations that change a variable and also return a result.
 _READ_AND_CHANGE = ("RngReadAndSkip",)
 _COUNTERPARTS: dict[str, _Counterpart] = {
     "ReadVariableOp": _of_value(lambda op, value: value),

@@ -1,4 +1,4 @@
-"""The functions that operations of a graph call."""
+"""Functions that the operations of a graph call, their graphs, and copies of operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
 
 
 def function_of(op: Any, name: str) -> Any:
-    """Return a function that an operation calls, by its name; the graphs around it may have it."""
+    """Return a function that an operation calls, from the operation's graph or an outer graph."""
     graph = op.graph
     while (function := graph._get_function(name)) is None:
         graph = graph.outer_graph
@@ -29,7 +29,7 @@ def is_compiled(op: Any) -> bool:
 
 
 def kernel_of(op: Any) -> str:
-    """Return the name of the kernel that an operation calls; empty for any other function."""
+    """Return the name of the kernel that an operation calls; empty if the function is no kernel."""
     attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
     return attributes["_implements"].s.decode() if "_implements" in attributes else ""
 
@@ -42,7 +42,7 @@ def called_names(op: Any) -> list[str]:
 
 
 def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
-    """Copy an operation of another graph into this one, with the functions that it calls."""
+    """Copy an operation into a graph, with new inputs, and with the functions that it calls."""
     called = [op.type] if op.graph._is_function(op.type) else []
     for name in (*called, *called_names(op)):
         if not graph._is_function(name):
@@ -50,7 +50,8 @@ def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
     attributes = {
         name: value
         for name, value in op.node_def.attr.items()
-        if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
+        # The types in these attributes follow from the inputs.
+        if name not in ("_class", "Tshape", "Tdim", "Tpaddings")
     }
     return create_like(graph, op, inputs, [output.dtype for output in op.outputs], attributes)
 
@@ -69,10 +70,10 @@ def create_like(
 
 
 def hold_back(operations: Sequence[Any], controls: Iterable[Any]) -> None:
-    """Let stateful operations wait for others.
+    """Let stateful operations wait for `controls`.
 
-    TensorFlow leaves out a wait that an input has already; but a branch that takes the place of a
-    condition waits for the condition's own control inputs only.
+    TensorFlow leaves out a control input if an input already depends on it. But a branch that takes
+    the place of a condition waits for the condition's own control inputs only.
     """
     for op in operations:
         if op.op_def.is_stateful and op.type != "Placeholder":
@@ -82,7 +83,7 @@ def hold_back(operations: Sequence[Any], controls: Iterable[Any]) -> None:
 class TracedGraph(func_graphs.FuncGraph):
     """Graph of a step; keeps the traceback of each operation, for its copies.
 
-    `Operation.traceback` refers to its operation, and to copy its frames takes a long time.
+    `Operation.traceback` refers to the operation, and copying its frames takes a long time.
     """
 
     def _create_op_internal(self, *args: Any, **options: Any) -> Any:
@@ -96,7 +97,7 @@ def user_traceback(op: Any) -> Any:
     kept = getattr(op, "_kdist_traceback", None)
     if kept is not None or op.traceback is None:
         return kept
-    # A slice: TensorFlow prints nothing of the result of `get_user_frames` itself.
+    # `[:]` is needed: TensorFlow does not print the result of `get_user_frames` itself.
     return op.traceback.get_user_frames()[:]
 
 
@@ -107,10 +108,10 @@ def set_traceback(op: Any, traceback: Any) -> None:
 
 
 def own_graph(function: Any) -> Any:
-    """Return the graph that a function was traced as; `None` if it is no longer that one.
+    """Return the graph that a function was traced as; `None` if the graph has changed since.
 
-    TensorFlow adds inputs and results to a graph as gradients of gradients need them, and makes
-    another function of it each time. Rewritten operations are written into the graph, too.
+    If gradients of gradients need more inputs and results, TensorFlow adds them to the graph and
+    makes a new function of the graph. Rewritten operations are written into the graph, too.
     """
     graph = getattr(function, "graph", None)
     if graph is None:
@@ -130,9 +131,9 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
     shapes = None
     if inputs is not None:
         shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
-    with op.graph.as_default():  # it has the called functions
+    with op.graph.as_default():  # This graph has the called functions.
         graph = function_def_to_graph(function.cached_definition, input_shapes=shapes)
-    debug_info = getattr(function, "graph_debug_info", None)  # a function of a gradient has none
+    debug_info = getattr(function, "graph_debug_info", None)  # `None` for gradient functions.
     if debug_info is not None:
         tracebacks = LoadTracesFromDebugInfo(debug_info)
         for made in graph.get_operations():
@@ -148,17 +149,18 @@ def called_graphs(op: Any) -> list[Any]:
 
 
 class Bodies:
-    """The graphs of called functions: for each call another one, as their tensors are keys."""
+    """The graphs of called functions: a graph for each call, as the graphs' tensors are keys."""
 
     def __init__(self) -> None:
         self._graphs: dict[tuple[Any, str], Any] = {}
         self._taken: set[int] = set()
         # For a rewritten operation, the operations in its place, and their results.
         self.rewritten: dict[Any, Any] = {}
-        self.added: dict[Any, Any] = {}  # for each of these operations, the rewritten one
+        # For each operation in place of a rewritten operation, the rewritten operation.
+        self.added: dict[Any, Any] = {}
 
     def of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
-        """Return the graph of a function that an operation calls with these inputs."""
+        """Return the graph of the function `name`, which an operation calls with `inputs`."""
         if (op, name) not in self._graphs:
             function = function_of(op, name)
             graph = own_graph(function)

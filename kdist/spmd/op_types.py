@@ -1,13 +1,14 @@
-"""Knowledge of types of operations: each set with the reason for it.
+"""Types of operations, in sets by their effects and costs.
 
-How operations are divided is in `rules/`. TensorFlow calls an operation stateful for many reasons;
-the sets of effects say what a type does to a divided step. A stateful type in none of them, if it
-takes no variable, acts outside of the program, and runs once, as draws of the process do.
+`rules/` has the rules that divide operations. TensorFlow calls an operation stateful for many
+reasons; the sets `READS` to `PURE` give the effects of stateful types in a divided step. A stateful
+type that is in no set and takes no variable acts outside of the program: it runs once, as draws of
+the process do.
 """
 
 
 def types_in(names: str) -> frozenset[str]:
-    """Return the types of operations in a text of their names."""
+    """Return a set of types of operations from their names in a text."""
     return frozenset(names.split())
 
 
@@ -16,8 +17,8 @@ READS = types_in("""
     LookupTableExportV2 LookupTableFindV2 LookupTableSizeV2 ReadVariableOp ResourceGather
     ResourceGatherNd VarIsInitializedOp VariableShape
 """)
-# Draws from generators that a process has once: they run once in each process, and its replicas
-# get the result.
+# Draws from generators that a process has once: such a draw runs once in each process, and all
+# replicas of the process get the result.
 PROCESS_DRAWS = types_in("""
     AllCandidateSampler FixedUnigramCandidateSampler LearnedUnigramCandidateSampler
     LogUniformCandidateSampler Multinomial NonDeterministicInts ParameterizedTruncatedNormal
@@ -25,20 +26,21 @@ PROCESS_DRAWS = types_in("""
     RandomUniform RandomUniformInt SampleDistortedBoundingBox SampleDistortedBoundingBoxV2
     ThreadUnsafeUnigramCandidateSampler TruncatedNormal UniformCandidateSampler
 """)
-# Operations without an effect on the program's state: they may be left out where no operation
-# needs their results.
+# Operations without an effect on the program's state: they may be left out if no operation needs
+# their results.
 QUIET = {"Placeholder", *PROCESS_DRAWS}
-# Draws of the numbers that a seed says.
+# Draws that follow from a seed.
 DRAWS = types_in("""
     StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform
     StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt
     StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
     StatelessTruncatedNormalV2
 """)
-# XLA draws other numbers than TensorFlow for these types.
+# For these types, XLA's numbers differ from TensorFlow's.
 DRAWN_BY_XLA = {*DRAWS, "StatelessMultinomial"}
-# Operations that every replica may run on its own: their results follow from their inputs, or they
-# only fail. cuDNN's, stateful for their workspace, draw a dropout of their own if they have one.
+# Operations that every replica may run on its own: their results follow from their inputs, or their
+# only effect is an error. cuDNN's operations are stateful for their workspace; with a dropout they
+# are not pure, as cuDNN draws the dropout (`effects._drops`).
 PURE = types_in("""
     Assert CheckNumerics CheckNumericsV2 CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2
     CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 DeepCopy DeviceIndex EmptyTensorList
@@ -51,14 +53,14 @@ FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
 LOOPS = ("StatelessWhile", "While")
 CALLS = {"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"}
-"""Stateful operations with functions: their effects are those of the functions."""
+"""Stateful operations that call functions, and have the effects of these functions."""
 
-# Operations of variables that have rules: the variables are not taken out of them.
+# Operations of variables that have rules: the operations keep their variables.
 VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
 PLAIN = {*VARIABLES, "VarIsInitializedOp", "VariableShape"}
 
-# Operations that never fail, whatever their inputs are, if their shapes fit: a branch of them may
-# be computed although another branch is chosen.
+# Operations that never fail if the shapes of their inputs fit, whatever the values are: a branch of
+# these operations may be computed even if it is not chosen.
 NEVER_FAIL = types_in("""
     Abs Add AddN AddV2 All Any BroadcastTo Cast Const DivNoNan Equal Exp ExpandDims Fill
     Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan L2Loss Less LessEqual Log
@@ -68,12 +70,13 @@ NEVER_FAIL = types_in("""
     UnsortedSegmentSum ZerosLike
 """)
 
-# For costs. Free operations compute nothing; slices and lookups cost as much as they make;
-# decompositions of matrices cost as much again for each row.
+# For costs. Free operations compute nothing. Slices and lookups cost the size of their results.
+# Decompositions of matrices cost the size of the matrix times the length of its last axis.
 FREE = ("Const", "NoOp", "Placeholder", "ReadVariableOp", "Identity", "Reshape", "Shape")
 SLICES = ("Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd", "ResourceGather")
 CUBIC = ("Cholesky", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "SelfAdjointEigV2")
 
-# Results of these types may differ although a step is right: TensorFlow may add axes of
-# size 1 to a gradient's, and a list may leave sizes of its elements open.
+# Validation does not compare results of these types: they may differ although a step is right.
+# TensorFlow may add axes of size 1 to the axes of a gradient, and a list may leave sizes of its
+# elements open.
 AMBIGUOUS = ("BroadcastGradientArgs", "TensorListElementShape")

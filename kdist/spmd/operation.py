@@ -1,8 +1,8 @@
-"""A rule's view of an operation, and a rule's decision about it.
+"""A rule's view of an operation, and a rule's decision about the operation.
 
-A rule claims only what follows from the operation's definition. It gets an `Operation` and returns
-a `Decision`, or `None` where it is not certain: then every replica computes the whole operation.
-That is always right.
+A rule claims only facts that follow from the operation's definition. The rule gets an `Operation`
+and returns a `Decision`, or `None` where the rule is not certain: then every replica computes the
+whole operation. Computing the whole operation is always right.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from .tensor_facts import TensorFacts
 
 
 class ComputeWholeError(Exception):
-    """The step has to be planned again, with these operations computed whole."""
+    """The step has to be planned again, with `operations` computed whole."""
 
     def __init__(self, operations: Iterable[tf.Operation]) -> None:
         super().__init__("compute whole")
         self.operations = set(operations)
 
 
-# Forms that an operation wants its inputs in: placements, and the following.
+# Wanted forms of an operation's inputs: a placement, or an instance of the following classes.
 
 
 @dataclass(frozen=True)
 class LocalValue:
-    """The replica's local value, in any placement."""
+    """The form of the replica's local value, in any placement."""
 
 
 @dataclass(frozen=True)
 class BroadcastRows:
-    """A shard, for an axis that may be broadcast: a single row is taken whole."""
+    """The form of a shard along an axis that may be broadcast: a single row is taken whole."""
 
     shard: Shard
 
 
 @dataclass(frozen=True)
 class LocalSizes:
-    """A vector of sizes, some of them replaced by the replica's own numbers of rows.
+    """The form of a vector of sizes, with the replica's own numbers of rows at some indices.
 
     Args:
-        rows: Pairs of an element's index and the rows that it counts. Without any, the operation
-            does not read the vector.
+        rows: Pairs of an element's index and the rows that it counts. If `rows` is empty, the
+            operation does not read the vector.
     """
 
     rows: tuple[tuple[int, Rows], ...]
@@ -63,26 +63,26 @@ NOT_READ = LocalSizes(())
 
 
 def local_size(index: int, rows: Rows) -> LocalSizes:
-    """Return the form of a size vector: its element `index` counts the replica's rows."""
+    """Return the form of a size vector with the replica's number of rows as element `index`."""
     return LocalSizes(((index, rows),))
 
 
 @dataclass
 class Decision:
-    """How an operation is computed.
+    """A rule's decision: how an operation is computed.
 
     Args:
-        input_forms: For each input, the form that it is wanted in.
+        input_forms: The wanted form of each input.
         output_placements: The placements of the results.
         write: Called with the stage, the operation and its inputs; returns the results. `None`
             copies the operation.
-        is_reshape: Whether the result has the values of the first input in another shape. A partial
-            result that is wanted whole is not reduced itself: its input is, once for all shapes of
-            it, and the stage repeats the operation on the whole input.
+        is_reshape: Whether the result has the values of the first input in a different shape. If a
+            partial result is wanted whole, the input is reduced, once for all of its shapes, and
+            the stage repeats the operation on the whole input.
         needs: Sizes and rows that `write` computes with.
         needs_all_rows: Whether the operation needs the rows of all replicas by its nature, so that
             gathering them is no lack of a rule.
-        on_one_replica: Whether it runs once, not on every replica.
+        on_one_replica: Whether the operation runs once, not on every replica.
         bodies: The plans of a loop's body or of a condition's branches.
     """
 
@@ -98,10 +98,10 @@ class Decision:
 
 @dataclass
 class Rewrite:
-    """Operations that stand for one of the traced step.
+    """Operations that stand for an operation of the traced step.
 
     Args:
-        make: Writes them into the default graph, and returns the results.
+        make: Writes the operations into the default graph, and returns the results.
     """
 
     make: Callable[[], Sequence[tf.Tensor]]
@@ -123,7 +123,7 @@ class Operation:
 
     @property
     def in_body(self) -> bool:
-        """Whether it is in the body of a loop, condition or compiled function."""
+        """Whether the operation is in the body of a loop, condition or compiled function."""
         return self.facts.parent is not None
 
     # Inputs
@@ -156,7 +156,7 @@ class Operation:
         return isinstance(placement, Partial) and reduction in (None, placement.reduction)
 
     def named_rows(self, index: int) -> Rows | None:
-        """Return the rows that an input's first column names, each on its own replica."""
+        """Return the rows that an input's first column names: see `TensorFacts.named_rows`."""
         return self.facts.named_rows(self.inputs[index])
 
     @property
@@ -168,18 +168,18 @@ class Operation:
         """Return whether rows are divided as wanted; batches that may be equal are merged.
 
         Call this only where the operation is an error unless both axes have the same size, or one
-        is a single row.
+        of the axes has a single row.
         """
         if not isinstance(placement, Shard) or placement.axis != wanted.axis:
             return False
         return placement.fits(wanted) or self.facts.merge(placement.rows, wanted.rows, self.op)
 
     def rows_form(self, index: int, wanted: Shard, *, may_broadcast: bool = False) -> Form:
-        """Return the form of an input whose rows are wanted, as by `try_align`.
+        """Return the form of an input with rows divided as wanted; merges batches as `try_align`.
 
         Args:
-            index: The input.
-            wanted: How its rows are wanted.
+            index: The index of the input.
+            wanted: The wanted division of the input's rows.
             may_broadcast: Whether a single row is taken whole.
         """
         placement = self.placements[index]
@@ -192,7 +192,7 @@ class Operation:
     # Results
 
     def set_dims(self, output: tf.Tensor, dims: Sequence[AnySize]) -> None:
-        """Set the sizes of a result's axes, where they are better known than from its shape."""
+        """Set the sizes of a result's axes, where its traced shape does not say them."""
         self.facts.set_dims(output, dims)
 
     def set_sizes(self, output: tf.Tensor, sizes: Any) -> None:
@@ -204,7 +204,7 @@ class Operation:
         self.facts.name_rows(output, rows)
 
     def add_layout(self, rows: Rows) -> Rows:
-        """Remember a division of several segments, for later axes of its size; returns it."""
+        """Remember a division of several segments, for later axes of its size; return `rows`."""
         self.facts.step.layouts.append(rows)
         return rows
 
@@ -214,7 +214,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*types: str) -> Callable[[Rule], Rule]:
-    """Register a function as the rule of these types of operations."""
+    """Register a function as the rule of types of operations."""
 
     def register(function: Rule) -> Rule:
         for name in types:

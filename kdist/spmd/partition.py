@@ -53,14 +53,14 @@ class GlobalRowsSpec(values.PerReplicaSpec):
 
 @dataclass(frozen=True)
 class Step:
-    """A function of the global batch, and how it is divided.
+    """A function of the global batch, and options of its division.
 
     Attributes:
         fn: The function, for one device that sees the global batch.
-        splits: Whether whole tensors among its arguments are batches, to be divided, too.
-        keeps_rows: Whether results divided along their first axis stay so.
+        splits: Whether whole tensors among the arguments are batches, to be divided, too.
+        keeps_rows: Whether results that are divided along their first axis stay divided.
         jit_compile: Whether XLA compiles the operations between two exchanges.
-        draws_by_xla: Whether it compiles the draws in any case.
+        draws_by_xla: Whether XLA compiles the draws in any case.
     """
 
     fn: Callable[..., Any]
@@ -77,10 +77,10 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         strategy: The strategy.
         step: The step.
         args: Arguments of the step; parts of batches are `PerReplica` values.
-        kwargs: The same, by name.
+        kwargs: Keyword arguments of the step.
 
     Returns:
-        The step's results, and how it was divided.
+        The step's results, and the explanation of how the step was divided.
     """
     collectives = strategy.collectives()
     # Whether all workers trace this step together, with parts of the same known sizes.
@@ -133,7 +133,8 @@ def _trace(
     fn = converted(step.fn)
 
     def compilable(*args: Any, **kwargs: Any) -> Any:
-        with OptionalXlaContext(step.jit_compile):  # makes loops and conditions that XLA compiles
+        # In this context, TensorFlow makes loops and conditions that XLA can compile.
+        with OptionalXlaContext(step.jit_compile):
             return fn(*args, **kwargs)
 
     input_tensor_of = functools.partial(
@@ -145,7 +146,7 @@ def _trace(
 def _written(
     program: Program, traced: Trace, results: Sequence[tuple[tf.Tensor, bool]]
 ) -> list[Any]:
-    """Write a program; return its results, flat, in the places of the traced ones."""
+    """Write a program; return its results as a flat list, in the order of the traced results."""
     collectives = program.collectives
     if validation.is_on() and collectives.replicas == len(collectives.devices):
         check = validation.Validation(program)
@@ -182,7 +183,7 @@ def _input_tensor_of(
     if not tf.is_tensor(parts[0]):
         return None
     parts = [tf.convert_to_tensor(part) for part in parts]
-    if parts[0].shape.rank is None:  # the rows of a tensor of unknown rank are unknown
+    if parts[0].shape.rank is None:  # The rows of a tensor of unknown rank are unknown.
         return InputTensor(collectives.gather(parts, 0), False)
     if parts[0].shape.rank == 0:
         return InputTensor(_only_value(parts, collectives), False)
@@ -191,7 +192,7 @@ def _input_tensor_of(
 
 
 def is_divided(value: Any) -> bool:
-    """Whether each replica has a value of its own, as of a batch; variables are no such values."""
+    """Whether each replica has a value of its own, such as a part of a batch; not for variables."""
     is_variable = isinstance(value, values.DistributedVariable)
     return isinstance(value, values.DistributedValues) and not is_variable
 
@@ -222,7 +223,7 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
 def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
-    """Join the parts of sparse and ragged batches: they are computed whole."""
+    """Join the parts of sparse and ragged batches and `IndexedSlices`: they are computed whole."""
     if not is_divided(value):
         return value
     parts = strategy.experimental_local_results(value)
@@ -250,7 +251,7 @@ def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
 
 
 def _joined_ragged(parts: Sequence[Any], collectives: Collectives) -> Any:
-    """Join ragged parts, level by level; levels whose rows are all of one length stay so."""
+    """Join ragged parts, level by level; a level of uniform row length keeps the length."""
     if not isinstance(parts[0], tf.RaggedTensor):
         return collectives.gather(_of_one_width(parts, collectives), 0)[0]
     inner = _joined_ragged([part.values for part in parts], collectives)
@@ -263,7 +264,10 @@ def _joined_ragged(parts: Sequence[Any], collectives: Collectives) -> Any:
 
 
 def _of_one_width(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
-    """Return parts whose inner axes have the same sizes; without rows, unknown ones are 0."""
+    """Return parts with the same sizes of inner axes.
+
+    A part without rows may have inner sizes of 0; it gets the sizes of the parts with rows.
+    """
     inner = parts[0].shape[1:]
     if inner.rank is None or inner.is_fully_defined():
         return list(parts)
@@ -285,7 +289,7 @@ def _input_values(traced: Trace, collectives: Collectives) -> dict[Ref, Sequence
 
 
 def _is_single_row(placeholder: tf.Tensor) -> bool:
-    """Whether a batch is known to have one row: every replica gets that row."""
+    """Whether a batch is known to have a single row: every replica gets that row."""
     return bool(placeholder.shape[0] == 1)
 
 
@@ -299,7 +303,7 @@ class _PlannedStep:
     Attributes:
         plan: The plan.
         batches: The inputs of the step that are batches, by their axes.
-        captured: The replicas' values of each tensor that the step has not as an argument.
+        captured: The replicas' values of each tensor that the step captures.
     """
 
     plan: GraphPlan
@@ -319,7 +323,7 @@ def _plan(
     operations = live_operations(traced.graph, [tensor for tensor, _ in results])
     bodies = Bodies()
     whole: set[tf.Operation] = set()
-    while True:  # each attempt computes more operations whole, so there is a last one
+    while True:  # Each attempt computes more operations whole, so the attempts end.
         step = StepFacts(bodies, in_fixed_order=collectives.in_fixed_order)
         plan = GraphPlan(whole=whole, step=step, can_check=can_check)
         batches = _set_inputs(plan, traced, collectives)
@@ -338,7 +342,7 @@ def _plan(
 def _set_inputs(
     plan: GraphPlan, traced: Trace, collectives: Collectives
 ) -> dict[BatchAxis, InputTensor]:
-    """Set the placements of a step's inputs; return the batches among them."""
+    """Set the placements of a step's inputs; return the inputs that are batches."""
     batches: dict[BatchAxis, InputTensor] = {}
     for number, (placeholder, tensor) in enumerate(traced.inputs):
         if not tensor.is_rows or _is_single_row(placeholder):
@@ -354,7 +358,7 @@ def _set_inputs(
 def _set_captured(
     plan: GraphPlan, strategy: Any, traced: Trace, replicas: int
 ) -> dict[Ref, Sequence[tf.Tensor]]:
-    """Set the placements of tensors that a step captures, as variables; return their values."""
+    """Set the placements of tensors that a step captures, such as variables; return the values."""
     captured: dict[Ref, Sequence[tf.Tensor]] = {}
     for outer, inner in traced.graph.captures:
         own, division = strategy.extended.copies_of(outer)
@@ -367,7 +371,7 @@ def _set_captured(
 
 
 def _placement_of(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
-    """Return the placement of a divided variable's handle; its values are divided so, too."""
+    """Return the placement of a divided variable's handle, also the placement of its values."""
     known = {
         shard.rows.segments[0][0].parts: shard.rows for shard in plan.step.variable_shards.values()
     }
@@ -382,7 +386,7 @@ def _placement_of(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
 
 
 def _may_keep_rows(structure: Any) -> list[bool]:
-    """Return for each result whether it may stay divided; parts of sparse tensors may not."""
+    """Return for each result whether it may stay divided; components of composites may not."""
     return [
         not isinstance(result, _COMPOSITES)
         for result in tf.nest.flatten(structure)
@@ -391,7 +395,7 @@ def _may_keep_rows(structure: Any) -> list[bool]:
 
 
 def _known_parts(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
-    """Return how many rows each replica has, if all are here and known."""
+    """Return the number of rows of each replica, if all parts are here and have known sizes."""
     parts = tuple(part.shape[0] for part in tensor.parts)
     return None if None in parts or len(parts) < count else parts
 
@@ -402,10 +406,10 @@ def _known_parts(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
 def _row_counts(
     planned: _PlannedStep, collectives: Collectives, digest: int | None
 ) -> dict[BatchAxis, tf.Tensor]:
-    """Return the replicas' numbers of rows, after checks of batches that have to be equal.
+    """Return the replicas' numbers of rows, after checks of batches that need equal numbers.
 
-    Workers that do not trace a step together send a digest of it with their numbers: different
-    digests are an error.
+    Workers that do not trace a step together send a digest of the plan with their numbers of rows:
+    different digests are an error.
     """
     own = {
         axis: [tf.shape(part)[0] for part in tensor.parts]
@@ -437,7 +441,7 @@ def _row_counts(
 def _check_equal(
     plan: GraphPlan, axis: BatchAxis, own: dict[BatchAxis, list[tf.Tensor]]
 ) -> tf.Operation:
-    """Check that a batch has as many rows as the one that stands for it."""
+    """Check that a batch axis has as many rows on each replica as its `root`."""
     root = axis.root()
     op = next(assumption.op for assumption in plan.assumed if assumption.other is axis)
     message = (
@@ -446,7 +450,7 @@ def _check_equal(
         " it for each of them in the data, or give it to the step otherwise than in a dataset. The"
         " replicas have these numbers of rows"
     )
-    with tf.device(HOST), tf.name_scope("on_host"):  # where the numbers are
+    with tf.device(HOST), tf.name_scope("on_host"):  # The numbers of rows are on the host.
         is_equal = tf.reduce_all(tf.equal(own[root], own[axis]))
         return tf.debugging.Assert(is_equal, [message, own[root], own[axis]])
 
@@ -464,7 +468,8 @@ def _counts_with_digest(
 def run_eagerly(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a step eagerly on the first device, for the whole batch, then copy its variables.
 
-    This is exact, and shows every line to a debugger, but no faster than one device.
+    The result is exact, and a debugger can stop at every line, but the step is no faster than on a
+    single device.
     """
     collectives = strategy.collectives()
 

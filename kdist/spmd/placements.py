@@ -1,6 +1,6 @@
 """Placements: where the values of a tensor are.
 
-PyTorch's DTensor and GSPMD use the same words. A replica's value of a tensor has the tensor's
+PyTorch's DTensor and GSPMD use the same words. A replica's local value of a tensor has the tensor's
 shape, but for the divided axis.
 """
 
@@ -33,11 +33,11 @@ class Shard(Placement):
 
     Args:
         axis: The divided axis, from 0.
-        rows: How the axis is divided.
+        rows: The division of the axis.
         uniform: Whether all rows are equal, as after a broadcast: then any division that gives a
             replica the same number of rows is right.
-        within: The rows that the values index, if each value is the global index of a row that is
-            on the same replica, as in the result of `tf.where`.
+        within: The rows that the values index, if each value is the global index of a row on the
+            same replica, as in the result of `tf.where`.
     """
 
     axis: int
@@ -46,13 +46,13 @@ class Shard(Placement):
     within: Rows | None = None
 
     def fits(self, other: Placement) -> bool:
-        """Whether every tensor with this placement has the other placement, too."""
+        """Whether every tensor with this placement has the placement `other`, too."""
         if not isinstance(other, Shard) or self.axis != other.axis:
             return False
         return self.rows == other.rows or (self.uniform and self.rows.counts == other.rows.counts)
 
     def at(self, axis: int) -> Shard:
-        """Return this placement along another axis."""
+        """Return this placement along a given axis."""
         return Shard(axis, self.rows, self.uniform, self.within)
 
     def plain(self) -> Shard:
@@ -80,7 +80,7 @@ class ListOf(Placement):
     Args:
         element: The placement of the list's elements; `None` for an empty list.
         origin: The operation that made the list.
-        sizes: Known values of the elements, if these are sizes.
+        sizes: Known values of the elements, if the elements are sizes.
     """
 
     element: Placement | None
@@ -93,7 +93,8 @@ class Opaque(Placement):
     """Each replica has a value for its rows, in a form that a single operation can read.
 
     Args:
-        origin: The operation that made it: it is computed whole if any other operation reads it.
+        origin: The operation that made the value. If any further operation reads the value, the
+            origin is computed whole.
         rows: The rows of the replicas.
     """
 

@@ -1,10 +1,10 @@
 """Plan a traced step: the placement and stage of every tensor, and the exchanges between stages.
 
-The step was traced as the program of one device that sees the global batch. A plan walks its
-operations once, in order (`GraphPlan.visit`): the rule of an operation's type decides how it is
-divided, or all rows are gathered and every replica computes the whole operation. Each input then
-has a way to its wanted form (`redistribute.py`). Tensors may have to be exchanged for it, and the
-operation runs in the first stage that has all of its inputs.
+The step was traced as the program of one device that sees the global batch. A plan visits the
+operations once, in order (`GraphPlan.visit`). The rule of an operation's type decides how the
+operation is divided, or all rows are gathered and every replica computes the whole operation. Each
+input then has a way to its wanted form (`redistribute.py`). Tensors may have to be exchanged for
+the way, and the operation runs in the first stage that has all of its inputs.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class PlannedOperation:
 
     Attributes:
         op: The operation of the traced step.
-        decision: How it is computed.
-        inputs: Its inputs, `TensorFacts.canonical` ones.
-        placements: Their placements.
-        ways: The ways from these to the wanted forms.
-        stage: The stage that has it.
+        decision: How the operation is computed.
+        inputs: The canonical tensors of its inputs (`TensorFacts.canonical`).
+        placements: The placements of the inputs.
+        ways: The ways from the placements to the wanted forms.
+        stage: The stage of the operation.
         controls: Operations that have to run before.
-        is_undivided: Whether it has no rule, or its rule is not certain.
-        changes_variables: Whether it changes variables that every replica has a copy or part of.
+        is_undivided: Whether the operation has no rule, or its rule is not certain.
+        changes_variables: Whether the operation changes a variable with a copy or a part on every
+            replica.
     """
 
     op: tf.Operation
@@ -72,7 +73,10 @@ class PlannedOperation:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every replica gets all rows for it, and it does not need them by its nature."""
+        """Whether every replica computes all rows, although the operation does not need all rows.
+
+        `Decision.needs_all_rows` marks operations that need all rows by their nature.
+        """
         pairs = zip(self.placements, self.ways, strict=True)
         gathers = any(gathers_rows(placement, way) for placement, way in pairs)
         has_rows = any(isinstance(placement, Shard) for placement in self.placements)
@@ -81,13 +85,14 @@ class PlannedOperation:
 
 @dataclass
 class PlannedExchange:
-    """The exchange of a tensor: once, however many operations read the result.
+    """The exchange of a tensor: a single exchange for all operations that read the result.
 
     Attributes:
         tensor: The tensor.
-        stage: The beginning of the first round in which it can be exchanged: sums may come later.
-        shard: If each replica gets only its rows of a sum, how these are divided; `None` if every
-            replica gets the whole tensor.
+        stage: The beginning of the first round in which the tensor can be exchanged; a sum may be
+            exchanged later.
+        shard: The division of a sum's rows, if each replica gets only its rows of the sum; `None`
+            if every replica gets the whole tensor.
     """
 
     tensor: tf.Tensor
@@ -102,12 +107,13 @@ class GraphPlan(TensorFacts):
         parent: The plan of the graph that contains the body.
         whole: Operations that have to be computed whole.
         step: Facts of the whole step.
-        is_conditional: Whether it is a body that may not run.
-        can_check: Whether operations that fail the step can be written: XLA leaves them out.
+        is_conditional: Whether the graph is a body that may not run.
+        can_check: Whether the graph can have checks, operations that fail the step: XLA leaves them
+            out.
 
     Attributes:
         operations: The planned operations, in order.
-        makers: For each tensor, the operation that makes it, in the order of the step.
+        makers: For each tensor, the operation that makes the tensor, in the order of the step.
         exchanges: The tensors that are exchanged.
     """
 
@@ -129,9 +135,11 @@ class GraphPlan(TensorFacts):
         self.makers: dict[Ref, PlannedOperation] = {}
         self._stage_of_op: dict[tf.Operation, StageNumber] = {}
         self._changed_at: dict[Ref, StageNumber] = {}  # the last change of each variable
-        self._inlined: dict[tf.Operation, list[tf.Operation]] = {}  # by their call
-        self._copies: dict[tf.Operation, list[tf.Operation]] = {}  # of states that it changes
-        self._calls: list[tf.Operation] = []  # that are being inlined
+        # For each inlined call or rewritten operation, the stateful operations in its place.
+        self._inlined: dict[tf.Operation, list[tf.Operation]] = {}
+        # For each operation that runs once, the assignments of its changed states to all replicas.
+        self._copies: dict[tf.Operation, list[tf.Operation]] = {}
+        self._calls: list[tf.Operation] = []  # Calls that are being inlined.
 
     def maker(self, tensor: tf.Tensor) -> PlannedOperation | None:
         """Return the operation that makes a tensor; `None` for an input."""
@@ -140,12 +148,12 @@ class GraphPlan(TensorFacts):
     # Operations
 
     def plan_operations(self, operations: Iterable[tf.Operation]) -> None:
-        """Plan operations, sorted so that each comes after the operations that it depends on."""
+        """Plan operations, sorted so that each operation comes after all that it depends on."""
         for op in operations:
             self.visit(op)
 
     def visit(self, op: tf.Operation, earliest: StageNumber = INPUTS) -> None:
-        """Plan an operation, for a stage that is not before the earliest one."""
+        """Plan an operation for the stage `earliest` or a later stage."""
         if _is_plain_call(op):
             self._inline(op, earliest)
         elif op.type == "Identity" and op.inputs[0].dtype == tf.resource:
@@ -163,10 +171,11 @@ class GraphPlan(TensorFacts):
                 self._plan(operation, decision, earliest)
 
     def _without_variables(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
-        """Return how to write an operation without variables; `None` if it can keep them.
+        """Return a function that writes an operation without variables; `None` to keep variables.
 
-        An operation that changes variables in its body, or takes a divided one, cannot. Within a
-        body no operation has such variables: they were taken out of the loop, condition or call.
+        An operation that changes variables in its body, or takes a divided variable, cannot keep
+        them. Within a body no operation has such variables: they were taken out of the loop,
+        condition or call.
         """
         if self.parent is not None or op.type in PLAIN:
             return None
@@ -181,13 +190,13 @@ class GraphPlan(TensorFacts):
         decision = find(operation) if find else None
         if not isinstance(decision, Decision):
             return decision
-        # A batch that is known to have a single row cannot be divided: every replica has that row,
-        # as of an input (`partition._set_inputs`).
+        # A batch that is known to have a single row is not divided: every replica has that row, as
+        # with an input of a single row (`partition._set_inputs`).
         is_one_row = any(map(_is_one_row, operation.outputs, decision.output_placements))
         return None if is_one_row else decision
 
     def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
-        """Let every replica compute all of an operation; or the first one, if it has an effect."""
+        """Plan a whole operation: on every replica, or on the first replica if it must run once."""
         op = operation.op
         once, changed = self._runs_once(op)
         wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
@@ -245,7 +254,7 @@ class GraphPlan(TensorFacts):
     def _after_changes(
         self, inputs: Sequence[tf.Tensor], stage: StageNumber, changes: bool
     ) -> StageNumber:
-        """Return the stage of an operation: behind the stage that changes a variable it reads."""
+        """Return the stage of an operation: after the stage that changes a variable it reads."""
         handles = [tensor.ref() for tensor in inputs if tensor.dtype == tf.resource]
         if changes:
             self._changed_at.update(dict.fromkeys(handles, stage))
@@ -256,8 +265,9 @@ class GraphPlan(TensorFacts):
     def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and the replicas' states that it changes."""
         once, changed = self.effects(op)
-        # Assignments, without results, run on every replica. Calls and operations with results run
-        # on the first replica, and the variables that they change are copied.
+        # An operation that changes a variable, has no results and is no call can run on every
+        # replica. A call, or an operation with results, changes the variable on the first replica,
+        # and the new value is copied to the other replicas.
         once = once or bool(changed and (op.type in CALLS or op.outputs))
         if once and self.parent is not None:
             raise NeedsCollectiveError(f"to run once {op.name}")
@@ -271,7 +281,7 @@ class GraphPlan(TensorFacts):
     def _copy_states(
         self, op: tf.Operation, handles: Sequence[tf.Tensor], stage: StageNumber
     ) -> None:
-        """Give the other replicas the variables that an operation changed on the first one."""
+        """Copy the variables that an operation changed on the first replica to all replicas."""
         behind = stage.first(on_every_replica=True)
         for handle in handles:
             data = handle_data_util.get_resource_handle_data(handle)
@@ -301,7 +311,7 @@ class GraphPlan(TensorFacts):
             self._stage_of_op[op] = behind
 
     def _controls(self, op: tf.Operation) -> list[tf.Operation]:
-        """Return the operations that have to run before another one."""
+        """Return the operations that have to run before `op`."""
         found = list(op.control_inputs)
         if op.op_def.is_stateful:
             for call in self._calls:
@@ -318,10 +328,10 @@ class GraphPlan(TensorFacts):
     # Redistribution
 
     def plan_way(self, tensor: tf.Tensor, form: Form) -> tuple[Way, StageNumber]:
-        """Plan a tensor's way to a wanted form; return it, and the first stage that can take it."""
+        """Plan a tensor's way to a wanted form; return the way, and its first possible stage."""
         available, tensor = self.stage_of(tensor), self.canonical(tensor)
         placement = self.placement(tensor)
-        if is_fake(tensor) and not isinstance(form, LocalSizes):  # no replica reads it
+        if is_fake(tensor) and not isinstance(form, LocalSizes):  # No replica reads the tensor.
             return KEEP, available
         way = way_to(form, placement, self.variable_shard(tensor))
         if isinstance(way, WriteSizes):
@@ -345,14 +355,14 @@ class GraphPlan(TensorFacts):
     def settle_ways(self) -> None:
         """Keep inputs that are divided as wanted, now that all batches are merged.
 
-        An exchange that was planned for such an input alone is not written.
+        An exchange that was planned only for a kept input is not written.
         """
         for planned in self.operations:
             pairs = zip(planned.placements, planned.ways, strict=True)
             planned.ways = [settled(placement, way) for placement, way in pairs]
 
     def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
-        """Plan to reduce or gather a tensor; return the first stage that has the whole of it."""
+        """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
         planned = self.maker(tensor)
         if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
             available = [self.plan_way(source, REPLICATE)[1] for source in planned.inputs]
@@ -362,7 +372,7 @@ class GraphPlan(TensorFacts):
         return stage
 
     def _exchange(self, tensor: tf.Tensor, shard: Shard | None = None) -> StageNumber:
-        """Plan to exchange a tensor, unless that is planned; return the round's beginning."""
+        """Plan to exchange a tensor, unless it is planned already; return the round's beginning."""
         if self.parent is not None:
             raise NeedsCollectiveError(tensor.name)
         if tensor.ref() not in self.exchanges:
@@ -394,7 +404,7 @@ class GraphPlan(TensorFacts):
         make: Callable[[], Sequence[tf.Tensor]],
         earliest: StageNumber,
     ) -> None:
-        """Plan the operations that stand for one of the traced step, written into its graph."""
+        """Plan the operations that stand for an operation of the step, written into its graph."""
         bodies = self.step.bodies
         if op not in bodies.rewritten:
             before = len(op.graph.get_operations())
@@ -428,14 +438,14 @@ class GraphPlan(TensorFacts):
         self._stage_of_op[op] = max([earliest, *stages])
 
     def origin(self, op: tf.Operation) -> tf.Operation:
-        """Return the operation of the traced step that another one stands for."""
+        """Return the operation of the traced step that `op` stands for."""
         while op in self.step.bodies.added:
             op = self.step.bodies.added[op]
         return op
 
 
 def is_fake(tensor: tf.Tensor) -> bool:
-    """Whether a branch returns a tensor in place of a result that only another branch makes."""
+    """Whether a tensor is a stand-in, as a branch returns for results that the branch lacks."""
     return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
 
 
@@ -447,7 +457,7 @@ def _is_one_row(tensor: tf.Tensor, placement: Placement) -> bool:
 
 
 def _is_plain_call(op: tf.Operation) -> bool:
-    """Whether an operation calls a function whose operations can be planned in its place."""
+    """Whether an operation is a call, and the function's operations can be planned in its place."""
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return False
     # A function that only XLA can compute, such as a convolution in groups on CPUs, stays a call.
@@ -455,7 +465,7 @@ def _is_plain_call(op: tf.Operation) -> bool:
 
 
 def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
-    """Return the operations that have effects, or that the outputs depend on, sorted."""
+    """Return the operations that have effects or that the outputs depend on, dependencies first."""
     operations = graph.get_operations()
     live = {tensor.op for tensor in outputs}
     live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}
@@ -465,7 +475,7 @@ def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Op
             if source not in live:
                 live.add(source)
                 stack.append(source)
-    # The order of creation is sorted, except for control inputs that were added later.
+    # The order of creation is sorted already, but for control inputs that were added later.
     done: set[tf.Operation] = set()
     order: list[tf.Operation] = []
     for root in operations:

@@ -20,7 +20,7 @@ from .sizes import BatchAxis
 from .stage import REPLICA_INDEX, Stage, UnknownNumber, end_function, live_planned, local_shape
 from .tensor_facts import INPUTS, Ref, StageNumber
 
-# Values that a stage is called with.
+# Arguments of stages.
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult
 class Program:
     """Writes a planned step into the graph that calls it.
 
-    A replica stands here for a part of a batch: shards of one device are called one by one, and
-    `collectives.devices` names that device for each of them.
+    In this class, a replica is a part of a batch: a stage is called for each shard of a device in
+    turn, and `collectives.devices` has the device of each shard.
 
     Args:
         plan: The plan.
@@ -72,7 +72,7 @@ class Program:
         collectives: The exchanges of values.
         counts: The numbers of rows of all replicas, by batch axis.
         jit_compile: Whether XLA compiles the stages, as far as it can.
-        draws_by_xla: Whether it compiles their draws in any case.
+        draws_by_xla: Whether XLA compiles the draws in any case.
     """
 
     def __init__(
@@ -89,14 +89,15 @@ class Program:
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[StageNumber, ProgramStage] = {}
-        self.used: set[Ref] = set()  # exchanged tensors that a stage reads
+        self.used: set[Ref] = set()  # Exchanged tensors that a stage reads.
         self.counts = counts
         self.exchange_rounds = 0
         self.exports_all = False
-        self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # results on each replica
+        self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # Results on each replica.
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
-        self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # values of all replicas
-        self._sums: dict[ExchangeResult, list[tf.Tensor]] = {}  # terms, until a stage reads the sum
+        self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # Values of all replicas.
+        # Terms of sums that are not added up yet.
+        self._sums: dict[ExchangeResult, list[tf.Tensor]] = {}
 
     def stage(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
@@ -105,7 +106,7 @@ class Program:
         return self.stages[number]
 
     def _stage_for(self, planned: PlannedOperation) -> ProgramStage:
-        """Return the function that has an operation."""
+        """Return the function that an operation is written into."""
         stage = self.stage(planned.stage)
         if not planned.changes_variables or not self.collectives.in_fixed_order:
             return stage
@@ -117,11 +118,11 @@ class Program:
         """Write the step.
 
         Args:
-            results: Tensors of the traced step, and for each of them whether it stays divided if it
-                is so along its first axis.
+            results: Tensors of the traced step, and for each tensor whether it stays divided if it
+                is divided along its first axis.
 
         Returns:
-            For each output the whole tensor; or, if it stays divided, the replicas' rows.
+            For each result, the whole tensor; or the replicas' rows, if the result stays divided.
         """
         plan = self.plan
         live = live_planned(plan, [tensor for tensor, _ in results])
@@ -158,8 +159,8 @@ class Program:
             self._exported(tensor) if stays else Result(final.number, final.export(tensor))
             for stays, tensor in kept
         ]
-        # An exchanged tensor has to be a result of its stage before that is called. Writing it may
-        # need results of earlier stages, so the last round comes first.
+        # An exchanged tensor has to become a result of its stage before the stage is called. To
+        # write the tensor may need results of earlier stages, so the last round comes first.
         exchanges = [exchange.stage for exchange in plan.exchanges.values()]
         rounds = sorted({*exchanges, *plan.counted.values()}, reverse=True)
         sent = {number: self._sent_at(number) for number in rounds}
@@ -179,7 +180,7 @@ class Program:
         ]
 
     def _exported(self, tensor: tf.Tensor) -> StepInput | Result:
-        """Have the stage that makes a tensor return it; return how to get the replicas' values."""
+        """Make a tensor a result of its stage; return the key of the replicas' values."""
         number = self.plan.stage_of(tensor)
         if number == INPUTS:
             return StepInput(tensor.ref())
@@ -252,7 +253,7 @@ class Program:
     # Exchanges
 
     def _sent_at(self, number: StageNumber) -> list[PlannedExchange | RowCounts]:
-        """Make results of the stages of all that is exchanged at a number, and return it."""
+        """Return the exchanges at a stage number; make their tensors results of their stages."""
         sent: list[PlannedExchange | RowCounts] = []
         for ref, exchange in self.plan.exchanges.items():
             if exchange.stage == number and ref in self.used:
@@ -265,14 +266,14 @@ class Program:
         return sent
 
     def _count_of(self, batch_axis: BatchAxis) -> Result:
-        """Return the replicas' numbers of rows, each a result of the stage that makes the rows."""
+        """Make a batch axis's number of rows a result of the stage that makes the rows."""
         tensor, axis = batch_axis.source
         stage = self.stage(self.plan.stage_of(tensor))
         count = stage.cached(("count", batch_axis), lambda: tf.shape(stage.value(tensor))[axis])
         return Result(stage.number, stage.export(count))
 
     def _exchange(self, sent: Sequence[PlannedExchange | RowCounts]) -> None:
-        """Write an exchange: sums are only collected, until a stage needs them."""
+        """Write an exchange; only collect the terms of sums, which are added up later."""
         self.exchange_rounds += bool(sent)
         scattered: dict[Argument, ExchangedRows] = {}
         gathered: dict[Argument, ExchangedRows] = {}
@@ -302,18 +303,19 @@ class Program:
 
     def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
-        keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))  # inputs come first
+        # Inputs of the step are not in `_order`: they come first.
+        keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))
         sums = self.collectives.sums([self._sums.pop(key) for key in keys])
         self._exchanged |= dict(zip(keys, sums, strict=True))
 
     def _add_up_full_bucket(self) -> None:
-        """Add up the gradients so far while the next stages run, once they fill a bucket."""
+        """Add up all collected sums while the next stages run, once they fill a bucket."""
         if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
             self._add_up(list(self._sums))
 
 
 def _has_known_rows(tensor: tf.Tensor, rows: Rows) -> bool:
-    """Whether a tensor is divided as a divided variable is."""
+    """Whether a tensor of a known shape is divided like a divided variable."""
     (_, unit), *others = rows.segments
     return not (rows.is_batch or others) and unit == 1 and tensor.shape.is_fully_defined()
 
@@ -341,12 +343,12 @@ class ProgramStage(Stage):
     Args:
         program: The program.
         number: The stage's place in the order of the step.
-        changes_variables: Whether this is the part of a stage that changes variables, where the
-            shards of a device share them: runs once on each device, after the stage has run for all
-            shards.
+        changes_variables: Whether this is the part of a stage that changes variables, for shards of
+            a device that share variables. This part runs once on each device, after the stage has
+            run for all shards.
 
     Attributes:
-        writer: That part of this stage; `None` if there is none.
+        writer: The part of this stage that changes variables; `None` if there is no such part.
         calls: The calls of the function, by replica.
         after: Stages that have to run before.
     """
@@ -358,7 +360,7 @@ class ProgramStage(Stage):
         super().__init__(program.plan, f"stage_{number.round}{kind}")
         self.program, self.number, self.changes_variables = program, number, changes_variables
         if all("CPU" in device for device in program.devices):
-            # XLA compiles a kernel once for every device, and these are the same processor.
+            # XLA compiles a kernel once for every device, and all CPU devices are one processor.
             self.kernel_device = program.devices[0]
         self.runs_once = not number.on_every_replica
         self.draws_by_xla = program.draws_by_xla
@@ -382,13 +384,16 @@ class ProgramStage(Stage):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether XLA compiles it; not with lists, as loops keep them for their gradients."""
+        """Whether XLA compiles the stage.
+
+        XLA cannot compile a stage that passes on a list, as loops make for their gradients.
+        """
         passed = [*self.inputs.values(), *self.outputs]
         has_lists = any(tensor.dtype == tf.variant for tensor in passed)
         return self.program.jit_compile and not self.runs_once and not has_lists
 
     def prepare(self) -> list[tf.Tensor]:
-        """Set the arguments of the function's graph; returns the results."""
+        """Set the arguments of the function's graph; return the results."""
         self.graph.inputs = list(self.inputs.values())
         return self.outputs
 
@@ -411,7 +416,11 @@ class ProgramStage(Stage):
             call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
 
     def calls_before(self, stage: ProgramStage, replica: int) -> list[tf.Operation]:
-        """Return the calls that a later stage waits for: on its device, or all."""
+        """Return the calls that a later stage waits for.
+
+        If both stages run on every replica, these are the calls on the same device. Otherwise the
+        later stage waits for all calls.
+        """
         devices = self.program.devices
         return [
             call
@@ -421,7 +430,7 @@ class ProgramStage(Stage):
 
     @property
     def has_effects(self) -> bool:
-        """Whether it has to run, even if nothing needs its results."""
+        """Whether the stage has to run, even if no stage needs its results."""
         return any(
             op.op_def.is_stateful and op.type != "Placeholder" for op in self.graph.get_operations()
         )
@@ -434,7 +443,7 @@ class ProgramStage(Stage):
         return self._result_indices[tensor.ref()]
 
     def result_index(self, tensor: tf.Tensor) -> int | None:
-        """Return the index of a tensor among the results; `None` if it is not there."""
+        """Return the index of a tensor among the results; `None` if it is no result."""
         own = self.values.get(self.plan.canonical(tensor).ref())
         return None if own is None else self._result_indices.get(own.ref())
 
@@ -496,7 +505,10 @@ class ProgramStage(Stage):
         return self.add_input(ExchangeResult(tensor.ref()), tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
-        """Return the replicas' numbers of rows, a vector; of a single segment, up to its unit."""
+        """Return the replicas' numbers of rows, a vector.
+
+        For a single segment, the numbers are not multiplied by the segment's unit.
+        """
         if len(rows.segments) == 1:
             return self.counts(rows.segments[0][0].root())
         return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])
@@ -515,7 +527,7 @@ class ProgramStage(Stage):
     # Order
 
     def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
-        if self.changes_variables:  # they are changed after all reads
+        if self.changes_variables:  # Variables are changed after all reads.
             self.after[self.program.stage(self.number)] = None
         before = [stage for number, stage in self.program.stages.items() if number < self.number]
         before += [stage.writer for stage in before if stage.writer is not None]
@@ -529,7 +541,7 @@ class ProgramStage(Stage):
 
 
 def _set_read_only(call: tf.Operation) -> None:
-    """Let a call run beside others that read the same variables."""
+    """Let a call run beside calls that read the same variables."""
     resources = [index for index, tensor in enumerate(call.inputs) if tensor.dtype == tf.resource]
     value = attr_value_pb2.AttrValue.ListValue(i=resources)
     call._set_attr(READ_ONLY_RESOURCE_INPUTS_ATTR, attr_value_pb2.AttrValue(list=value))

@@ -1,4 +1,4 @@
-"""Quirks of TensorFlow's kernels, with the version that has them."""
+"""Quirks of TensorFlow's kernels, with TensorFlow's version."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import tensorflow as tf
 from .._upstream.internals import onednn_is_on
 from .stage import Stage
 
-# Kernels that TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).
+# Types whose kernels TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).
 _RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
 
 
 def needs_rows(stage: Stage, op: tf.Operation) -> bool:
-    """Whether the kernel of a device may be wrong if there is no row.
+    """Whether the kernel of a device may be wrong if its input has no rows.
 
-    Without rows, oneDNN's convolution gives as many channels as went in, not as should come out,
-    and the gradient of a pooling ends the process (TensorFlow 2.21).
+    Without rows, the result of oneDNN's convolution has the number of channels of its input, and
+    the gradient of a pooling ends the process (TensorFlow 2.21).
     """
     is_onednn = stage.on_cpus and onednn_is_on()
     return is_onednn or op.type not in _RIGHT_WITHOUT_ROWS
@@ -27,7 +27,7 @@ def needs_rows(stage: Stage, op: tf.Operation) -> bool:
 def with_some_rows(
     stage: Stage, op: tf.Operation, inputs: Sequence[tf.Tensor], data: Sequence[int]
 ) -> list[tf.Tensor]:
-    """Add a row of zeros to inputs that have no rows; with rows, nothing is copied."""
+    """Add a row of zeros to inputs that have no rows; inputs with rows are not copied."""
     count = tf.shape(inputs[data[0]])[0]
     given = list(inputs)
     for index in data:
@@ -41,16 +41,16 @@ def with_some_rows(
 
 
 def some_rows_key(tensor: tf.Tensor) -> Any:
-    """Return the key, in a stage's cache, of a tensor that has at least one row."""
+    """Return the key, in a stage's cache, of a tensor padded to at least one row."""
     return "some rows", tensor.ref()
 
 
 def at_least_one(
     tensor: tf.Tensor, axis: int, rank: int, count: tf.Tensor, value: int = 0
 ) -> tf.Tensor:
-    """Add a row of one value to a tensor that has none of its `count` rows along an axis."""
+    """Add a row filled with `value` along an axis, if the number of rows, `count`, is 0."""
     more = tf.stack([tf.maximum(1 - count, 0) if each == axis else 0 for each in range(rank)])
     paddings = tf.stack([tf.zeros_like(more), more], 1)
-    # Not `Pad`, which oneDNN makes a part of the convolution, as if it padded images.
+    # `Pad` would be wrong: oneDNN makes it a part of the convolution, like a padding of images.
     filler = tf.constant(value, tensor.dtype)
     return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=filler)

@@ -1,7 +1,7 @@
 """Ways from a tensor's placement to the form that an operation wants.
 
 The way of each input is decided once, when its operation is planned (`way_to`), and kept in the
-plan. A stage follows it (`Stage.read`), and the program exchanges tensors for it.
+plan. A stage follows the way (`Stage.read`), and the program exchanges tensors for the way.
 
 | placement | wanted form | way |
 | --- | --- | --- |
@@ -10,8 +10,8 @@ plan. A stage follows it (`Stage.read`), and the program exchanges tensors for i
 | shard, partial | replicate | `TakeWhole`: the program has gathered the rows, or reduced |
 | replicate | a shard, `BroadcastRows` | `SliceRows` of the tensor |
 | shard, partial | another shard, `BroadcastRows` | `SliceRows` of the whole, as for `TakeWhole` |
-| partial sum | the rows of a divided variable | `TakeRowsOfSum`: each replica gets its rows of it |
-| replicate, shard | partial sum | `CountOnce`: zeros on all replicas but the first |
+| partial sum | rows of a divided variable | `TakeRowsOfSum`: each replica gets its own rows |
+| replicate, shard | partial sum | `CountOnce`: zeros on all replicas but the first replica |
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ class Way:
 
 @dataclass(frozen=True)
 class Keep(Way):
-    """The replica's value as it is."""
+    """The replica's value without a change."""
 
 
 @dataclass(frozen=True)
 class WriteSizes(Way):
-    """The sizes of the vector, with the replica's own numbers of rows; `None` without any."""
+    """The sizes of the vector, with the replica's own numbers of rows.
+
+    The vector is not read if `rows` is empty.
+    """
 
     rows: tuple[tuple[int, Rows], ...]
 
@@ -49,7 +52,7 @@ class SliceRows(Way):
     """The replica's rows of the whole tensor.
 
     Args:
-        shard: How the replicas' rows are divided.
+        shard: The division of the rows.
         may_broadcast: Whether a tensor of a single row is taken whole.
     """
 
@@ -59,14 +62,14 @@ class SliceRows(Way):
 
 @dataclass(frozen=True)
 class TakeRowsOfSum(Way):
-    """The replica's rows of a sum. If another operation needs the whole sum, they are sliced."""
+    """The replica's rows of a sum; sliced from the whole sum if any operation needs it whole."""
 
     shard: Shard
 
 
 @dataclass(frozen=True)
 class CountOnce(Way):
-    """The whole tensor on the first replica, and zeros on the others."""
+    """The whole tensor on the first replica, and zeros on all other replicas."""
 
 
 KEEP, TAKE_WHOLE, COUNT_ONCE = Keep(), TakeWhole(), CountOnce()
@@ -78,7 +81,7 @@ def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
     Args:
         form: The form.
         placement: The placement of the tensor.
-        division: How variables of the tensor's shape are divided, if they are.
+        division: The placement of divided variables of the tensor's shape; `None` without any.
     """
     match form:
         case LocalSizes():
@@ -111,7 +114,7 @@ def _way_to_rows(
 
 
 def settled(placement: Placement, way: Way) -> Way:
-    """Return a way of a finished plan: later merges may have made the rows fit."""
+    """Return the way in a finished plan: `KEEP` if later merges have made the rows fit."""
     is_slice = isinstance(way, SliceRows) and isinstance(placement, Shard)
     return KEEP if is_slice and placement.fits(way.shard) else way  # type: ignore[attr-defined]
 

@@ -1,8 +1,8 @@
-"""Reductions over replicas: how the local values of a partial tensor make the whole one.
+"""Reductions over replicas: how the local values of a partial tensor make the whole tensor.
 
 Each replica's local value has the shape of the whole tensor. A new reduction is a class or a
-constant here, and a rule that returns `Partial` of it. The program gathers local values and
-combines them; only sums are exchanged otherwise, by collectives that add.
+constant here, and a rule that returns `Partial` of the reduction. The program gathers local values
+and combines them; only for sums, collectives add up the local values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Reduction:
     """Base class of reductions.
 
     Attributes:
-        name: For messages, such as `"max"`.
+        name: The name in messages, such as `"max"`.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Reduction:
 
         Args:
             stacked: The local values, shape `(replicas, *shape)`.
-            rows_of_replicas: Returns the replicas' numbers of some rows, up to a factor, shape
-                `(replicas,)`.
+            rows_of_replicas: Returns the replicas' numbers of rows of a division, up to a common
+                factor, shape `(replicas,)`.
         """
         raise NotImplementedError
 
@@ -59,8 +59,8 @@ class Moments(Reduction):
     def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
         means, variances = tf.unstack(stacked, axis=1)
         counts = tf.cast(rows_of_replicas(self.rows), stacked.dtype)
-        # Shares are known before the moments are: so no division follows the exchange. Without any
-        # row, moments are no numbers.
+        # The shares are computed before the exchange of the moments: no division follows the
+        # exchange. Without rows, the moments are NaN.
         shares = counts / tf.reduce_sum(counts)
         shares = tf.reshape(shares, [-1, *[1] * (len(stacked.shape) - 2)])
         return tf.stack(merge_moments(shares, means, variances))
@@ -89,11 +89,12 @@ def merge_moments(
     Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
 
     Args:
-        weights: The groups' shares of all values, along the first axis; with `total`, numbers of
-            values, by which constants keep all their digits.
-        means: The groups' means; of a group without values it may be NaN.
-        variances: The groups' variances; the same.
-        total: The number of all values; a divisor other than 0 gives zeros where there is none.
+        weights: The groups' shares of all values, along the first axis; with `total`, the groups'
+            numbers of values, so that the moments of constants keep all their digits.
+        means: The groups' means; the mean of a group without values may be NaN.
+        variances: The groups' variances; the variance of a group without values may be NaN.
+        total: The number of all values. Without values, a divisor other than 0 gives zeros, not
+            NaN.
     """
 
     def weighted(values: tf.Tensor) -> tf.Tensor:

@@ -1,10 +1,10 @@
-"""`ReplicaCount`: `num_replicas_in_sync` as it is outside a step, recognized inside one.
+"""`ReplicaCount`: the value of `num_replicas_in_sync` outside of steps, recognized in a step.
 
-A step sees the global batch, in which `num_replicas_in_sync` is 1. Code written for
-`tf.distribute` reads the number before the step, and `loss / n` or `batch_size // n` rows of noise
-in the step make another model. So quotients, remainders, sums and differences of a `ReplicaCount`
+A step sees the global batch, and there `num_replicas_in_sync` is 1. Code written for
+`tf.distribute` reads the number before the step: `loss / n`, or `batch_size // n` rows of noise, in
+the step make a different model. So quotients, remainders, sums and differences of a `ReplicaCount`
 are recognized, too. A product is a plain number: `64 * n` is a global batch size and `0.1 * n` a
-learning rate: both are right for the global batch.
+learning rate, and both are right for the global batch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from ..errors import cut_line, is_of_user, line_at
 
-# Functions that use a number where they are called, the patch that shows it, and the step's graph.
-# Other code of libraries uses settings of objects, such as a schedule's rate, made outside of it.
+# Files of functions that use a number where they are called, of the patch that shows the number,
+# and of the step's graph. All further code of libraries uses settings of objects that were made
+# outside of the step, such as a schedule's rate.
 _FUNCTIONS = re.compile(
     r"/tensorflow/|/keras/src/(backend|ops|random|utils)/|/_upstream/|/spmd/functions\.py"
 )
@@ -25,7 +26,7 @@ _OPTIMIZERS = "/keras/src/optimizers/"
 
 
 def _recognized(operate: Callable[[Any, Any], Any]) -> Any:
-    """Return an operator whose result is recognized, too."""
+    """Return an operator with a recognized result."""
 
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, int | float):
@@ -41,14 +42,14 @@ def _reflected(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _product(self: Any, other: Any) -> Any:
-    """A replica's share times the number of replicas is the whole: a plain number."""
+    """Multiply a share: times the number of replicas it is the whole, a plain number."""
     if isinstance(other, ReplicaCount):
         return self.real * other.real
     return _recognized(operator.mul)(self, other)
 
 
 class ReplicaNumber:
-    """A number that follows from a `ReplicaCount`; copies and pickles of it are plain numbers."""
+    """A number that follows from a `ReplicaCount`; its copies and pickles are plain numbers."""
 
     real: Any
     __add__ = __radd__ = _recognized(operator.add)
@@ -63,7 +64,8 @@ class ReplicaNumber:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = (value.real if isinstance(value, ReplicaNumber) else value for value in inputs)
-        return getattr(ufunc, method)(*plain, **options)  # by NumPy's rules for Python numbers
+        # NumPy's rules for Python numbers apply.
+        return getattr(ufunc, method)(*plain, **options)
 
     def __reduce__(self) -> Any:
         return type(self.real), (self.real,)
@@ -72,8 +74,8 @@ class ReplicaNumber:
 class ReplicaCount(ReplicaNumber, int):
     """The number of replicas."""
 
-    __module__ = "builtins"  # W&B writes numbers of other modules as texts
-    dtype: Final = int  # Keras promotes dtypes by it as by a plain number's type
+    __module__ = "builtins"  # W&B writes numbers of all other modules as texts.
+    dtype: Final = int  # Keras promotes dtypes as with a plain `int`.
 
 
 class _IntShare(ReplicaNumber, int):
@@ -92,7 +94,7 @@ _SAME_KIND: dict[type, type] = {int: _IntShare, float: _FloatShare}
 
 
 def is_recognized(value: Any) -> bool:
-    """Whether a value is a `ReplicaNumber`, or a list that has one, such as a shape."""
+    """Whether a value is a `ReplicaNumber`, or a list with a `ReplicaNumber`, such as a shape."""
     if isinstance(value, list | tuple):
         return any(map(is_recognized, value))
     return isinstance(value, ReplicaNumber)
@@ -102,11 +104,12 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
     """Return the warning about a `ReplicaNumber` in a step.
 
     Args:
-        places: Files and numbers of the lines that made a tensor of it, the outermost first.
+        places: Files and line numbers of the traceback that made a tensor of the number, the
+            outermost first.
 
     Returns:
-        The warning; `None` if an object that was made with the number uses it, such as a layer or
-        an optimizer, and no line of the user's.
+        The warning; `None` if no line of the user's uses the number, but an object that was made
+        with the number, such as a layer or an optimizer.
     """
     paths = [*places]
     own = [at for at, (path, _) in enumerate(paths) if is_of_user(path)]

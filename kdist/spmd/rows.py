@@ -1,4 +1,4 @@
-"""`Rows`: how an axis is divided over the replicas."""
+"""`Rows`: the division of an axis over the replicas."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Rows:
 
     @property
     def is_batch(self) -> bool:
-        """Whether these are rows of a batch, not of a variable."""
+        """Whether the rows are a batch's, not a divided variable's."""
         return all(batch_axis.is_batch for batch_axis, _ in self.segments)
 
     def is_total(self, size: AnySize) -> bool:
-        """Whether a size is that of the axis, also as a number that is known while tracing."""
+        """Whether `size` is the size of the axis, also as a number that is known while tracing."""
         if not isinstance(size, int):
             return self.total == size
         total = 0
@@ -51,11 +51,14 @@ class Rows:
         return total == size
 
     def times(self, factor: AnySize) -> Rows:
-        """Return the rows with `factor` rows in place of each."""
+        """Return the rows with `factor` rows in place of each row."""
         return Rows(tuple((batch_axis, unit * factor) for batch_axis, unit in self.segments))
 
     def divided(self, factor: AnySize, divisor: AnySize) -> Rows | None:
-        """Return the rows with `factor / divisor` rows in place of each, if that is a number."""
+        """Return the rows with `factor / divisor` rows in place of each row.
+
+        `None` if a unit of the result would not be a size.
+        """
         segments: list[Segment] = []
         for batch_axis, unit in self.segments:
             changed = quotient(unit * factor, divisor)
@@ -79,7 +82,8 @@ class Rows:
             )
         )
 
-    def __hash__(self) -> int:  # stable once a step is planned: no batch axes are merged after that
+    # The hash is stable once a step is planned: after the plan, no batch axes are merged.
+    def __hash__(self) -> int:
         return hash(tuple((axis.root().order, key_of(unit)) for axis, unit in self.segments))
 
     def __repr__(self) -> str:
@@ -89,7 +93,7 @@ class Rows:
 
 
 def rows_of(size: AnySize) -> Rows | None:
-    """Return a division of an axis of this size, if it is a multiple of the rows of one batch."""
+    """Return a division of an axis of this size, if it is a multiple of a single batch's rows."""
     if isinstance(size, int):
         return None
     batch_axes = size.batch_axes()

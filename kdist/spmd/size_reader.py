@@ -1,7 +1,7 @@
 """Sizes in the integer tensors of a step, as functions of the sizes of its batches.
 
 TensorFlow's programs compute shapes with ordinary operations (`tf.shape(x)[0] * 2`). Reading these
-operations tells the axis of a result that counts the rows of a batch.
+operations tells which axis of a result counts the rows of a batch.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tensorflow.python.framework import tensor_util
 from .placements import Replicate
 from .sizes import AnySize, Element, Size, quotient, symbolic
 
-_MOST = 64  # elements; longer vectors are no shapes
+_MOST = 64  # Elements; longer vectors are no shapes.
 _READERS: dict[str, Callable[[Any, Any, list[Any]], Any]] = {}
 
 
 def read_sizes(facts: Any, tensor: Any) -> Any:
-    """Return an array of the sizes that a tensor of rank 0 or 1 holds; `None` for other tensors.
+    """Return the sizes in an integer tensor of rank 0 or 1, an array; `None` for all other tensors.
 
     Args:
-        facts: The placements and sizes of other tensors.
-        tensor: Integers; their placement is known.
+        facts: The facts of the graph, with the placement of the tensor.
+        tensor: The tensor.
     """
     shape = tensor.shape
     if not tensor.dtype.is_integer or shape.rank not in (0, 1):
@@ -55,7 +55,8 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
     if result is None:
         if op.type != "Placeholder":
             value = tensor_util.constant_value(tensor)
-            if value is None:  # such as the axes of `tf.vectorized_map`, compared with 0
+            # The axes of `tf.vectorized_map`, compared with 0, need an evaluation.
+            if value is None:
                 value = tensor_util.try_evaluate_constant(tensor)
             if value is not None:
                 return _array(value)
@@ -101,7 +102,7 @@ def _reshaped(op: Any, tensor: Any, inputs: list[Any]) -> Any:
 
 
 def _matrix(facts: Any, tensor: Any) -> Any:
-    """Return the sizes in a matrix that the gradients of paddings and repetitions make."""
+    """Return the sizes in a matrix, as the gradients of paddings and repetitions make."""
     op = tensor.op
     if op.type == "Slice":
         value, begin, count = map(facts.constant, op.inputs)
@@ -158,7 +159,7 @@ def _split_by_sizes(op: Any, tensor: Any, inputs: list[Any]) -> Any:
 @_reads("StridedSlice")
 def _strided_slice(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     vector, begin, end, strides = inputs
-    if vector is not None and not vector.ndim:  # nothing but new axes can be added to a scalar
+    if vector is not None and not vector.ndim:  # A slice of a scalar can only add axes.
         return vector.reshape(tensor.shape.as_list())
     if vector is None or vector.ndim != 1 or not all(map(_is_plain, (begin, end, strides))):
         return None
@@ -292,7 +293,7 @@ def _broadcast_args(op: Any, tensor: Any, inputs: list[Any]) -> Any:
         known = [size for size in (a, b) if isinstance(size, int) and size != 1]
         if a == b or b == 1 or a == 1:
             result.append(b if a == 1 else a)
-        else:  # which of two unknown sizes may be 1
+        else:  # Either of two unknown sizes may be 1.
             result.append(known[0] if known else symbolic(Element(tensor, index)))
     return result
 

@@ -21,20 +21,20 @@ class Symbol:
         self.order = next(_orders)
 
     def root(self) -> Symbol:
-        """Return the symbol that stands for this one."""
+        """Return the symbol that stands for this symbol."""
         return self
 
 
 class BatchAxis(Symbol):
-    """The axis that counts the rows of a batch: each replica has a contiguous block of them.
+    """The axis that counts the rows of a batch: each replica has a contiguous block of rows.
 
     Args:
-        name: For messages, such as `"input 2"`.
+        name: The name in messages, such as `"input 2"`.
         total: The number of rows over all replicas, if it is known.
         parts: The numbers of rows of all replicas, if they are known.
-        source: The tensor and axis that have these rows, if the step makes them; `None` for an
+        source: The tensor and axis that have these rows, if the step makes the rows. `None` for an
             input of the step: its numbers of rows are known before the step begins.
-        is_batch: Whether these are rows of a batch, not of a divided variable.
+        is_batch: Whether the rows are a batch's, not a divided variable's.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BatchAxis(Symbol):
         self.merged: BatchAxis | None = None
 
     def root(self) -> BatchAxis:
-        """Return the batch axis that stands for this one, after `merge`."""
+        """Return the batch axis that stands for this axis, after `merge`."""
         return self if self.merged is None else self.merged.root()
 
     def may_equal(self, other: BatchAxis) -> bool:
@@ -65,7 +65,7 @@ class BatchAxis(Symbol):
         return all(mine == others or None in (mine, others) for mine, others in pairs)
 
     def merge(self, other: BatchAxis) -> Callable[[], None]:
-        """Declare that both are divided alike; returns a function that takes it back."""
+        """Declare that both axes are divided alike; return a function that undoes the merge."""
         mine, others = self.root(), other.root()
         if mine is others:
             return lambda: None
@@ -131,15 +131,15 @@ class Size:
 
     @property
     def key(self) -> Any:
-        """Key of equal sizes, once a step is planned and no more batch axes are merged."""
+        """Key that equal sizes share, once a step is planned and no more batch axes are merged."""
         return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
 
     def batch_axes(self) -> set[BatchAxis]:
-        """The batch axes among its symbols."""
+        """The batch axes among the size's symbols."""
         return {s for monomial in self.terms for s in monomial if isinstance(s, BatchAxis)}
 
     def symbols(self) -> set[Symbol]:
-        """The symbols in it."""
+        """The symbols in the size."""
         return {symbol for monomial in self.terms for symbol in monomial}
 
     def only_symbol(self) -> Symbol | None:
@@ -189,7 +189,7 @@ def symbolic(symbol: Symbol) -> Size:
 
 
 def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
-    """Return size / divisor if this is a size whatever the symbols are; otherwise `None`."""
+    """Return size / divisor if this is a polynomial with integer coefficients; else `None`."""
     if isinstance(divisor, int) and divisor == 1:
         return size
     below = list(_terms_of(divisor))

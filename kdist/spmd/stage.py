@@ -1,4 +1,4 @@
-"""Write the functions of a planned step: each does for one replica the work of a stage."""
+"""Write the functions of a planned step: each function does a replica's work of a stage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .sizes import AnySize, AxisSize, BatchAxis, Element, key_of
 from .tensor_facts import Ref
 
 WRONG = "kdist has divided"
-"""The beginning of the message that names an operation."""
+"""The beginning of an error message about an operation that kdist has divided wrong."""
 REPLICA_INDEX = "index"
 """Key of the replica's number among the unknown numbers of a stage."""
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
@@ -45,11 +45,11 @@ UnknownNumber = Any
 class StageGraph(func_graphs.FuncGraph):
     """Graph of a stage; its error messages name lines and layers of the user's program."""
 
-    _traceback: Any = None  # of the operation of the step that is written
+    _traceback: Any = None  # Traceback of the operation of the step that is being written.
 
     @contextlib.contextmanager
     def writes(self, op: tf.Operation) -> Iterator[None]:
-        """Give the operations made in this block the scope and traceback of one of the step."""
+        """Give operations made in the `with` block the scope and traceback of `op` of the step."""
         before, self._traceback = self._traceback, user_traceback(op)
         with self.name_scope(f"{op.name}/"):
             yield
@@ -65,20 +65,22 @@ class Stage:
     """A function that is being written: a stage of a step, or a body in it.
 
     Args:
-        plan: The plan of its operations.
-        name: The beginning of its name.
+        plan: The plan of the function's operations.
+        name: The beginning of the function's name.
     """
 
-    # The device of kernels that XLA compiles; `None` for the replica's own.
+    # The device of kernels that XLA compiles; `None` for the replica's own device.
     kernel_device: str | None = None
-    draws_by_xla = False  # XLA draws other numbers than TensorFlow
+    # Whether XLA compiles the draws of `DRAWN_BY_XLA`: its numbers differ from TensorFlow's.
+    draws_by_xla = False
 
     def __init__(self, plan: GraphPlan, name: str) -> None:
         self.plan = plan
         self.graph = StageGraph(f"kdist_{name}_{next(_numbers)}")
-        self.inputs: dict[Any, tf.Tensor] = {}  # placeholders, by the values that they stand for
-        self.values: dict[Ref, tf.Tensor] = {}  # the replica's values of tensors of the step
-        self.written: dict[tf.Operation, tf.Operation] = {}  # by operations of the step
+        self.inputs: dict[Any, tf.Tensor] = {}  # Placeholders, by the values that they stand for.
+        self.values: dict[Ref, tf.Tensor] = {}  # The replica's values of tensors of the step.
+        # For each operation of the step, the operation of this function.
+        self.written: dict[tf.Operation, tf.Operation] = {}
         self._memo: dict[Any, Any] = {}
 
     # Values of other functions
@@ -97,7 +99,7 @@ class Stage:
         return None
 
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
-        """Return an unknown number that other functions know."""
+        """Return an unknown number that this function gets from outside."""
         raise NotImplementedError
 
     def makes(self, tensor: tf.Tensor) -> bool:
@@ -115,11 +117,11 @@ class Stage:
         """Return the placeholder of a value that the function is called with.
 
         Args:
-            key: The value that it stands for.
-            dtype: Its type.
-            shape: Its shape.
+            key: The value that the placeholder stands for.
+            dtype: The type of the value.
+            shape: The shape of the value.
             like: A resource or list of the same type.
-            divided_axis: For a variable that is divided: along which axis.
+            divided_axis: The divided axis of a divided variable.
         """
         if key not in self.inputs:
             with self.graph.as_default():
@@ -146,7 +148,7 @@ class Stage:
         return self.values[tensor.ref()]
 
     def read(self, tensor: tf.Tensor, way: Way) -> tf.Tensor | None:
-        """Return a tensor in the form that a way leads to; `None` for sizes that are not read."""
+        """Return a tensor in the wanted form of a way; `None` for sizes that are not read."""
         match way:
             case Keep():
                 return self.value(tensor)
@@ -179,12 +181,12 @@ class Stage:
         return self.cached(key, lambda: self.outer_whole(tensor))
 
     def _reshaped(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
-        """Return a whole tensor whose source was reduced (`Decision.is_reshape`)."""
+        """Return a whole tensor from its reduced source (`Decision.is_reshape`)."""
         inputs = [self.whole(source) for source in planned.inputs]
         return self.copy(planned.op, inputs)[tensor.value_index]
 
     def _on_first(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return the tensor on the first replica and zeros on the others."""
+        """Return the tensor on the first replica, and zeros on all other replicas."""
         return tf.where(self.index == 0, tensor, tf.zeros_like(tensor))
 
     def _sizes_with_rows(self, tensor: tf.Tensor, way: WriteSizes) -> tf.Tensor | None:
@@ -195,14 +197,15 @@ class Stage:
         return self.size_vector(dims, tensor.dtype, dict(way.rows))
 
     def slice_rows(self, tensor: tf.Tensor, shard: Shard, may_broadcast: bool = False) -> tf.Tensor:
-        """Return the replica's rows of a whole tensor; of a single row, if it may broadcast, all.
+        """Return the replica's rows of a whole tensor.
 
-        The step fails if the tensor's axis has another size.
+        If `may_broadcast`, a single row is taken whole. The step fails if the tensor's axis does
+        not have the size of the batch.
         """
         axis, rows = shard.axis, shard.rows
         size = tf.shape(tensor)[axis]
         total = self.size(rows.total, tf.int32)
-        # Without any row, TensorFlow may compute with another size where a shape has a -1.
+        # Without rows, TensorFlow may compute a wrong size for a -1 in a shape.
         right = tf.logical_or(tf.equal(size, total), tf.equal(total, 0))
         if may_broadcast:
             is_single = tf.equal(size, 1)
@@ -219,7 +222,7 @@ class Stage:
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the value of a key, made once in this function."""
+        """Return the value of a key; `make` is called once in this function."""
         if key not in self._memo:
             with self.graph.as_default():
                 self._memo[key] = make()
@@ -247,7 +250,7 @@ class Stage:
     def _set_shape(
         self, op: tf.Operation, made: tf.Tensor, shape: tf.TensorShape, placement: Placement
     ) -> None:
-        """Set the static shape of a replica's value, which has to fit the traced shape."""
+        """Set the static shape of a replica's value; raise an error if the value does not fit."""
         if not made.shape.is_compatible_with(shape):
             raise ValueError(
                 f"{WRONG} {op.type} of {line_of(op)} wrong ({placement}): a replica has the shape"
@@ -257,26 +260,27 @@ class Stage:
             made.set_shape(shape)
 
     def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
-        """Return the operations of this function that have to run before another one."""
+        """Return the operations of this function that have to run before a planned operation."""
         return [self.written[op] for op in planned.controls if op in self.written]
 
     def copy(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
-        """Write a copy of an operation with other inputs; returns its results."""
+        """Write a copy of an operation with new inputs; return its results."""
         if self.draws_by_xla and op.type in DRAWN_BY_XLA:
             return self._drawn_by_xla(op, inputs)
         with self.graph.as_default():
             made = copy_of(self.graph, op, inputs)
         self.written[op] = made
         for output, new in zip(op.outputs, made.outputs, strict=True):
-            if output.dtype == tf.resource:  # elements of a list may have other local shapes
+            # Lists are left out: the local shapes of their elements may differ.
+            if output.dtype == tf.resource:
                 handle_data_util.copy_handle_data(output, new)
         return list(made.outputs)
 
     def _drawn_by_xla(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
-        """Have XLA compile a draw, also in a stage that it does not compile."""
+        """Let XLA compile a draw, even in a stage that XLA does not compile."""
 
         def draw(*given: tf.Tensor) -> Any:
-            # A call with an effect: that of constants would be computed by TensorFlow's kernel.
+            # With an effect, a call with constant inputs is not computed by TensorFlow's kernel.
             tf.raw_ops.Assert(condition=True, data=[0])
             return copy_of(tf.compat.v1.get_default_graph(), op, given).outputs
 
@@ -285,7 +289,7 @@ class Stage:
             return list(call(*inputs))
 
     def call_kernel(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
-        """Call a kernel; if XLA does not compile it, write its operations here."""
+        """Call a kernel that XLA compiles; write the operations of any other kernel here."""
         if is_compiled(op):
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return self.copy(op, inputs)
@@ -306,7 +310,7 @@ class Stage:
 
     @contextlib.contextmanager
     def on_host(self) -> Iterator[None]:
-        """Place the operations of this block on the host of a GPU, which needs sizes there."""
+        """Place the operations of this block on the host: kernels of GPUs need sizes there."""
         with tf.device(None if self.on_cpus else HOST), tf.name_scope("on_host"):
             yield
 
@@ -327,7 +331,7 @@ class Stage:
         return total
 
     def blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return, for each segment of rows, the replica's number of rows and its first one."""
+        """Return, for each segment of rows, the replica's number of rows and its first row."""
         dtype = tf.as_dtype(dtype)
         return [self._block(batch_axis.root(), unit, dtype) for batch_axis, unit in rows.segments]
 
@@ -356,7 +360,7 @@ class Stage:
         return block
 
     def _counts(self, batch_axis: BatchAxis, dtype: tf.DType) -> tf.Tensor:
-        """Return the numbers of rows; as floats, of which a GPU gets one copy for all uses."""
+        """Return the numbers of rows; for a float type as floats: a single copy on a GPU."""
         counts = self.counts(batch_axis)
         if not dtype.is_floating or dtype.size < 4:
             return counts
@@ -428,7 +432,7 @@ class Stage:
 
         return self.cached(key, make)
 
-    # Functions within this one
+    # Functions within this function
 
     def body(
         self,
@@ -509,7 +513,7 @@ class Stage:
     def create(
         self, op: tf.Operation, args: Sequence[Any], dtypes: Sequence[tf.DType], attributes: Any
     ) -> tf.Operation:
-        """Write an operation of the type of another one, with other attributes."""
+        """Write an operation of the type of `op`, with new attributes."""
         made = create_like(self.graph, op, args, dtypes, attributes)
         self.written[op] = made
         return made
@@ -522,16 +526,16 @@ class Stage:
 
 
 class Body(Stage):
-    """The body of a loop or condition, which has no collectives.
+    """The body of a loop, condition or call; a body has no collectives.
 
     Args:
-        parent: The function that it is in.
-        plan: Its plan.
+        parent: The function that contains the body.
+        plan: The plan of the body.
         graph: The traced body.
-        given: For each of its inputs, the tensor of the whole batch, and the replica's value.
+        given: For each input of the body, the tensor of the whole batch, and the replica's value.
 
     Attributes:
-        numbers: Placeholders of the unknown numbers that it is called with behind its inputs.
+        numbers: Placeholders of the unknown numbers, which follow the body's inputs in a call.
         reference: An attribute that names the finished function.
     """
 
@@ -581,8 +585,10 @@ class Body(Stage):
 
         Args:
             ways: For each result, the way to the form that all bodies return.
-            passed: For each result, the index of the input that it is; `None` for others.
-            is_condition: Whether the body returns whether a loop goes on, and nothing else.
+            passed: For each result that is an input, the index of the input; `None` for all other
+                results.
+            is_condition: Whether the body is a loop's condition: its only result is whether the
+                loop goes on.
         """
         outputs = self.traced.outputs[:1] if is_condition else self.traced.outputs
         needed = live_planned(self.plan, self.traced.outputs)
@@ -599,7 +605,7 @@ class Body(Stage):
     def finish(
         self, numbers: Sequence[UnknownNumber], *, returns_numbers: bool, **attributes: Any
     ) -> None:
-        """End the function, which is called with these unknown numbers behind its inputs."""
+        """End the function; calls pass these unknown numbers after the inputs."""
         added = [self.outer_number(number) for number in numbers]
         self.graph.inputs = [*self.inputs.values(), *added]
         with self.graph.as_default():
@@ -610,10 +616,10 @@ class Body(Stage):
 def end_function(
     stage: Stage, outputs: Sequence[tf.Tensor], outer: tf.Graph, **attributes: Any
 ) -> Any:
-    """Make a TensorFlow function of a stage, in an outer graph; returns a reference to it."""
+    """Make a TensorFlow function of a stage, in an outer graph; return a reference to it."""
     graph = stage.graph
     graph.outputs = list(outputs)
-    # Reads as well: an operation that changes a variable later waits for them.
+    # Reads are included: an operation that changes a variable later waits for the reads.
     graph.control_outputs = [
         op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
     ]
@@ -644,7 +650,7 @@ def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOp
 
 
 def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor:
-    """Return `count` rows of a tensor along an axis, from row `begin` on."""
+    """Return `count` rows of a tensor along an axis, beginning with row `begin`."""
     rank = tensor.shape.rank
     if rank is None:
         is_axis = tf.equal(tf.range(tf.rank(tensor)), axis)
@@ -661,7 +667,7 @@ def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor
 
 
 def _forget_size(handle: tf.Tensor, axis: int) -> None:
-    """Let a handle be that of a part of the variable."""
+    """Set the size of an axis to unknown in a handle's data: the handle is a part's."""
     data = handle_data_util.get_resource_handle_data(handle)
     data.shape_and_type[0].shape.dim[axis].size = -1
     handle_data_util.set_handle_data(handle, data)

@@ -1,4 +1,4 @@
-"""Known facts of the tensors of a traced graph: placements, stages, sizes."""
+"""Facts about the tensors of a traced graph: placements, stages, sizes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Ref = Any
 class StageNumber(NamedTuple):
     """Place of a stage in the order of a step.
 
-    A step alternates. In round k, first tensors of earlier stages are exchanged; then a stage runs
-    once, with the operations that must not run on every replica, such as `tf.print`; then a stage
-    runs on every replica:
+    A step is a sequence of rounds. In each round, first tensors of earlier stages are exchanged.
+    Then a stage runs once, with the operations that must not run on every replica, such as
+    `tf.print`. Then a stage runs on every replica:
 
         inputs | exchange, once, every replica | exchange, once, every replica | …
                  round 0                         round 1
 
-    A sum over replicas may be exchanged later than in its round, just before a stage that reads it
-    (`Program._call_stage`): so few collectives have many bytes.
+    A sum over replicas may be exchanged later than in its round, just before a stage that reads the
+    sum (`Program._call_stage`): so there are few collectives with many bytes each.
 
     Attributes:
         round: The round, from 0; -1 for the step's inputs.
@@ -44,7 +44,7 @@ class StageNumber(NamedTuple):
     on_every_replica: bool
 
     def first(self, *, on_every_replica: bool) -> StageNumber:
-        """Return this stage if it is of a kind, or the next stage of that kind."""
+        """Return this stage if it is of the kind, or the next stage of the kind."""
         is_behind = self.on_every_replica and not on_every_replica
         return StageNumber(max(self.round + is_behind, 0), on_every_replica)
 
@@ -87,11 +87,11 @@ class StepFacts:
     Attributes:
         bodies: The graphs of called functions, the same in each attempt to plan the step.
         in_fixed_order: Whether a stage changes variables only after all of its reads, as several
-            shards of a batch share them.
+            shards of a batch share the variables.
         shared: Handles of states that exist once, not on every replica.
         variable_shards: The placements of divided variables, by their shapes.
         layouts: Divisions of several segments that the step has made.
-        list_elements: For an operation that makes a list, the placement of its elements.
+        list_elements: For each operation that makes a list, the placement of the list's elements.
     """
 
     bodies: Bodies = field(default_factory=Bodies)
@@ -109,7 +109,8 @@ class TensorFacts:
         parent: The facts of the graph that contains the body.
         step: The facts of the whole step.
         is_conditional: Whether the graph is a body that may not run.
-        can_check: Whether operations that fail the step can be written: XLA leaves them out.
+        can_check: Whether the graph can have checks, operations that fail the step: XLA leaves them
+            out.
     """
 
     def __init__(
@@ -125,7 +126,8 @@ class TensorFacts:
         self.is_conditional = is_conditional
         self.can_check: bool = can_check and (parent is None or parent.can_check)
         self.inputs: list[tf.Tensor] = []
-        self.counted: dict[BatchAxis, StageNumber] = {}  # rows that the step makes
+        # For rows that the step makes, the stage that knows their numbers.
+        self.counted: dict[BatchAxis, StageNumber] = {}
         self.assumed: list[Assumption] = parent.assumed if parent and not is_conditional else []
         self.reduced_axes: dict[Ref, Any] = {}
         self._named_rows: dict[Ref, Rows] = {}
@@ -151,7 +153,7 @@ class TensorFacts:
         self._stages[tensor.ref()] = stage
 
     def set_alias(self, tensor: tf.Tensor, of: tf.Tensor) -> None:
-        """Let a tensor stand for another one."""
+        """Let `tensor` stand for the tensor `of`."""
         self._aliases[tensor.ref()] = self.canonical(of)
 
     def canonical(self, tensor: tf.Tensor) -> tf.Tensor:
@@ -161,7 +163,7 @@ class TensorFacts:
         return tensor
 
     def has(self, tensor: tf.Tensor) -> bool:
-        """Whether a tensor is of the graph that is planned."""
+        """Whether a tensor belongs to the graph that is planned."""
         return self.canonical(tensor).ref() in self._placements
 
     def placement(self, tensor: tf.Tensor) -> Placement:
@@ -184,7 +186,7 @@ class TensorFacts:
         return self.step.variable_shards.get(tuple(shape)) if shape.is_fully_defined() else None
 
     def is_shared(self, handle: tf.Tensor) -> bool:
-        """Whether a handle is of a state that exists once, not on every replica."""
+        """Whether a handle refers to a state that exists once, not on every replica."""
         return self.canonical(handle).ref() in self.step.shared
 
     def effects(self, op: tf.Operation) -> tuple[bool, set[int]]:
@@ -214,7 +216,7 @@ class TensorFacts:
         return sizes.astype(tensor.dtype.as_numpy_dtype) if is_known else None
 
     def sizes(self, tensor: tf.Tensor) -> Any:
-        """Return the sizes in an integer tensor of rank 0 or 1, an array; else `None`."""
+        """Return the sizes in an integer tensor of rank 0 or 1, an array; otherwise `None`."""
         tensor = self.canonical(tensor)
         if tensor.ref() not in self._sizes:
             self._sizes[tensor.ref()] = read_sizes(self, tensor)
@@ -244,17 +246,17 @@ class TensorFacts:
         return dims
 
     def set_dims(self, tensor: tf.Tensor, dims: Sequence[AnySize]) -> None:
-        """Set the sizes of a tensor's axes, where they are better known than from its shape."""
+        """Set the sizes of a tensor's axes, where its traced shape does not say them."""
         self._dims[tensor.ref()] = list(dims)
 
     # Rows
 
     def named_rows(self, tensor: tf.Tensor) -> Rows | None:
-        """Return the rows that the first column of a matrix of indices names, as of `tf.where(x)`.
+        """Return the rows that the first column of a matrix of indices names, as in `tf.where(x)`.
 
-        Each row of the matrix is on the replica that has the row of `x` that it names (for a vector
-        of indices, `Shard.within` says so). Of the shape that belongs to such a matrix, these are
-        the rows that its first element counts.
+        Each row of the matrix names a row of `x`, and is on the same replica as the named row. For
+        a vector of indices, `Shard.within` has the rows instead. For the shape that belongs to a
+        matrix of indices, the first element counts the returned rows.
         """
         return self._named_rows.get(tensor.ref())
 
@@ -263,10 +265,10 @@ class TensorFacts:
         self._named_rows[tensor.ref()] = rows
 
     def rows_of(self, size: AnySize) -> Rows | None:
-        """Return how to divide an axis of this size, if it is a multiple of a batch's rows.
+        """Return a division of an axis of this size, if it is a multiple of a batch's rows.
 
-        If the step has made a division of several segments with this total, as by `concat([a, a])`,
-        it is that one, the latest of them: the new axis most likely meets that tensor.
+        If the step has made divisions of several segments with this total, as by `concat([a, a])`,
+        the latest is returned: the new axis most likely meets a tensor with this division.
         """
         found = rows_of(size)
         if found is None or found.segments[0][1] != 1:
@@ -277,10 +279,11 @@ class TensorFacts:
     def merge(self, rows: Rows, others: Rows, op: tf.Operation) -> bool:
         """Assume that two inputs of the step have equally many rows, as an operation demands.
 
-        This is checked at the beginning of each step; in a branch or loop, each time that it runs.
+        The assumption is checked at the beginning of each step; in a branch or loop, each time that
+        the branch or the loop's body runs.
 
         Returns:
-            Whether it can be assumed.
+            Whether the assumption is possible.
         """
         if self.is_conditional and not self.can_check:
             return False
@@ -309,17 +312,17 @@ class TensorFacts:
             self.suspend()
 
     def suspend(self) -> None:
-        """Let the assumptions of this body hold no longer: they are true only inside of it."""
+        """Suspend the assumptions of this body: they are true only inside the body."""
         for assumption in reversed(self.own_assumptions):
             assumption.undo()
 
     def undo_assumptions(self, since: int) -> None:
-        """Take back all assumptions but the first `since`, as a plan is given up."""
+        """Undo all assumptions but the first `since`, as a plan is given up."""
         while len(self.assumed) > since:
             self.assumed.pop().undo()
 
     def count_rows(self, size: AnySize | Rows) -> StageNumber:
-        """Have the rows counted that a size depends on; return the stage that knows them."""
+        """Plan to count the rows that a size depends on; return the stage that knows them."""
         stage = INPUTS
         total = size.total if isinstance(size, Rows) else size
         for batch_axis in () if isinstance(total, int) else total.batch_axes():

@@ -19,11 +19,11 @@ class InputTensor:
 
     Args:
         parts: The replicas' values.
-        is_rows: Whether these are parts of a batch, divided along the first axis.
+        is_rows: Whether the values are parts of a batch, divided along the first axis.
         replicas: The number of parts, over all workers, if all workers' parts have the sizes of the
-            parts here; `None` if they may differ.
-        total: The batch's number of rows, if it is known otherwise than from the parts.
-        counts: The numbers of rows of all parts, if they were counted already.
+            parts here; `None` if the sizes may differ.
+        total: The batch's number of rows, if it is known without the parts.
+        counts: The numbers of rows of all parts, if the rows are counted already.
     """
 
     parts: Sequence[tf.Tensor]
@@ -38,10 +38,10 @@ class Trace:
     """A traced step.
 
     Args:
-        graph: The graph of its operations.
+        graph: The graph of the step's operations.
         inputs: Placeholders, and the tensors that they stand for.
-        outputs: Its results, flat; `None`s stay.
-        structure: The structure of its results.
+        outputs: The step's results as a flat list, with `None` for results that are `None`.
+        structure: The structure of the step's results.
     """
 
     graph: TracedGraph
@@ -60,12 +60,13 @@ def trace(
     """Trace a step for the whole batch.
 
     Args:
-        strategy: The strategy whose replicas will run it.
+        strategy: The strategy of the replicas that will run the step.
         fn: The step.
-        args: Its arguments, as `tf.distribute.Strategy.run` gets them.
-        kwargs: The same, by name.
-        input_tensor_of: Returns for each value among the arguments the replicas' tensors, a list
-            for the components of a sparse or ragged tensor; `None` passes the value on as it is.
+        args: The step's arguments, as `tf.distribute.Strategy.run` gets them.
+        kwargs: The step's keyword arguments.
+        input_tensor_of: Called with each value in the arguments; returns the replicas' tensors, a
+            list for the components of a sparse or ragged tensor. `None` passes the value on
+            unchanged.
     """
     graph = TracedGraph("kdist_global_step")
     inputs: list[tuple[tf.Tensor, InputTensor]] = []

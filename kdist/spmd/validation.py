@@ -1,10 +1,11 @@
 """Validate a planned step: every operation is also computed whole, and compared with its parts.
 
-With `KDIST_VERIFY=1`, each operation of the step itself gets its inputs as one device would have
-them, put together from the replicas' parts: rows joined, sums added up. Its results have to be the
-replicas'. So an error is found in the operation that made it, and rounding errors do not
-grow from one operation to the next. A body of a loop or condition is compared by its results. An
-operation that acts outside of the program runs once, and its results are trusted.
+With `KDIST_VERIFY=1`, each operation of the step itself is computed from whole inputs, as on a
+single device. The inputs are put together from the replicas' parts: rows are joined, sums added up.
+The results have to equal the replicas' results. So the error names the operation that is wrong, and
+rounding errors do not grow from operation to operation. A body of a loop or condition is compared
+by its results. An operation that acts outside of the program runs once, and its results are
+trusted.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from .stage import WRONG
 from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
-"""Largest allowed difference, in units of the difference that other last digits of the inputs make.
+"""Largest allowed difference, in units of the effect of changed last digits of the inputs.
 
 XLA computes functions such as exponentials less exactly.
 """
-_ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}  # which add up no rounding errors
+# These operations add up no rounding errors.
+_ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}
 
 
 def is_on() -> bool:
@@ -61,17 +63,19 @@ def validated() -> Iterator[None]:
 
 @dataclass
 class _Compared:
-    """Tensors that are compared when the step runs, for one of its tensors.
+    """Tensors that are compared when the step runs, for a single tensor of the step.
 
     Attributes:
-        op: The operation that makes it; for the value of a variable after the step, its handle.
-        placement: Its placement.
+        op: The operation that makes the tensor; the handle of a variable for its value after the
+            step.
+        placement: The placement of the tensor.
         parts: The replicas' values.
         whole: The parts, put together.
         expected: The result of the operation, computed whole; `None` for a result that is trusted.
-        changed: `expected` for inputs with other last digits.
+        changed: The value of `expected` for inputs with changed last digits.
         counts: The planned number of rows of each replica.
-        growth: The largest allowed difference, in units of that between `expected` and `changed`.
+        growth: The largest allowed difference, in units of the difference between `expected` and
+            `changed`.
     """
 
     op: tf.Operation
@@ -126,14 +130,15 @@ def _same(mine: Any, other: Any) -> bool:
 
 
 def _wide_of(value: Any) -> Any:
-    """Return the type for comparisons of values that are no integers."""
+    """Return the type for comparisons of floating-point and complex values."""
     return np.complex128 if value.dtype.kind == "c" else np.float64
 
 
 def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: Any = 0.0) -> str:
-    """Return how values differ, if by more than rounding explains.
+    """Return a text about the first difference that rounding does not explain, or an empty text.
 
-    Replicas add up values of the sizes `added`: these may be larger than their sum.
+    The replicas' terms of a sum have the absolute values `added` together, which may be larger than
+    the sum.
     """
     if _same(whole, expected):
         return ""
@@ -150,7 +155,7 @@ def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: A
             grown = np.max(grown, initial=0.0, where=np.isfinite(grown))
             size = np.abs(expected) + added
             wrong = np.abs(whole - expected) > growth * (grown + digits * size)
-            # Values that the change of last digits makes infinite, or no numbers, are left out.
+            # Values that become infinite or NaN by the change of last digits are left out.
             wrong |= (np.isfinite(whole) != np.isfinite(expected)) & np.isfinite(changed)
     if not np.any(wrong):
         return ""
@@ -168,13 +173,13 @@ class Validation:
 
     def __init__(self, program: Program) -> None:
         self.program, self.plan = program, program.plan
-        self._wholes: dict[Ref, Any] = {}  # whole tensors; `None` for an unknown one
+        self._wholes: dict[Ref, Any] = {}  # Whole tensors; `None` for an unknown tensor.
         self._compared: list[_Compared] = []
         self._names: dict[str, Any] = {}
         self._sizes: dict[Any, Any] = {}
         self._nears: dict[Ref, tf.Tensor] = {}
-        self._handles: dict[Ref, tf.Tensor] = {}  # of the step's variables
-        self._state: dict[Ref, Any] = {}  # the variables' values, as one device has them
+        self._handles: dict[Ref, tf.Tensor] = {}  # Handles of the step's variables.
+        self._state: dict[Ref, Any] = {}  # The variables' whole values, as on a single device.
         for key, parts in program.inputs.items():
             handle = key.deref()
             if self.plan.has(handle) and (first := read_variable(handle, parts[0])) is not None:
@@ -189,7 +194,7 @@ class Validation:
         return tf.concat(own, placement.axis)
 
     def check(self, results: Sequence[Any]) -> Sequence[Any]:
-        """Compare all tensors behind the calls of the stages; returns the results, behind that."""
+        """Compare all tensors after the calls of the stages; return the results after the check."""
         before = dict(self._state)
         with tf.device(self.program.devices[0]):
             for planned in self.plan.operations:
@@ -201,7 +206,7 @@ class Validation:
             return tf.nest.map_structure(tf.identity, results)  # type: ignore[no-any-return]
 
     def _run(self, *values: Any) -> None:
-        """Compare the values of all tensors; the first operation that is wrong is an error."""
+        """Compare the values of all tensors; raise an error for the first wrong operation."""
         given = iter(values)
         for compared in self._compared:
             error = compared.error({name: np.asarray(next(given)) for name in compared.tensors()})
@@ -225,7 +230,7 @@ class Validation:
         else:
             self._forget(given[index] for index in effects_of(op, [False] * len(given))[1])
         changed = expected
-        # A sum that was exchanged may have been added in another order than here.
+        # The replicas may have added up an exchanged sum in a different order.
         is_rounded = any(isinstance(placement, Partial) for placement in planned.placements)
         if expected and (op.type not in _ELEMENTWISE or is_rounded):
             used = [variable.key for variable in variables_in(given)]
@@ -241,13 +246,14 @@ class Validation:
                 continue
             near_whole = None if changed is None else changed[at]
             self._wholes[output.ref()] = self._compare(op, placement, parts, whole, near_whole)
-        if op.type == "ReadVariableOp":  # after a change that cannot be computed here
+        # If a change of the variable could not be computed, its value is known again from a read.
+        if op.type == "ReadVariableOp":
             key = self.plan.canonical(op.inputs[0]).ref()
             if self._state.get(key, op) is None:
                 self._state[key] = self._wholes[op.outputs[0].ref()]
 
     def _given(self, tensor: tf.Tensor) -> Any:
-        """Return an input of an operation as one device has it; `None` if it is unknown."""
+        """Return an input of an operation as a single device has it; `None` if it is unknown."""
         if tensor.ref() in self._handles:
             return Variable(self._handles[tensor.ref()])
         if tensor.ref() not in self._wholes:
@@ -275,19 +281,19 @@ class Validation:
     def _computed(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
         try:
             return compute_whole(op, given, state)
-        except NotImplementedError:  # it changes a variable in a way of its own
+        except NotImplementedError:  # The operation has no counterpart for a variable's value.
             self._forget(given)
             return None
 
     def _forget(self, variables: Iterable[Any]) -> None:
-        """Let the values of variables be unknown, until the step reads them."""
+        """Mark the values of variables as unknown, until the step reads the variables."""
         for variable in variables_in(variables):
             self._state[variable.key] = None
 
     def _compare(
         self, op: tf.Operation, placement: Any, parts: Sequence[Any], expected: Any, changed: Any
     ) -> Any:
-        """Let a tensor be compared; returns the whole of it."""
+        """Add a tensor to the compared tensors; return the whole tensor."""
         whole, counts = self._joined(parts, placement), None
         if isinstance(placement, Shard):
             counts = tf.add_n(self._segments(placement.rows))
@@ -298,12 +304,12 @@ class Validation:
         return whole
 
     def _near(self, value: Any) -> Any:
-        """Return a value with other last digits."""
+        """Return a value with changed last digits."""
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return value
         if value.ref() not in self._nears:
             steps = tf.random.stateless_uniform(tf.shape(value), [3, 5], 1, 4, tf.int32)
-            # All up, so that no sum has the changes of two of its values cancel.
+            # All values are raised, so that changes of two values of a sum do not cancel.
             near = value + tf.abs(value) * _digits(value.dtype) * tf.cast(steps, value.dtype)
             self._nears[value.ref()] = near
         return self._nears[value.ref()]
@@ -322,7 +328,7 @@ class Validation:
     # Parts and sizes
 
     def _joined(self, parts: Sequence[Any], placement: Any) -> Any:
-        """Return a whole tensor, from the replicas' values of it."""
+        """Return a whole tensor from the replicas' values."""
         if isinstance(placement, Partial):
             if placement == PARTIAL:
                 return tf.add_n(list(parts))
@@ -339,7 +345,7 @@ class Validation:
         return tf.concat([own[at] for at in range(len(segments)) for own in blocks], axis)
 
     def _segments(self, rows: Rows) -> list[Any]:
-        """Return for each segment of rows how many the replicas have of it."""
+        """Return, for each segment of rows, the replicas' numbers of rows."""
         return [
             self._counts(batch_axis.root()) * self._size(unit) for batch_axis, unit in rows.segments
         ]
@@ -377,12 +383,12 @@ class Validation:
 
 
 def _is_fake(op: tf.Operation, index: int) -> bool:
-    """Whether a branch of a condition does not make a result."""
+    """Whether a result of a condition is missing in a branch."""
     if op.type not in CONDITIONS:
         return False
     return any(is_fake(graph.outputs[index]) for graph in called_graphs(op))
 
 
 def _digits(dtype: Any) -> float:
-    """Return how far apart numbers at 1 are."""
+    """Return the distance of 1 to the next larger number of a type."""
     return 2.0**-7 if dtype == tf.bfloat16 else float(np.finfo(dtype.as_numpy_dtype).eps)

@@ -1,6 +1,6 @@
-"""The variables of a strategy, and TensorFlow's part of it (`GlobalViewExtended`).
+"""The variables of a strategy, and TensorFlow's part of the strategy (`GlobalViewExtended`).
 
-Each replica has a copy of a variable, or a part of a divided one (`divided_variables.py`).
+Each replica has a copy of a variable, or a part of a divided variable (`divided_variables.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OUTSIDE = (
 
 
 def _of_copies(name: str) -> Any:
-    """Return a method that changes elements of all copies; in a traced step, of the first one."""
+    """Return a method that changes elements of all copies; in a traced step, of the first copy."""
 
     def change(self: Any, *args: Any, **options: Any) -> Any:
         if values_util.is_saving_non_distributed():
@@ -57,9 +57,9 @@ _ASSIGNS: dict[str, Any] = {
 
 
 def _assigned(name: str) -> Any:
-    """Return a method that assigns to the copies; outside of steps to one after another.
+    """Return a method that assigns to all copies; outside of steps, to copy after copy.
 
-    TensorFlow does the same by a call of `update`, in ten times the time.
+    TensorFlow's own method calls `update`, and takes ten times as long outside of steps.
     """
 
     def assign(
@@ -70,7 +70,8 @@ def _assigned(name: str) -> Any:
             return original(self, value, use_locking, name_, read_value)
         value = tf.convert_to_tensor(value, self.dtype)
         first, *others = self.values
-        getattr(first, name)(value, use_locking, name_, read_value=False)  # checks the shape, too
+        # This assignment also checks the shape.
+        getattr(first, name)(value, use_locking, name_, read_value=False)
         for copy in others:
             _ASSIGNS[name](resource=copy.handle, value=value)
         return self
@@ -79,19 +80,19 @@ def _assigned(name: str) -> Any:
 
 
 class CopiedVariable(values.MirroredVariable):
-    """A variable with a copy on every replica; to a traced step it is the first copy."""
+    """A variable with a copy on every replica; a traced step uses the first copy."""
 
     asked: tuple[Any, Any] | None = None
-    """The synchronization and aggregation that it was made with; copies need neither."""
+    """The synchronization and aggregation that were requested; copies need neither."""
 
     @property
     def synchronization(self) -> Any:
-        """The synchronization that it was made with."""
+        """The synchronization that was requested."""
         return super().synchronization if self.asked is None else self.asked[0]
 
     @property
     def aggregation(self) -> Any:
-        """The aggregation that it was made with."""
+        """The aggregation that was requested."""
         return super().aggregation if self.asked is None else self.asked[1]
 
     @property
@@ -124,14 +125,14 @@ class CopiedVariable(values.MirroredVariable):
         return float(self._primary)
 
     def __getitem__(self, key: Any) -> Any:
-        return type(self._primary).__getitem__(self, key)  # whose `assign` changes all copies
+        return type(self._primary).__getitem__(self, key)  # Its `assign` changes all copies.
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """Return the rows that are named."""
+        """Return rows, by their indices."""
         return self._get().sparse_read(indices, name)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-        """Return the elements, or slices, that are named."""
+        """Return elements, or slices, by their indices."""
         return self._get().gather_nd(indices, name)
 
     (
@@ -153,9 +154,10 @@ class CopiedVariable(values.MirroredVariable):
 
 
 class _OneVariable(values.DistributedVariableTraceType):
-    """Trace type that tells a variable from others of its shape.
+    """Trace type that is equal only for the same variable.
 
-    So a `tf.function` that is called with a variable is traced again for another variable.
+    So a `tf.function` that is called with a variable is traced again for a different variable of
+    the same shape.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -166,13 +168,13 @@ class _OneVariable(values.DistributedVariableTraceType):
 
 
 class GlobalVariables(distribute_lib.StrategyExtendedV2):
-    """Gives every variable a copy on each device, also metrics': their values are global.
+    """Gives every variable a copy on each device; copies of metrics, too, have global values.
 
     Args:
-        shards: Into how many parts each batch is divided, over all workers; `None` for one on each
+        shards: The number of parts of each batch, over all workers; `None` for a part on each
             device.
-        divides_state: Whether variables that are made beside others, as an optimizer's state, are
-            divided over the replicas.
+        divides_state: Whether variables that are colocated with a variable, such as an optimizer's
+            state, are divided over the replicas.
     """
 
     _shards: int | None = None
@@ -196,7 +198,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     @property
     def _num_replicas_in_sync(self) -> int:
-        """Into how many parts TensorFlow divides each batch."""
+        """The number of parts into which TensorFlow divides each batch."""
         return self._shards or super()._num_replicas_in_sync
 
     def _input_workers_with_options(self, options: Any = None) -> Any:
@@ -209,7 +211,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     @property
     def parts(self) -> int:
-        """Into how many parts each batch is divided, over all workers."""
+        """The number of parts of each batch, over all workers."""
         return self._num_replicas_in_sync
 
     @property
@@ -224,7 +226,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return tuple(self.worker_devices) * each
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
-        if getattr(self._creating, "on", False):  # in the scope of the strategy a second time
+        if getattr(self._creating, "on", False):  # The strategy's scope is entered a second time.
             return next_creator(**kwargs)
         self._creating.on = True
         try:
@@ -234,7 +236,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     def _created(self, next_creator: Any, options: dict[str, Any]) -> Any:
         is_state = options.get("colocate_with") is not None
-        # In a traced step the other variable is its first copy.
+        # In a traced step the colocated variable is a first copy.
         if traced_strategy() is not None or isinstance(
             options.get("colocate_with"), DividedVariable
         ):
@@ -291,9 +293,10 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return made
 
     def copies_of(self, handle: Any) -> tuple[list[Any] | None, Division | None]:
-        """Return the handles of a variable's copies or parts, and how it is divided if it is.
+        """Return the handles of a variable's copies or parts, and a divided variable's division.
 
-        There is one for each part of a batch, on its device; `None` if the variable is alone.
+        There is a handle for each part of a batch, on the part's device. Handles are `None` for a
+        variable without copies; the division is `None` for a variable that is not divided.
         """
         variable = self._variables.get(handle.ref())
         if variable is None:
@@ -321,7 +324,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return tf.group(*filter(tf.is_tensor, tf.nest.flatten(result))) if group else result
 
     def copy_first(self) -> None:
-        """Copy the values of all variables from the first replica to the others."""
+        """Copy the values of all variables from the first replica to all other replicas."""
         for variable in list(self._variables.values()):
             if not isinstance(variable, DividedVariable):
                 first, *others = variable.values
@@ -329,7 +332,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
                     other.assign(first.read_value())
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
-        """Make variables beside another one, which in a traced step all are."""
+        """Make variables beside a variable; in a traced step, all variables are beside it."""
         if traced_strategy() is not None or isinstance(colocate_with_variable, DividedVariable):
             return made_beside(colocate_with_variable)
         if tf.distribute.get_strategy().extended is not self:
@@ -338,7 +341,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
 
 class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
-    """TensorFlow's implementation of a strategy of one machine, with such variables."""
+    """TensorFlow's implementation of a strategy of one machine, with `GlobalVariables`."""
 
     def __init__(self, strategy: tf.distribute.Strategy, **options: Any) -> None:
         set_key_base(strategy, is_local=True)
@@ -352,7 +355,7 @@ class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
             return FixedOrder(self.shard_devices)
         cross_device_ops = self._cross_device_ops
         if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
-            cross_device_ops = None  # adds up on the first device, too
+            cross_device_ops = None  # `Collectives` also adds up on the first device.
         elif cross_device_ops is None:
             cross_device_ops = self._get_cross_device_ops(None)
         return Collectives(self.shard_devices, cross_device_ops)

@@ -1,4 +1,4 @@
-"""Products that sum over an axis: over that of the rows, every replica has a part of the sum."""
+"""Products that sum over an axis; if it is the rows', every replica has a part of the sum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..sizes import AnySize, AxisSize, symbolic
 
 @rule("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 def contraction(op: Operation) -> Decision | None:
-    """Divide a product along the axis of the rows: it keeps this axis, or sums over it."""
+    """Divide a product along the axis of the rows: it keeps this axis, or sums over this axis."""
     if not op.any_shard or any(isinstance(p, ListOf) for p in op.placements):
         return None
     found = _labels(op)
@@ -22,7 +22,7 @@ def contraction(op: Operation) -> Decision | None:
         return None
     shards = {index: p for index, p in enumerate(op.placements) if isinstance(p, Shard)}
     labels = {index: parts[index][shard.axis] for index, shard in shards.items()}
-    # An input with rows that the result has comes first, so that less is gathered.
+    # An input with rows that stay in the result comes first, so that less is gathered.
     main = min(labels, key=lambda index: labels[index] not in out)
     label, rows = labels[main], shards[main].rows
     _name_axes(op, parts, out, label, rows.total)
@@ -45,10 +45,10 @@ def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnyS
 
     Args:
         op: The product.
-        parts: The labels of its inputs.
+        parts: The labels of the product's inputs.
         out: The labels of its result.
         rows: The label of the divided axis.
-        total: How many rows that axis has.
+        total: The number of rows of the divided axis.
     """
     output = op.outputs[0]
     dims = [own for index in range(len(parts)) if (own := op.dims(index)) is not None]
@@ -61,7 +61,7 @@ def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnyS
         ]
         if label == rows:
             found = [total]
-        elif label.isdigit():  # a single row is broadcast
+        elif label.isdigit():  # An axis of size 1 is broadcast.
             found = [size for size in found if size != 1] or [1]
         known = [size for size in found if isinstance(size, int)]
         is_certain = known or not label.isdigit() or all(size == found[0] for size in found)
@@ -97,7 +97,7 @@ def _equation_labels(op: Operation) -> tuple[list[str], str] | None:
     named = [len(part.replace("...", "")) for part in parts]
     extra = [rank - count for rank, count in zip(ranks, named, strict=True)]
     batch = digits[: max(extra)]
-    # Axes of `...` are counted from the last one.
+    # Axes of `...` are counted from the last axis.
     filled = [
         part.replace("...", batch[len(batch) - count :])
         for part, count in zip(parts, extra, strict=True)

@@ -1,6 +1,6 @@
 """Loops, conditions and calls of functions that only XLA can compute.
 
-Their bodies are divided, if they need no values of other replicas.
+Their bodies are divided, unless a body needs values of other replicas.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from ..stage import Stage
 from ..tensor_facts import NeedsCollectiveError, TensorFacts
 from .lists import equal_sizes
 
-_MOST_ATTEMPTS = 10  # to find placements of a loop's variables that each iteration keeps
+# Attempts to find placements of a loop's variables that each iteration keeps.
+_MOST_ATTEMPTS = 10
 
 
 @rule("While", "StatelessWhile")
 def loop(op: Operation) -> Decision | None:
-    """Divide a loop, with the placements of its variables that each iteration keeps."""
+    """Divide a loop, with placements of its variables that each iteration keeps."""
     return _divide(op, _loop, op.placements)
 
 
 @rule("If", "StatelessIf", "Case", "StatelessCase")
 def condition(op: Operation) -> Decision | None:
-    """Divide all branches of a condition that the replicas agree on."""
+    """Divide all branches of a condition; all replicas have the same predicate."""
     return _divide(op, _condition, op.placements)
 
 
 @rule("XlaCall")
 def call(op: Operation) -> Decision | None:
-    """Divide a function that XLA has to compile as one, such as a convolution in groups."""
+    """Divide a function that XLA has to compile as a whole, such as a convolution in groups."""
     return _divide(op, _call, op.placements)
 
 
@@ -54,7 +55,11 @@ def _divide(
     divide: Callable[[Operation, Sequence[Placement]], Decision | None],
     placements: Sequence[Placement],
 ) -> Decision | None:
-    """Divide an operation; if its body needs a sum over replicas, it gets the whole of it."""
+    """Divide an operation; if its body needs values of other replicas, reduce partial inputs first.
+
+    An input with the shape of a divided variable is divided like the variable, all further partial
+    inputs become whole. If this is not enough, the operation is computed whole.
+    """
     assumed = len(op.facts.assumed)
     try:
         return divide(op, placements)
@@ -68,11 +73,11 @@ def _divide(
         ]
         if reduced != list(placements):
             return _divide(op, divide, reduced)
-        return _compute_whole(op)  # its body needs values of all replicas
+        return _compute_whole(op)  # The body needs values of all replicas.
 
 
 def _compute_whole(op: Operation) -> Decision | None:
-    """Compute all of an operation, and lists that it has whole, too."""
+    """Compute an operation whole; first plan again, with the lists among its inputs whole, too."""
     lists = {placement.origin for placement in op.placements if isinstance(placement, ListOf)}
     if lists:
         raise ComputeWholeError(lists)
@@ -91,7 +96,7 @@ def _plan(
     *,
     is_compiled: bool = False,
 ) -> GraphPlan:
-    """Plan a body for inputs of these placements; its assumptions are suspended afterwards."""
+    """Plan a body for inputs of given placements; its assumptions are suspended afterwards."""
     parent = op.facts
     if not isinstance(parent, GraphPlan):
         raise TypeError(f"received {parent!r}, expected the plan of the operation's graph")
@@ -136,7 +141,7 @@ def _redistribute(plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]) -> l
 
 
 def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
-    """Make sure that a tensor that is to be divided has the rows of the batch."""
+    """Raise `NeedsCollectiveError` if a whole tensor to be divided may lack the batch's rows."""
     is_whole = isinstance(facts.placement(tensor), Replicate) and not is_fake(tensor)
     if isinstance(form, Shard) and is_whole:
         dims = facts.dims(tensor)
@@ -163,7 +168,7 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(placement, Replicate) for placement in op.placements):
         return None
     if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # its body has effects
+        return _compute_whole(op)  # The body has effects.
     bodies = op.facts.step.bodies
     body = bodies.of(op.op, op.attr("body").name, op.op.outputs)
     test = bodies.of(op.op, op.attr("cond").name, op.op.outputs)
@@ -173,19 +178,19 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     sizes = [op.sizes(index) if is_kept else None for index, is_kept in enumerate(kept)]
     settled = _settle(op, body, given, sizes, kept)
     if settled is None:
-        return _compute_whole(op)  # the placements of its variables change
+        return _compute_whole(op)  # The placements of the variables change in each iteration.
     plan, placements = settled
     forms = [_form(placement) for placement in placements]
     for tensor, placement in zip(op.inputs, placements, strict=True):
         _check_rows(op.facts, tensor, placement)
     changed = [index for index, is_kept in enumerate(kept) if not is_kept]
-    ways: list[Way] = [TAKE_WHOLE] * len(kept)  # of a kept variable: not followed
+    ways: list[Way] = [TAKE_WHOLE] * len(kept)  # The way of a kept variable is not followed.
     found = _redistribute(plan, [body.outputs[i] for i in changed], [forms[i] for i in changed])
     for index, way in zip(changed, found, strict=True):
         ways[index] = way
     test_plan = _plan(op, test, placements, sizes, op.inputs)
     if not isinstance(test_plan.placement(test.outputs[0]), Replicate):
-        return _compute_whole(op)  # the replicas may end it at different times
+        return _compute_whole(op)  # The replicas may end the loop at different iterations.
     test_ways = _redistribute(test_plan, test.outputs[:1], [REPLICATE])
     passed = [index if is_kept else None for index, is_kept in enumerate(kept)]
 
@@ -208,7 +213,7 @@ def _settle(
     sizes: Sequence[object],
     kept: Sequence[bool],
 ) -> tuple[GraphPlan, list[Placement]] | None:
-    """Plan a loop's body until it returns its variables in the placements that it got them in."""
+    """Plan a loop's body until its results have the placements of its inputs."""
     placements = [_plain(placement) for placement in given]
     for _ in range(_MOST_ATTEMPTS):
         plan = _plan(op, body, placements, sizes, op.inputs)
@@ -220,7 +225,7 @@ def _settle(
             pairs = list(zip(joined, placements, strict=True))
             if all(_same(new, old) for new, old in pairs):
                 return plan, placements
-        # The elements of a list follow from the other variables: settle those first.
+        # The elements of a list follow from the variables that are no lists: settle these first.
         are_settled = all(_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
         placements = [
             _plain(new) if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
@@ -229,7 +234,7 @@ def _settle(
 
 
 def _returns(output: tf.Tensor, inner: tf.Tensor) -> bool:
-    """Whether a body returns an input as it is."""
+    """Whether a body returns an input unchanged."""
     while output is not inner and output.op.type == "Identity":
         output = output.op.inputs[0]
     return output is inner
@@ -243,7 +248,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(placement, Replicate) for placement in op.placements[1:]):
         return None
     if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # its body has effects
+        return _compute_whole(op)  # A branch has effects.
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
     graphs = [op.facts.step.bodies.of(op.op, branch.name, inputs) for branch in called]
@@ -264,7 +269,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
             continue
         joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
         if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
-            return _compute_whole(op)  # another branch has a single row
+            return _compute_whole(op)  # A branch has a single row, a different branch the batch's.
         results.append(joined)
         forms.append(_form(joined))
     ways = [
@@ -286,7 +291,8 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
 def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
     """Return the placement of a result that has the rows of a different batch in each branch.
 
-    A replica has its rows of any of them; how many these are is known once the branch has run.
+    A replica has its own rows of the chosen branch's batch. Their number is known once the branch
+    has run.
     """
     shards = [p for p in branches if isinstance(p, Shard) and len(p.rows.segments) == 1]
     is_same = all(shard.fits(shards[0]) or shards[0].fits(shard) for shard in shards)
@@ -309,7 +315,7 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(placement, Replicate) for placement in op.placements):
         return None
     if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # it has effects
+        return _compute_whole(op)  # The function has effects.
     graph = op.facts.step.bodies.of(op.op, op.attr("f").name, op.inputs)
     sizes = [op.sizes(index) for index in range(len(op.inputs))]
     plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
@@ -328,7 +334,7 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
 
 
 def _join(a: Placement, b: Placement) -> Placement:
-    """Return the placement of a value that has either of two."""
+    """Return the placement of a value that has the placement `a` or `b`."""
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         if a.element is None or b.element is None:
             known = a if a.element is not None else b

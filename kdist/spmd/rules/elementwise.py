@@ -37,7 +37,7 @@ BROADCASTING = types_in("""
     RandomGammaGrad RealDiv RightShift SelectV2 SquaredDifference Sub Substr TruncateDiv
     TruncateMod Xdivy Xlog1py Xlogy Zeta
 """)
-# All inputs have the same shape; for some, any of them may be a scalar.
+# All inputs have the same shape; for some types, any input may be a scalar.
 SAME_SHAPES = types_in("""
     AddN ApproximateEqual Betainc ClipByValue EluGrad FakeQuantWithMinMaxArgsGradient InvGrad
     LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
@@ -60,7 +60,7 @@ def elementwise(op: Operation) -> Decision | None:
         return Decision([LOCAL], [placement.plain()])
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
-        return None  # `==` of shapes that cannot be equal is a single value
+        return None  # `==` of tensors with incompatible shapes is a single value.
     at, main = _main(op.placements)
     from_end = main.axis - ranks[at]
     forms: list[Form] = []
@@ -89,12 +89,15 @@ def elementwise(op: Operation) -> Decision | None:
 
 
 def _is_clipped(op: Operation, at: int) -> bool:
-    """Whether negative numbers become 0, as in the gradients of segments: rows' numbers stay."""
+    """Whether negative numbers become 0, as in gradients of segments: indices of rows stay."""
     return op.type == "Maximum" and op.inputs[1 - at].op.type == "ZerosLike"
 
 
 def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
-    """Whether it is `where(count > 1, rows, 0)`, of `tf.vectorized_map`: 0 is the only row."""
+    """Whether an operation is `where(count > 1, rows, 0)`, as `tf.vectorized_map` makes.
+
+    If the count is 1, row 0 is the only row.
+    """
     otherwise = op.constant(2) if op.type == "SelectV2" and at == 1 else None
     test = op.inputs[0].op
     if otherwise is None or otherwise.any() or main.within is None or test.type != "Greater":
@@ -105,7 +108,7 @@ def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
 
 
 def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
-    """Return the input whose division all inputs have to fit: not a mere broadcast, if possible."""
+    """Return the index and division that all inputs have to fit; not a broadcast, if possible."""
     shards = [(index, p) for index, p in enumerate(placements) if isinstance(p, Shard)]
     return next((pair for pair in shards if not pair[1].uniform), shards[0])
 
@@ -116,7 +119,7 @@ def name_axes(op: Operation, output: Any, out: Shard, *, broadcasts: bool) -> No
     Args:
         op: The operation.
         output: The result.
-        out: How it is divided.
+        out: The placement of the result.
         broadcasts: Whether, of two unknown sizes that are not known to be equal, either may be 1.
     """
     shape = output.shape
@@ -142,7 +145,7 @@ def name_axes(op: Operation, output: Any, out: Shard, *, broadcasts: bool) -> No
 
 
 def _ensure_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-    return [inputs[0]]  # its shape is that of the whole batch
+    return [inputs[0]]  # The operation's shape is for the whole batch.
 
 
 def _of_lists(op: Operation) -> Decision | None:
@@ -161,7 +164,7 @@ def _of_lists(op: Operation) -> Decision | None:
 
 
 def _of_partials(op: Operation) -> Decision | None:
-    """Keep sums partial in linear operations, where that saves a collective."""
+    """Keep sums partial in linear operations, where this saves a collective."""
     partial = [isinstance(p, Partial) for p in op.placements]
     if not any(partial):
         return None
@@ -174,26 +177,28 @@ def _of_partials(op: Operation) -> Decision | None:
     if op.type == "Neg":
         return Decision([PARTIAL], [PARTIAL])
     dtype, result = op.inputs[0].dtype, op.outputs[0].dtype
-    if op.type == "Cast":  # a sum that overflows, or wraps, may not do so in another type
-        exact = dtype == tf.bfloat16 and result in (tf.float32, tf.float64)  # of about its range
+    # A sum that overflows, or wraps, may not do so in a different type. The range of bfloat16 is
+    # about the range of float32.
+    if op.type == "Cast":
+        exact = dtype == tf.bfloat16 and result in (tf.float32, tf.float64)
         return Decision([PARTIAL], [PARTIAL]) if exact else None
     if dtype == tf.float16:
-        return None  # its sums overflow
+        return None  # Sums of float16 may overflow.
     if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
         return None
     if not op.in_body and sum(partial) < 2:
-        return None  # would save nothing, and its readers would have to wait for the sum
+        return None  # This would save nothing, and readers would have to wait for the sum.
     if op.type in ("Add", "AddV2", "Sub", "AddN"):
         return Decision([PARTIAL] * len(partial), [PARTIAL])
     size = op.outputs[0].shape.num_elements()
     sizes = [t.shape.num_elements() for t in op.inputs]
     if size is None or any(p and s != size for p, s in zip(partial, sizes, strict=True)):
-        return None  # the result is larger than the partial input
+        return None  # The result is larger than the partial input.
     if op.type in ("Mul", "MulNoNan") and sum(partial) == 1:
         return Decision([PARTIAL if p else REPLICATE for p in partial], [PARTIAL])
     is_safe = op.type != "RealDiv" or np.all(tensor_util.constant_value(op.inputs[1]))
     if not is_safe and not _is_mean(op):
-        return None  # 0 / 0 on one replica
+        return None  # The quotient may be 0 / 0 on a single replica.
     if op.type in ("RealDiv", "DivNoNan") and partial == [True, False] and dtype.is_floating:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     if op.type == "SelectV2" and not partial[0]:
@@ -202,7 +207,10 @@ def _of_partials(op: Operation) -> Decision | None:
 
 
 def _is_mean(op: Operation) -> bool:
-    """Whether a sum is divided by how many values it is of: if by 0, every replica has 0 / 0."""
+    """Whether a sum is divided by a factor of the number of its values.
+
+    If the factor is 0, the sum is 0, too: the quotient is 0 / 0 on every replica.
+    """
     total, divisor = op.inputs
     if total.op.type != "Sum" or divisor.op.type != "Cast":
         return False
@@ -215,9 +223,9 @@ def _is_mean(op: Operation) -> bool:
 
 
 def _scattered(op: Operation) -> Decision | None:
-    """Compute with the replica's rows of a sum, if a variable is divided in the same way.
+    """Compute with the replica's rows of a sum, if a variable of this shape is divided.
 
-    Gradients are needed for no more: they change variables of their shape.
+    For gradients this is enough: a gradient changes a variable of its own shape.
     """
     shard = op.facts.variable_shard(op.outputs[0])
     if shard is None or any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
@@ -254,7 +262,7 @@ def select(op: Operation) -> Decision | None:
 
 @rule("QuantizeAndDequantizeV2")
 def quantize(op: Operation) -> Decision | None:
-    """Round to a range, unless it is that of all values."""
+    """Round to a given range; not to the range of all values, which needs all rows."""
     shard = op.shard(0)
     if op.attr("axis") != -1 or not op.attr("range_given") or shard is None:
         return None
@@ -263,7 +271,7 @@ def quantize(op: Operation) -> Decision | None:
 
 @rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
 def fake_quantize(op: Operation) -> Decision | None:
-    """Round to a range, or of each channel, the last axis, to its own."""
+    """Round to a range; `PerChannel` rounds each channel, on the last axis, to its own range."""
     shard = op.shard(0)
     if shard is None or _is_channel(op, shard):
         return None
@@ -272,7 +280,7 @@ def fake_quantize(op: Operation) -> Decision | None:
 
 @rule("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
 def fake_quantize_gradient(op: Operation) -> Decision | None:
-    """The gradients of that: of the range, they are sums over the rows."""
+    """Compute gradients of `fake_quantize`; the range's gradients are sums over the rows."""
     main = op.shard(0) or op.shard(1)
     if main is None or _is_channel(op, main):
         return None
@@ -296,7 +304,7 @@ def bitcast(op: Operation) -> Decision | None:
 
 @rule("IdentityN")
 def identities(op: Operation) -> Decision | None:
-    """Keep each input as it is: a gradient need not wait for the others."""
+    """Pass each input on unchanged, as an alias: a gradient need not wait for further gradients."""
     for output, tensor in zip(op.outputs, op.inputs, strict=True):
         op.facts.set_alias(output, tensor)
     return Decision([LOCAL] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)

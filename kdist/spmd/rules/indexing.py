@@ -16,7 +16,7 @@ from .reductions import PARTS
 
 @rule("GatherV2", "ResourceGather")
 def gather(op: Operation) -> Decision | None:
-    """Look up rows of a table: indices are divided, or the rows of the table along another axis."""
+    """Look up rows of a table, with divided indices, or a table divided along a different axis."""
     resource = op.type == "ResourceGather"
     axis = 0 if resource else op.constant(2)
     batch = op.attr("batch_dims")
@@ -63,7 +63,7 @@ def _within(
 
 @rule("GatherNd", "ResourceGatherNd")
 def gather_nd(op: Operation) -> Decision | None:
-    """Look up elements or slices by a vector of indices each."""
+    """Look up elements or slices, each by a vector of indices."""
     index, rank = op.shard(1), op.rank(1)
     if index is None or rank is None or index.axis == rank - 1:
         return None
@@ -81,7 +81,7 @@ def gather_nd(op: Operation) -> Decision | None:
 
 @rule("Where")
 def where(op: Operation) -> Decision | None:
-    """Find the places of true values: each is on the replica that has its row."""
+    """Find the places of true values; each place is on the replica that has its row."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or shard.axis or len(shard.rows.segments) != 1:
         return None
@@ -100,7 +100,7 @@ def where(op: Operation) -> Decision | None:
 
 
 def move_places(stage: Stage, rows: Rows, places: Any, sign: int = 1) -> Any:
-    """Return places of a replica's values as they are in the whole batch; for -1, back again."""
+    """Convert places in a replica's rows to places in the whole batch; for `sign=-1`, back."""
     ((_, first),) = stage.blocks(rows, places.dtype)
     zero, width = tf.zeros_like(first), places.shape[1]
     return places + tf.one_hot(0, width, sign * first, zero, dtype=places.dtype)
@@ -116,7 +116,7 @@ def segments(op: Operation) -> Decision | None:
     dims, count = op.dims(0), op.sizes(2)
     if dims is not None and count is not None:
         op.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
-    if main.axis >= rank:  # every column on its own
+    if main.axis >= rank:  # Each column is reduced on its own.
         return Decision([LOCAL, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     forms = [op.rows_form(index, main) for index in range(2)]
     named = _named_rows(op, count)
@@ -127,7 +127,7 @@ def segments(op: Operation) -> Decision | None:
 
 
 def _named_rows(op: Operation, count: Any) -> Rows | None:
-    """Return the rows that are the segments, if the values of each are on its replica."""
+    """Return the rows that are the segments, if each segment's values are on its row's replica."""
     ids = op.shard(1)
     rows = None if ids is None or op.rank(1) != 1 else ids.within
     if rows is None or count is None or len(rows.segments) != 1:
@@ -146,7 +146,7 @@ def _segments_of_rows(forms: list[Any], rows: Rows) -> Decision:
 
 @rule("DenseBincount")
 def bincount(op: Operation) -> Decision | None:
-    """Count values, of each sample on its own if there are samples."""
+    """Count values; for a matrix, count each sample's values on their own."""
     shard, rank = op.shard(0), op.rank(0)
     weights, count = op.placements[2], op.inputs[2].shape.num_elements()
     if shard is None or shard.axis or rank is None:
@@ -208,9 +208,10 @@ def scatter_into_variable(op: Operation) -> Decision | None:
 
 @rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub")
 def scatter_into_tensor(op: Operation) -> Decision | None:
-    """Change rows of a divided variable's value: each replica gets all updates, and makes its own.
+    """Change rows of a divided variable's value; each replica gets all updates, and keeps its own.
 
-    A replica may have no rows of a batch, and TensorFlow refuses to scatter into none.
+    Tensors with rows of a batch are computed whole: a replica may have no rows of a batch, and
+    TensorFlow refuses to scatter into a tensor without rows.
     """
     shard, rank, depth = op.shard(0), op.rank(1), op.inputs[1].shape[-1]
     if shard is None or shard.rows.is_batch or rank is None or depth is None:
@@ -226,7 +227,7 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         ((count, first),) = stage.blocks(shard.rows, indices.dtype)
         own = indices[..., shard.axis] - first
         is_own = tf.logical_and(own >= 0, own < count)
-        # Updates of other replicas' rows become zeros for the first row.
+        # Updates of rows on all other replicas become zeros for the first row.
         parts = tf.unstack(indices, axis=-1)
         parts[shard.axis] = tf.where(is_own, own, 0)
         shape = tf.concat([tf.shape(is_own), tf.ones_like(tf.shape(updates)[rank - 1 :])], 0)

@@ -17,8 +17,10 @@ def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> N
 
     Args:
         name: The kernel's name.
-        rows: Its inputs that have the samples along their first axis, if it has so many inputs.
-        out: How its first result is partial; `None` if it has the samples along its first axis.
+        rows: Indices of inputs with the samples along their first axis; indices beyond the last
+            input are ignored.
+        out: The partial placement of the first result; `None` if the result has the samples along
+            its first axis.
     """
 
     @rule(f"kernel:{name}")

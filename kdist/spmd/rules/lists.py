@@ -18,7 +18,7 @@ from ..stage import Stage, local_shape, shapes_attribute
 
 @rule("EmptyTensorList", "TensorListReserve")
 def make(op: Operation) -> Decision | None:
-    """Make a list, of elements of a shape: that of a replica's rows is left open."""
+    """Make a list for elements of a shape; on a replica, the number of rows is left open."""
 
     def make_local_list(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         element, shape = stage.plan.step.list_elements.get(op), inputs[0]
@@ -70,7 +70,8 @@ def put(op: Operation) -> Decision | None:
     if isinstance(item, Shard):
         item = item.plain()
     elif item != PARTIAL or not op.in_body:
-        item = REPLICATE  # a loop's body cannot sum over replicas, and nothing may need the sum
+        # Only a body keeps a sum partial: it cannot sum over replicas, and the sum may not be used.
+        item = REPLICATE
     sizes = _sizes_of_batches(op.sizes(index)) if isinstance(item, Replicate) else None
     element = lst.element
     if element is None:
@@ -88,7 +89,7 @@ def put(op: Operation) -> Decision | None:
 
 
 def _sizes_of_batches(sizes: Any) -> Any:
-    """Return sizes as they are known outside of a loop's body: sizes of its tensors are `None`."""
+    """Return sizes as known outside of a loop's body: `None` for sizes of the body's tensors."""
     if sizes is None or not any(isinstance(s, Size) and s.batch_axes() for s in np.ravel(sizes)):
         return None
     found = np.empty(sizes.shape, object)
@@ -111,7 +112,7 @@ def _with_elements(sizes: Any, tensor: Any) -> Any:
 
 
 def equal_sizes(a: Any, b: Any) -> bool:
-    """Whether the same is known of two elements."""
+    """Whether the known sizes of two elements are equal."""
     if a is None or b is None:
         return a is b
     return a.shape == b.shape and all(x == y for x, y in zip(np.ravel(a), np.ravel(b), strict=True))
@@ -119,7 +120,7 @@ def equal_sizes(a: Any, b: Any) -> bool:
 
 @rule("TensorListGetItem", "TensorListStack", "TensorListPopBack", "TensorListConcatV2")
 def take(op: Operation) -> Decision | None:
-    """Take an element, or stack all."""
+    """Take an element, or stack all elements."""
     lst = _list(op)
     if lst is None:
         return None
@@ -129,7 +130,8 @@ def take(op: Operation) -> Decision | None:
     stack = op.type == "TensorListStack"
     out = element.at(element.axis + stack) if isinstance(element, Shard) else element
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
-    if lst.sizes is not None and op.type == "TensorListPopBack":  # others may be unset: zeros
+    # The other operations may read elements that are not set, which are zeros.
+    if lst.sizes is not None and op.type == "TensorListPopBack":
         op.set_sizes(output, _with_elements(lst.sizes, output))
     forms: list[Form] = [LOCAL] * len(op.inputs)
     if op.type == "TensorListGetItem":
@@ -194,13 +196,13 @@ def no_value(op: Operation) -> Decision | None:
 
 @rule("OptionalFromValue")
 def from_value(op: Operation) -> Decision | None:
-    """Make an optional of a tensor as each replica has it."""
+    """Make an optional of a tensor; each replica's optional has its local value."""
     if len(op.inputs) != 1:
         return None
     (placement,) = op.placements
     element = placement.plain() if isinstance(placement, Shard) else placement
     sizes = op.sizes(0)
-    # Other symbols have no meaning outside of the branch.
+    # Only symbols of the step's inputs have a meaning outside of the branch.
     symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
     if any(not isinstance(s, BatchAxis) or s.source is not None for each in symbols for s in each):
         sizes = None

@@ -1,4 +1,4 @@
-"""Texts and rows of different lengths: a row's values are on the replica that has the row."""
+"""Texts and rows of different lengths; a row's values are on the replica that has the row."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cross(op: Operation) -> Decision | None:
     width = math.prod(widths)
     places, _, shape = op.outputs
     op.name_rows(places, main.rows)
-    longest = symbolic(Element(shape, 1, is_size=True))  # without any sample, the width is 0
+    longest = symbolic(Element(shape, 1, is_size=True))  # Without samples, the width is 0.
     op.set_sizes(shape, np.array([main.rows.total, longest], object))
 
     def cross_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -93,7 +93,7 @@ def to_dense(op: Operation) -> Decision | None:
 
 @rule("RaggedTensorToTensor")
 def pad_rows(op: Operation) -> Decision | Rewrite | None:
-    """Pad rows of values that name their rows; to the longest row of all, if no width is given."""
+    """Pad rows, from values with the index of their row; without a width, to the longest row."""
     if op.attr("row_partition_types") != [b"FIRST_DIM_SIZE", b"VALUE_ROWIDS"]:
         return None
     values, ids, shape, rank = op.shard(1), op.shard(4), op.sizes(0), op.rank(1)
@@ -125,7 +125,7 @@ def _is_inferred(size: AnySize) -> bool:
 
 
 def _with_width(op: Any, inner: int) -> Sequence[Any]:
-    """Pad rows to the length of the longest one."""
+    """Pad rows to the length of the longest row."""
     shape, values, default, count, ids = op.inputs
     width = tf.cast(tf.maximum(longest_row(ids), 0), shape.dtype)
     made = tf.raw_ops.RaggedTensorToTensor(
@@ -141,7 +141,7 @@ def _with_width(op: Any, inner: int) -> Sequence[Any]:
 
 @tf.function(autograph=False, experimental_implements="longest_row")
 def longest_row(ids: Any) -> Any:
-    """Return how many values the longest row has, from the row of each value."""
+    """Return the number of values of the longest row, from the row of each value."""
     _, _, counts = tf.unique_with_counts(ids)
     return tf.reduce_max(tf.pad(counts, [[0, 1]]))
 

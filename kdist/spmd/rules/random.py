@@ -13,9 +13,10 @@ from ..sizes import Size
 from ..stage import Stage
 from .shapes import counted_axis
 
-# Philox gives groups of 128 bits, and a counter skips groups. These draws use one number of the
-# stream for each value, so a replica can begin where its rows do. Others may need more numbers for
-# some values (rejection), or have no counter: a replica draws all of them and keeps its rows.
+# Philox gives groups of 128 bits, and a counter skips groups. The draws of these types use one
+# number of the stream for each value, so a replica can begin with the first number of its rows.
+# Draws of all other types may need more numbers for some values (rejection), or have no counter: a
+# replica draws all values and keeps its rows.
 _SKIPPING = {
     "StatelessRandomNormalV2",
     "StatelessRandomUniformFullIntV2",
@@ -24,7 +25,7 @@ _SKIPPING = {
 }
 
 
-# Draws from distributions, with parameters that may be of each row.
+# Draws from distributions; each row may have its own parameters.
 _OF_PARAMETERS = {
     "StatelessParameterizedTruncatedNormal",
     "StatelessRandomBinomial",
@@ -36,7 +37,7 @@ _OF_PARAMETERS = {
 
 @rule(*DRAWS, *_OF_PARAMETERS)
 def draw(op: Operation) -> Decision | None:
-    """Draw a replica's rows of one device's numbers."""
+    """Draw a replica's rows of the numbers that a single device would draw."""
     found = counted_axis(op, 0)
     if found is None:
         return None
@@ -61,7 +62,7 @@ def draw(op: Operation) -> Decision | None:
 
     def draw_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         if stage.draws_by_xla and op.type == "StatelessRandomNormalV2":
-            # XLA computes normals two at a time, along any axis of the whole that is even.
+            # XLA computes normals in pairs, along any axis of even size of the whole tensor.
             return draw_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
         with stage.on_host():
@@ -90,7 +91,7 @@ def draw(op: Operation) -> Decision | None:
 
 @rule("StatelessMultinomial")
 def draw_classes(op: Operation) -> Decision | None:
-    """Draw the classes of all rows, whose numbers follow each other, and keep a replica's rows."""
+    """Draw the classes of all rows, from consecutive numbers, and keep a replica's rows."""
     shard = op.shard(0)
     if shard is None or shard.axis:
         return None

@@ -1,4 +1,4 @@
-"""LSTM and GRU by cuDNN, as Keras chooses on GPUs, and their gradient."""
+"""LSTM and GRU of cuDNN, which Keras uses on GPUs, and their gradient."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
 from ..quirks import at_least_one
 from ..stage import Stage, rows_from
 
-_PARAMETERS, _LENGTHS = 3, 4  # places among the inputs of both operations
-_KEPT = (11, 12)  # places of cuDNN's own values among the inputs of the gradient
+_PARAMETERS, _LENGTHS = 3, 4  # Indices of inputs of both operations.
+_KEPT = (11, 12)  # Indices of the gradient's inputs with cuDNN's own values.
 
 
 @rule("CudnnRNNV3")
@@ -21,7 +21,7 @@ def recurrent(op: Operation) -> Decision | None:
     axes = _sample_axes(op)
     shards = [(op.shard(index), axis) for index, axis in axes.items()]
     main = next((shard for shard, axis in shards if shard and shard.axis == axis), None)
-    if main is None or op.attr("dropout") > 0:  # cuDNN draws it
+    if main is None or op.attr("dropout") > 0:  # cuDNN draws the dropout.
         return None
     kept = Opaque(op.op, main.rows)
     return _of_samples(op, axes, main, [kept, kept])
@@ -38,21 +38,21 @@ def recurrent_gradient(op: Operation) -> Decision | None:
 
 
 def _sample_axes(op: Operation) -> dict[int, int]:
-    """Return for each input with samples the axis that counts them; nothing if it is not known."""
+    """Return, for each input with samples, the axis of the samples; empty if a rank is unknown."""
     batch = int(op.attr("time_major"))
     places = [i for i in range(len(op.inputs)) if i != _PARAMETERS and i not in _KEPT]
     if any(op.rank(index) is None for index in places):
         return {}
-    # The memory cell of a GRU is a scalar that has no meaning.
+    # The memory cell of a GRU is a scalar without a meaning.
     return {i: 0 if i == _LENGTHS else batch for i in places if op.rank(i)}
 
 
 def _of_samples(
     op: Operation, axes: Mapping[int, int], main: Shard, others: Sequence[Placement]
 ) -> Decision:
-    """Compute a replica's samples; the first three results and some inputs have their rows.
+    """Compute a replica's samples; the first three results and the inputs in `axes` have samples.
 
-    cuDNN fails without any sample, so a replica without samples computes one of zeros.
+    cuDNN fails without samples, so a replica without samples computes a sample of zeros.
     """
     forms: list[Form] = [p if isinstance(p, Opaque) else REPLICATE for p in op.placements]
     for index, axis in axes.items():

@@ -1,4 +1,4 @@
-"""Reductions over axes: over that of the rows, every replica has a part of the result."""
+"""Reductions over axes; over the axis of the rows, every replica has a part of the result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARTS = {
 
 @rule(*PARTS)
 def reduction(op: Operation) -> Decision | Rewrite | None:
-    """Reduce over axes that are known, or that broadcasting has added."""
+    """Reduce over known axes, or over axes that broadcasting has added."""
     rank, keep = op.rank(0), op.attr("keep_dims")
     if rank is None:
         return None
@@ -42,7 +42,7 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
     found = _axes(op, rank)
     shard = op.shard(0)
     if shard is None:
-        # The mean of integers is rounded.
+        # The mean of integers is rounded, so it is not linear.
         kinds = ("Sum",) if op.inputs[0].dtype.is_integer else ("Sum", "Mean")
         linear = op.type in kinds and op.is_partial(0, SUM) and found is not None
         return Decision([PARTIAL, REPLICATE], [PARTIAL]) if linear else None
@@ -91,7 +91,7 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
 
     def divide_by_total(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         x, dtype = inputs[0], inputs[0].dtype
-        if dtype.size < 4:  # the sum may be too large, and the number inexact
+        if dtype.size < 4:  # The sum may overflow, and the number of values may be inexact.
             x = tf.cast(x, tf.float32)
         total = tf.reduce_sum(x, sorted(axes), keepdims=keep)
         return [tf.cast(total / stage.size(count, total.dtype), dtype)]
@@ -100,10 +100,11 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
 
 
 def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
-    """Compute mean and variance of the same values together, as `tf.nn.moments` has them.
+    """Compute mean and variance of the same values together, as in `tf.nn.moments`.
 
     So the variance does not wait for the mean of all values: each replica takes the squared
-    distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
+    distances from its own mean, and the moments of all replicas are merged as in Chan, Golub &
+    LeVeque 1983.
     """
     facts, x = op.facts, op.op.inputs[0]
     if op.in_body or x.dtype.size < 4:
@@ -121,7 +122,7 @@ def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
 
 
 def _is_mean(facts: TensorFacts, op: Any, values: Any, axes: set[int]) -> bool:
-    """Whether an operation takes the mean of values over axes, and keeps these with size 1."""
+    """Whether an operation takes the mean of values over axes, and keeps the axes with size 1."""
     if op.type != "Mean" or not op.get_attr("keep_dims"):
         return False
     found = facts.constant(op.inputs[1])
@@ -143,7 +144,7 @@ def _has_variance(op: Operation, axes: set[int]) -> bool:
 
 
 def _consumers(operations: Sequence[Any], kind: str) -> list[Any]:
-    """Return the operations of a type that take the result of any of some others."""
+    """Return the operations of a type that take the result of any operation of `operations`."""
     return [c for op in operations for c in op.outputs[0].consumers() if c.type == kind]
 
 
@@ -168,7 +169,7 @@ def _moments(op: Operation) -> Decision | None:
 
 
 def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
-    """Return the axes that are reduced, and the axes that may be."""
+    """Return the axes that are reduced, and the axes that may be reduced."""
     value = op.constant(1)
     if value is not None:
         return _normal(value, rank), set()
@@ -183,22 +184,22 @@ def _normal(axes: Any, rank: int) -> set[int]:
 
 
 def _broadcast_axes(op: Operation) -> tuple[Any, int]:
-    """Return the axes that broadcasting has added, and how many axes are before their first."""
+    """Return the axes that broadcasting has added, and a constant that is added to each axis."""
     axes = op.inputs[1]
     if axes.op.type != "AddV2":
         return axes, 0
     offset, other = (op.facts.canonical(t) for t in axes.op.inputs)
-    first = op.facts.constant(offset)  # as in the gradient of an equation with `...`
+    first = op.facts.constant(offset)  # The gradient of an equation with `...` adds a constant.
     is_count = first is not None and np.shape(first) == () and first >= 0
     return (other, int(first)) if is_count else (axes, 0)
 
 
 def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
-    """Return how to reduce over the axes that broadcasting has added, unless they are constants.
+    """Return a function that reduces over axes that broadcasting has added; `None` for constants.
 
-    `BroadcastGradientArgs` names all axes of size 1, also that of a batch of a single row.
-    A sum over it changes nothing on one device, but on a replica with none of the rows it would. So
-    the axes are computed again, for shapes in which the batch has two rows.
+    `BroadcastGradientArgs` names all axes of size 1, even the axis of a batch of a single row. A
+    sum over this axis changes nothing on a single device, but is wrong on a replica without rows.
+    So the axes are computed again, for shapes with a batch of two rows.
     """
     broadcast, first = _broadcast_axes(op)
     source = broadcast.op
@@ -235,7 +236,7 @@ def _counts_rows(size: AnySize) -> bool:
 
 @rule("BroadcastGradientArgs")
 def broadcast_axes(op: Operation) -> Decision | None:
-    """Note the axes over which the gradients of a broadcast are summed."""
+    """Note the axes that the gradients of a broadcast sum over."""
     vectors = [op.sizes(0), op.sizes(1)]
     if all(v is not None for v in vectors):
         longest = max(map(len, vectors))
@@ -279,7 +280,7 @@ def join_texts(op: Operation) -> Decision | None:
 
 @rule("ArgMax", "ArgMin")
 def arg_max(op: Operation) -> Decision | None:
-    """Find the largest value along another axis than that of the rows."""
+    """Find the largest or smallest value along an axis that is not divided."""
     axis, shard, rank = op.constant(1), op.shard(0), op.rank(0)
     if axis is None or shard is None or rank is None:
         return None
@@ -291,7 +292,7 @@ def arg_max(op: Operation) -> Decision | None:
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
 def along_axes(op: Operation) -> Decision | None:
-    """Go along the axes that the last input names, if they are not divided."""
+    """Compute along the axes in the last input, if they are not divided."""
     last = len(op.inputs) - 1
     axes, shard, rank = op.constant(last), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:

@@ -1,4 +1,4 @@
-"""Operations on each sample on its own, with gradients: convolutions, pooling, images, matrices."""
+"""Operations on single samples, with gradients: convolutions, pooling, images, matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
 
-# Inputs with the samples along their first axis; inputs that are shapes of such tensors.
+# Inputs with the samples along their first axis; inputs that are shapes of tensors with samples.
 _ROWS: dict[str, tuple[list[int], list[int]]] = {
     "AdjustContrastv2": ([0], []),
     "AdjustHue": ([0], []),
@@ -78,7 +78,7 @@ _OF_SOME = {
     "MaxPool3DGrad",
     "MaxPoolGrad",
 }
-# Inputs that may have one row for all samples.
+# Inputs that may have a single row for all samples.
 _SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
 # Inputs with samples that are summed over.
 _SUMMED = {
@@ -87,7 +87,7 @@ _SUMMED = {
     "Conv3DBackpropFilterV2": [0, 2],
     "DepthwiseConv2dNativeBackpropFilter": [0, 2],
 }
-# Number of last axes that belong to one sample.
+# Number of last axes that belong to a sample.
 _BATCHED = {
     "Cholesky": 2,
     "FFT": 1,
@@ -112,7 +112,7 @@ _BATCHED = {
     "Svd": 2,
     "TopKV2": 1,
 }
-# The same, of two inputs with the same samples.
+# Numbers of last axes that belong to a sample, of two inputs with the same samples.
 _BATCHED_PAIRS = {
     "CholeskyGrad": (2, 2),
     "Cross": (1, 1),
@@ -138,7 +138,7 @@ def samples(op: Operation) -> Decision | None:
     if (op.rank(data[0]) or 0) < _LEAST_RANKS.get(op.type, 1):
         return None
     if op.type == "SoftmaxCrossEntropyWithLogits" and 1 in (t.shape[0] for t in op.inputs):
-        return None  # TensorFlow takes the result to have one row, too
+        return None  # TensorFlow would infer a single row for the result, too.
     shared = main.plain()
     if op.type == "SoftmaxCrossEntropyWithLogits":
         name_axes(op, op.outputs[1], shared, broadcasts=True)
@@ -166,7 +166,7 @@ def _keep_dims(op: Operation, output: Any) -> None:
 
 
 def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
-    """Compute without rows from a row of zeros, and remove its result."""
+    """Compute from a row of zeros if there are no rows, and remove the row from the result."""
     if not needs_rows(stage, op):
         return stage.copy(op, inputs)
     (made,) = stage.copy(op, with_some_rows(stage, op, inputs, data))
@@ -188,7 +188,8 @@ def sums_of_samples(op: Operation) -> Decision | None:
     for index in data:
         forms[index] = op.rows_form(index, main)
     sum_some_rows = None
-    if (op.rank(data[0]) or 0) > 2:  # kernels that leave their result as it was, without rows
+    # Without rows, these kernels do not write their result.
+    if (op.rank(data[0]) or 0) > 2:
 
         def sum_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             if needs_rows(stage, op):
@@ -200,7 +201,7 @@ def sums_of_samples(op: Operation) -> Decision | None:
 
 @rule(*_BATCHED.keys() - {"MatrixDiagV3"})
 def batches_of_matrices(op: Operation) -> Decision | None:
-    """Compute vectors or matrices that belong to one sample each."""
+    """Compute vectors or matrices, each of a single sample."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
         return None
@@ -214,7 +215,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
 
 @rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
 def pairs_of_matrices(op: Operation) -> Decision | None:
-    """Compute pairs of matrices that belong to one sample each."""
+    """Compute pairs of vectors or matrices, each of a single sample."""
     inner, ranks = _BATCHED_PAIRS[op.type], (op.rank(0), op.rank(1))
     main = op.shard(0) or op.shard(1)
     if main is None or ranks[0] is None or ranks[1] is None:
@@ -229,13 +230,14 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
 
 @rule("MatrixSetDiagV3")
 def set_diagonals(op: Operation) -> Decision | Rewrite | None:
-    """Set the diagonals of samples' matrices; or of one matrix, by rows."""
+    """Set the diagonals of samples' matrices, or the diagonal of a matrix divided by rows."""
     if op.rank(0) != 2 or op.rank(1) != 1:
         return pairs_of_matrices(op)
     main, dims = op.shard(0) or op.shard(1), op.dims(0)
     if main is None or main.axis or dims is None or op.constant(2) != 0:
         return None
-    is_full = op.shard(1) is not None or dims[0] == dims[1]  # it has a value for each row
+    # Whether the diagonal has a value for each row.
+    is_full = op.shard(1) is not None or dims[0] == dims[1]
     if dims[0] != main.rows.total or not is_full:
         return None
     rows = main.rows
@@ -251,7 +253,7 @@ def set_diagonals(op: Operation) -> Decision | Rewrite | None:
 
 @rule("MatrixDiagV3")
 def diagonals(op: Operation) -> Decision | Rewrite | None:
-    """Make matrices of samples' diagonals; or one of a batch's values, by rows."""
+    """Make matrices of samples' diagonals, or a matrix of a batch's values, divided by rows."""
     main = op.shard(0)
     if op.rank(0) != 1:
         # Several diagonals have an axis of their own.
@@ -292,7 +294,7 @@ def reverse_sequences(op: Operation) -> Decision | None:
 
 @rule("FusedBatchNormV3")
 def normalize(op: Operation) -> Decision | None:
-    """Normalize samples by the moments that are given."""
+    """Normalize samples by given moments."""
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
@@ -302,9 +304,9 @@ def normalize(op: Operation) -> Decision | None:
 
 @rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
 def pool_with_places(op: Operation) -> Decision | None:
-    """Pool a replica's samples, with the places of the largest values; or the gradient of that.
+    """Pool a replica's samples, with the places of the largest values; or compute the gradient.
 
-    Such a place may count the values of the samples before, too.
+    With `include_batch_in_index`, a place also counts the values of all earlier samples.
     """
     data = range(len(op.inputs))
     main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
@@ -331,7 +333,7 @@ def pool_with_places(op: Operation) -> Decision | None:
     return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
 
 
-# Of crops: the input that is, or has the shape of, the images, and the inputs of boxes.
+# The index of the images, or of their shape, among the inputs; the indices of the boxes' inputs.
 _CROPS = {
     "CropAndResize": (0, [1, 2]),
     "CropAndResizeGradBoxes": (1, [0, 2, 3]),
@@ -341,7 +343,7 @@ _CROPS = {
 
 @rule(*_CROPS)
 def crops(op: Operation) -> Decision | None:
-    """Crop boxes of any of the images, or each of an image on the same replica; and gradients."""
+    """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
     image, boxes = _CROPS[op.type]
     main = next((op.shard(i) for i in boxes if op.shard(i) is not None), None)
     if main is None or main.axis:

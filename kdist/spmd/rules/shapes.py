@@ -32,7 +32,7 @@ def shape(op: Operation) -> Decision | None:
     """Give the shape of the whole batch's tensor."""
     if not op.any_shard:
         if any(isinstance(p, ListOf) for p in op.placements):
-            return None  # a list's elements have other shapes on a replica
+            return None  # On a replica, the shapes of a list's elements differ.
         return Decision([LOCAL] * len(op.inputs), [REPLICATE] * len(op.outputs))
     dims = [sizes for index in range(len(op.inputs)) if (sizes := op.dims(index)) is not None]
     if len(dims) < len(op.inputs):
@@ -55,7 +55,7 @@ def shape(op: Operation) -> Decision | None:
 
 @rule("Reshape")
 def reshape(op: Operation) -> Decision | None:
-    """Keep the rows together: a replica's are contiguous in row-major order."""
+    """Reshape, keeping rows together: a replica's rows are contiguous in row-major order."""
     if op.is_partial(0):
         return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
@@ -90,10 +90,10 @@ def reshape(op: Operation) -> Decision | None:
                 return None
             rows = kept.divided(after, behind)
             if rows is None and kept is shard.rows and kept.is_total(size):
-                rows = kept  # the axes behind have as many elements as before
+                rows = kept  # The axes behind the rows keep their number of elements.
             if rows is not None:
                 within = shard.within if kept is shard.rows and after == behind else None
-                # Merged or split rows need not be equal, where the rows were.
+                # Merged or split rows may differ, although the rows are equal.
                 uniform = shard.uniform and kept is shard.rows and rows == kept
                 out = Shard(axis, rows, uniform, within)
                 if len(rows.segments) > 1:
@@ -103,7 +103,7 @@ def reshape(op: Operation) -> Decision | None:
                     op.set_dims(op.outputs[0], target)
                 if inferred in (None, axis):
                     return Decision([LOCAL, local_size(axis, rows)], [out], _reshape)
-                # A replica without rows could not infer the size of another axis.
+                # A replica without rows cannot infer the size of an axis that is not the rows'.
                 write = functools.partial(_reshape_to, target, {axis: rows})
                 needs = [*target, rows]
                 return Decision([LOCAL, NOT_READ], [out], write, needs=needs)
@@ -112,16 +112,19 @@ def reshape(op: Operation) -> Decision | None:
 
 
 def may_be_minus_one(symbol: Any) -> bool:
-    """Whether a size may be -1 when the step runs: a number of the program, not a size."""
+    """Whether a symbol may be -1 when the step runs: it is any integer, not a known size."""
     if not isinstance(symbol, Element) or symbol.is_size:
         return False
     return symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
 
 
 def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
-    """Return the rows as they follow each other behind `passed` of the `before` blocks of rows.
+    """Return the rows of an axis of the new shape; `None` if the rows do not stay together.
 
-    If axes before that of the rows are merged with it, each of their elements has a segment: the
+    `before` is the number of elements of all axes before the rows, `passed` of all axes before the
+    new axis.
+
+    If axes before the rows are merged with the rows, each element of these axes has a segment: the
     rows of `(2, batch)` become `batch + batch` in `(2 * batch,)`. The other way round, equal
     segments become an axis.
     """
@@ -208,7 +211,7 @@ def _set_dims(op: Operation, change: Any) -> None:
 
 @rule("Fill")
 def fill(op: Operation) -> Decision | None:
-    """Make a replica's rows of a tensor of one value."""
+    """Make a replica's rows of a tensor filled with a single value."""
     _set_result_dims(op, 0)
     found = counted_axis(op, 0, first=True)
     if found is None or not isinstance(op.placements[1], Replicate):
@@ -226,7 +229,7 @@ def _set_result_dims(op: Operation, index: int) -> None:
 def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int, Rows] | None:
     """Return the index of the element of a shape that counts the rows of a batch, and its rows.
 
-    If several do, none is returned, or else the first.
+    If several elements count rows, `None` is returned, or the first element if `first`.
     """
     sizes = op.sizes(index)
     if sizes is None or sizes.ndim != 1:
@@ -265,10 +268,11 @@ def broadcast_to(op: Operation) -> Decision | None:
 
 
 def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
-    """Return a shape in which the larger of two batches' numbers of rows is that of both.
+    """Return a shape with the tensor's rows in place of the larger of two batches' numbers of rows.
 
-    Keras computes so the shape of two broadcast tensors. Rows can be broadcast only to as many,
-    unless there is one: as in a sum of two batches, both are assumed to have as many, with a check.
+    Keras computes the shape of two broadcast tensors with this maximum. Rows can be broadcast only
+    to the same number, unless there is a single row. So, as in a sum of two batches, both batches
+    are assumed to have equally many rows, with a check.
     """
     size = sizes[axis]
     largest = size.only_symbol() if isinstance(size, Size) else None
@@ -318,7 +322,7 @@ def tile(op: Operation) -> Decision | None:
 
 @rule("SpaceToBatchND")
 def space_to_batch(op: Operation) -> Decision | None:
-    """Move blocks into the batch: as many batches as a block has elements, one behind the other."""
+    """Move blocks into the batch: a segment of the batch for each element of a block."""
     shard, block = op.shard(0), op.constant(1)
     if shard is None or shard.axis or block is None or op.constant(2) is None:
         return None
@@ -329,7 +333,7 @@ def space_to_batch(op: Operation) -> Decision | None:
 
 @rule("BatchToSpaceND")
 def batch_to_space(op: Operation) -> Decision | None:
-    """Move such batches back into blocks."""
+    """Move the segments of `space_to_batch` back into blocks."""
     shard, block = op.shard(0), op.constant(1)
     if shard is None or shard.axis or block is None or op.constant(2) is None:
         return None
@@ -342,7 +346,7 @@ def batch_to_space(op: Operation) -> Decision | None:
 
 @rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
 def pad(op: Operation) -> Decision | None:
-    """Pad axes that are not divided, or take the gradient of padding them."""
+    """Pad axes that are not divided, or compute the gradient of their padding."""
     if op.is_partial(0, SUM) and op.type != "PadV2" and op.in_body:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     shard, paddings = op.shard(0), _paddings(op)
@@ -351,7 +355,7 @@ def pad(op: Operation) -> Decision | None:
     rest = [REPLICATE] * (len(op.inputs) - 1)
 
     def mirror(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        x, *others = inputs  # an error if it has no rows: give it one
+        x, *others = inputs  # Without rows, the kernel fails: add a row.
         axis, rank = shard.axis, op.inputs[0].shape.rank
         count = tf.shape(x)[axis]
         more = tf.one_hot(axis, rank, tf.maximum(1 - count, 0))[:, None]
@@ -364,11 +368,11 @@ def pad(op: Operation) -> Decision | None:
 
 
 def _paddings(op: Operation) -> list[Any] | None:
-    """Return how much is added before and behind each axis."""
+    """Return the sizes of the padding: before each axis, and behind each axis."""
     value = op.constant(1)
     if value is not None:
         return list(np.transpose(value))
-    made = op.inputs[1].op  # of two columns, as in the gradient of a slice
+    made = op.inputs[1].op  # The gradient of a slice concatenates two columns.
     if made.type != "ConcatV2" or len(made.inputs) != 3:
         return None
     columns = [op.facts.canonical(t).op for t in made.inputs[:2]]
@@ -382,7 +386,7 @@ def _paddings(op: Operation) -> list[Any] | None:
 
 @rule("ConcatV2")
 def concat(op: Operation) -> Decision | None:
-    """Concatenate: batches along the axis of their rows have several segments."""
+    """Concatenate tensors; along the axis of the rows, the result has several segments."""
     axis, rank = op.constant(len(op.inputs) - 1), op.rank(0)
     if axis is None or rank is None:
         return None
@@ -431,7 +435,7 @@ def _join(op: Operation, data: list[int], axis: int | None, rest: list[Form]) ->
 
 @rule("OneHot")
 def one_hot(op: Operation) -> Decision | None:
-    """Make a vector of each index."""
+    """Make a one-hot vector of each index."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None:
         return None
@@ -443,7 +447,7 @@ def one_hot(op: Operation) -> Decision | None:
 
 @rule("Range")
 def number_rows(op: Operation) -> Decision | None:
-    """Number the rows of the batch, by integers or as floating-point numbers."""
+    """Number the rows of the batch, with integers or floating-point numbers."""
     limit, dtype = op.sizes(1), op.outputs[0].dtype
     if dtype in (tf.float32, tf.float64) and op.inputs[1].op.type == "Cast":
         limit = op.facts.sizes(op.inputs[1].op.inputs[0])

@@ -1,4 +1,4 @@
-"""Slices and splits, of axes that are not divided, or of whole segments of the divided axis."""
+"""Slices and splits of axes that are not divided, or into whole segments of the divided axis."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .shapes import may_be_minus_one
 
 
 def _boundary(rows: Rows, size: AnySize) -> int | None:
-    """Return how many first segments have this many rows together."""
+    """Return the number of first segments that together have `size` rows; `None` without any."""
     counts = range(len(rows.segments) + 1)
     return next((n for n in counts if Rows(rows.segments[:n]).is_total(size)), None)
 
 
 class _Strided:
-    """The axes of a strided slice's input, and how each is sliced.
+    """The axes of a strided slice's input, with the slice of each axis.
 
     Args:
         op: The operation.
@@ -81,7 +81,7 @@ class _Strided:
         return self.axes is not None and self.axes[axis] == (("index", 0), None)
 
     def rows(self, axis: int, rows: Rows) -> tuple[int, Rows, Any, Any] | None:
-        """Return the axis of the rows that remain, these, and the wants of `begin` and `end`."""
+        """Return the result's axis of the rows, the remaining rows, and forms of `begin`, `end`."""
         if self.axes is None:
             return None
         sliced, out = self.axes[axis]
@@ -129,7 +129,7 @@ def strided_slice(op: Operation) -> Decision | None:
 
 
 def _count(op: Operation, rows: Rows) -> Decision:
-    """Return the number of rows that a shape begins with."""
+    """Return the first element of a shape, a number of rows."""
 
     def write_count(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         return [stage.size(rows.total, op.outputs[0].dtype)]
@@ -142,9 +142,9 @@ def _count(op: Operation, rows: Rows) -> Decision:
 
 @rule("StridedSliceGrad")
 def strided_slice_gradient(op: Operation) -> Decision | None:
-    """The gradient of a strided slice, from shape, begin, end, strides and gradient."""
+    """Compute the gradient of a strided slice, from shape, begin, end, strides and gradient."""
     if op.is_partial(4, SUM) and op.in_body:
-        # Elsewhere it is reduced before, as it has fewer elements.
+        # Outside of bodies the gradient is reduced first, as it has fewer elements.
         return Decision([REPLICATE, REPLICATE, REPLICATE, REPLICATE, PARTIAL], [PARTIAL])
     gradient, shape = op.shard(4), op.sizes(0)
     if gradient is None or shape is None:
@@ -161,12 +161,12 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
 
 
 def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -> Any:
-    """Return the rows of the axis that was sliced, if the gradient has some of its segments."""
+    """Return the rows of the sliced axis and forms, if the gradient has some of its segments."""
     if strided.axes is None or strided.axes[axis][1] != gradient.axis:
         return None
     rows = gradient.rows
     if not rows.is_total(size):
-        # Several batches were concatenated, and some of them are taken: all have the same rows.
+        # The gradient has some of several concatenated batches, which all have the same rows.
         segment = rows.segments[0]
         times = quotient(size, Rows((segment,)).total)
         if not isinstance(times, int):
@@ -207,7 +207,7 @@ def slice_(op: Operation) -> Decision | None:
 
 
 def _set_dims(op: Operation, begin: Any, size: Any) -> None:
-    """Set the result's sizes from the slice's; -1 stands for the rest of an axis."""
+    """Set the result's sizes from the sizes of the slice; -1 stands for the rest of an axis."""
     dims, output = op.dims(0), op.outputs[0]
     symbols = {s for each in size if isinstance(each, Size) for s in each.symbols()}
     if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, symbols)):
@@ -224,7 +224,7 @@ def _set_dims(op: Operation, begin: Any, size: Any) -> None:
 
 @rule("Split", "SplitV")
 def split(op: Operation) -> Decision | None:
-    """Split along another axis, or several batches into each of them."""
+    """Split along an axis that is not divided, or split concatenated batches into batches."""
     by_sizes = op.type == "SplitV"
     value = 0 if by_sizes else 1
     axis, rank, shard = op.constant(2 if by_sizes else 0), op.rank(value), op.shard(value)
@@ -273,7 +273,7 @@ def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
 
 @rule("Unpack")
 def unpack(op: Operation) -> Decision | None:
-    """Unstack along another axis than that of the rows."""
+    """Unstack along an axis that is not divided."""
     rank, shard, placement = op.rank(0), op.shard(0), op.placements[0]
     if op.is_partial(0, SUM):
         return Decision([PARTIAL], [PARTIAL] * len(op.outputs))
@@ -289,6 +289,6 @@ def unpack(op: Operation) -> Decision | None:
 
 
 def _unpacked(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-    """Return the tensors themselves that were stacked in this function."""
+    """Return the tensors that were stacked in this function, or else unstack the input."""
     made = inputs[0].op
     return list(made.inputs) if made.type == "Pack" else stage.copy(op, inputs)

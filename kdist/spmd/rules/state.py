@@ -12,7 +12,7 @@ from ..reduction import ALL
 
 @rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
 def describe(op: Operation) -> Decision | None:
-    """Describe the replica's copy, or the only copy; a divided variable has its whole shape."""
+    """Describe the replica's copy, or the only copy; for a divided variable, the whole shape."""
     if op.type == "VariableShape" and op.any_shard:
         (data,) = handle_data_util.get_resource_handle_data(op.inputs[0]).shape_and_type
         shape = tf.TensorShape(data.shape).as_list()
@@ -26,7 +26,10 @@ def describe(op: Operation) -> Decision | None:
 
 @rule("ReadVariableOp")
 def read(op: Operation) -> Decision | None:
-    """Read the replica's copy or part; the only copy once, as XLA reads none of another device."""
+    """Read the replica's copy or part; read an only copy once, on its device.
+
+    XLA does not read variables of a different device.
+    """
     facts = op.facts
     if op.any_shard:
         return Decision([LOCAL], [op.placements[0]])
@@ -38,9 +41,9 @@ def read(op: Operation) -> Decision | None:
 def assign(op: Operation) -> Decision | None:
     """Change a replica's own part of a divided variable, or its copy by a whole value.
 
-    Where this returns `None`, the value is wanted whole. So a gradient, which is a partial sum by
-    the rules of products and reductions, is added up over the replicas here, or at an earlier
-    operation of the optimizer that takes the whole of it.
+    If the rule returns `None`, the value is wanted whole. A gradient is a partial sum by the rules
+    of products and reductions. So the gradient is added up over the replicas at this assignment, or
+    at an earlier operation of the optimizer that takes the whole gradient.
     """
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
@@ -65,13 +68,13 @@ def find(op: Operation) -> Decision | None:
 
 @rule("Const", "Placeholder", "NoOp", "EmptyTensorMap")
 def constant(op: Operation) -> Decision | None:
-    """Have the same value everywhere."""
+    """Make the same value on every replica."""
     return Decision([LOCAL] * len(op.inputs), [REPLICATE] * len(op.outputs))
 
 
 @rule("Assert")
 def check(op: Operation) -> Decision | None:
-    """Check a condition; `all` of the rows is checked on each replica's rows."""
+    """Check a condition; each replica checks `all` of its own rows."""
     if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, ALL):
         return None
     forms: list[Form] = [REPLICATE if isinstance(p, Partial) else LOCAL for p in op.placements]
@@ -80,5 +83,5 @@ def check(op: Operation) -> Decision | None:
 
 @rule("Rank")
 def rank(op: Operation) -> Decision | None:
-    """Give the number of axes."""
+    """Return the number of axes."""
     return Decision([LOCAL], [REPLICATE]) if op.rank(0) is not None else None
