@@ -1,4 +1,4 @@
-"""The cores and memory that a container may use.
+"""The memory that a container may use.
 
 Containers are Linux's control groups, versions 1 and 2.
 """
@@ -9,46 +9,6 @@ from pathlib import Path
 ROOT = Path("/")
 # Without a limit, version 1 has the largest number of pages.
 _UNLIMITED = 2**60
-
-
-def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return how many cores' time the control group may use, such as 1.5; `None` for no limit.
-
-    `docker run --cpus 1.5` and a Kubernetes `limits: cpu` set the quota. Programs that count cores
-    do not see the quota: they start a thread for each core of the machine, and are stopped for the
-    rest of each period (0.1 s) once the threads have used up the quota.
-
-    Args:
-        root: The folder with `proc` and `sys`.
-    """
-    quotas = []
-    for folder in _folders(root, "cpu"):
-        quota, _, period = _text(folder / "cpu.max").partition(" ")
-        if not quota:
-            quota = _text(folder / "cpu.cfs_quota_us")
-            period = _text(folder / "cpu.cfs_period_us")
-        cores = _number(quota), _number(period)
-        if cores[0] is not None and cores[0] > 0 and cores[1]:
-            quotas.append(cores[0] / cores[1])
-    return min(quotas, default=None)
-
-
-def memory_limit(root: Path = ROOT) -> int | None:
-    """Return the bytes of memory that the control group may use; `None` for no limit.
-
-    Args:
-        root: The folder with `proc` and `sys`.
-    """
-    return min((limit for limit, _ in _memory(root)), default=None)
-
-
-def total_memory(root: Path = ROOT) -> int | None:
-    """Return the bytes of the machine's memory, or of the container's share; `None` if unknown.
-
-    Args:
-        root: The folder with `proc` and `sys`.
-    """
-    return _least(_meminfo(root, "MemTotal"), memory_limit(root))
 
 
 def available_memory(root: Path = ROOT) -> int | None:
@@ -69,7 +29,7 @@ def _memory(root: Path) -> list[tuple[int, int]]:
     Memory for inactive files does not count as used.
     """
     found = []
-    for folder in _folders(root, "memory"):
+    for folder in _folders(root):
         limit = _number(_text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes"))
         if limit is None or limit >= _UNLIMITED:
             continue
@@ -83,8 +43,8 @@ def _memory(root: Path) -> list[tuple[int, int]]:
     return found
 
 
-def _folders(root: Path, controller: str) -> list[Path]:
-    """Return the existing folders of this process's control group and of its parent groups.
+def _folders(root: Path) -> list[Path]:
+    """Return the existing folders of this process's memory control group and of its parent groups.
 
     Within a container, `/proc/self/cgroup` may name the path on the host: then only the topmost
     folder exists, and it belongs to the container.
@@ -94,9 +54,9 @@ def _folders(root: Path, controller: str) -> list[Path]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers and controller not in controllers.split(","):
+        if controllers and "memory" not in controllers.split(","):
             continue
-        mounts = [base / controllers, base / controller] if controllers else [base]
+        mounts = [base / controllers, base / "memory"] if controllers else [base]
         inner = [part for part in path.split("/") if part not in ("", "..")]
         for mount in mounts:
             folders += [mount.joinpath(*inner[:depth]) for depth in range(len(inner), -1, -1)]
