@@ -3,9 +3,8 @@
 import sys
 
 from ..errors import handle_failure
-from ..performance.hardware import enable_onednn
 from ..signals import raise_signals, signal_of
-from ..strategies.tensorflow_logging import quiet_tensorflow
+from ..strategies.tensorflow_logging import prepare_process
 
 
 def main() -> None:
@@ -13,8 +12,7 @@ def main() -> None:
 
     N is the number of the signal.
     """
-    enable_onednn()
-    quiet_tensorflow()
+    prepare_process()
     with raise_signals() as received:
         failed: BaseException
         try:

@@ -61,15 +61,15 @@ def prepare_tensorflow() -> None:
             " kdist.prepare_tensorflow() before anything imports TensorFlow or Keras, or set"
             " TF_ENABLE_ONEDNN_OPTS=1 and TF_CPP_MIN_LOG_LEVEL=2 before the program starts"
         )
-    enable_onednn()
-    quiet_tensorflow()
+    prepare_process()
 
 
-def quiet_tensorflow() -> None:
-    """Show TensorFlow's errors only, unless the user has set `TF_CPP_MIN_LOG_LEVEL`.
+def prepare_process() -> None:
+    """Do what `prepare_tensorflow` does, in a process of kdist's own.
 
-    It takes effect when TensorFlow is imported, and does nothing after the import.
+    After TensorFlow's import only the processes that this process starts have the faster kernels.
     """
+    enable_onednn()
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault(VARIABLE, ERRORS_ONLY)

@@ -15,8 +15,7 @@ from ..checkpoint.store import checkpoint_files
 from ..errors import RefusedCheckpointsError, TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Share, answer
-from ..performance.hardware import enable_onednn
-from ..strategies.tensorflow_logging import quiet_tensorflow
+from ..strategies.tensorflow_logging import prepare_process
 from ..training.config import SearchTrial, TrainConfig
 from .folder import as_json
 from .trial import Trial
@@ -142,8 +141,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 def main() -> None:
     """Train as the order says; a run whose checkpoints are refused begins anew."""
-    enable_onednn()
-    quiet_tensorflow()
+    prepare_process()
     file = Path(sys.argv[1])
     order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     try:
