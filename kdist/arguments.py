@@ -164,10 +164,11 @@ def check_backend(name: str) -> None:
         )
 
 
-def check_sharding(shards: int | None, shard_optimizer: bool) -> None:
-    """Raise `UserError` if both are given: shards of a device share a copy of the variables."""
-    if shards is not None and shard_optimizer:
+def check_sharding(shards: int | None, shard_optimizer: bool, shard_weights: bool = False) -> None:
+    """Raise `UserError` for shards with divided variables: shards of a device share variables."""
+    if shards is not None and (shard_optimizer or shard_weights):
+        name = "shard_weights" if shard_weights else "shard_optimizer"
         raise UserError(
-            f"received shards={shards} and shard_optimizer=True: the same bits need the whole state"
-            " on each device; pass one of the two"
+            f"received shards={shards} and {name}=True: the same bits need whole variables on each"
+            " device; pass one of the two"
         )

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute import values_util
+from tensorflow.python.eager import record
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
-from .._upstream.steps import is_traced_whole
+from .._upstream.steps import is_traced_whole, traced_strategy
 
 SMALLEST = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
@@ -102,6 +104,12 @@ def _rows_changed(kind: str) -> Any:
     return change
 
 
+def _is_exported() -> bool:
+    """Whether a function is traced for a SavedModel, whose variables are whole."""
+    is_saved = values_util.is_saving_non_distributed() and traced_strategy() is None
+    return is_saved and not tf.executing_eagerly()
+
+
 class DividedVariable(resource_variable_ops.UninitializedVariable):
     """A variable with a part on each replica.
 
@@ -170,9 +178,13 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
             tf.config.run_functions_eagerly(eagerly)
 
     def _read_variable_op(self, no_copy: bool = False) -> Any:
-        if is_traced_whole():
+        if is_traced_whole() or _is_exported():
             return super()._read_variable_op(no_copy)
-        return tf.ensure_shape(self._whole(), self.shape)
+        resource_variable_ops.variable_accessed(self)
+        with record.stop_recording():  # The gradient of a read belongs to this variable.
+            whole = tf.ensure_shape(self._whole(), self.shape)
+        record.record_operation("ReadVariableOp", [whole], [self.handle], lambda dy: [dy])
+        return whole
 
     def is_initialized(self, name: str | None = None) -> Any:
         """Return whether all parts have values."""
@@ -243,6 +255,13 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
             **masks,
         )
         return self.assign(changed)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> Any:
+        children = super()._trackable_children(save_type, **options)
+        if save_type == "savedmodel":  # An exported function reads the parts.
+            places = zip(self._places, self.parts, strict=True)
+            children = {**children, **{f"part_{place}": part for place, part in places}}
+        return children
 
     def _serialize_to_tensors(self) -> Any:
         # The value is read when a file is written; all workers take part in the gather.

@@ -31,6 +31,9 @@ from .sizes import BatchAxis
 from .tensor_facts import Ref, StepFacts
 from .trace import InputTensor, Trace, trace
 
+WEIGHT_BYTES = 25 * 2**20
+"""Bytes of the divided weights that are gathered for a stage; a larger weight comes alone."""
+
 __all__ = ["GlobalRows", "Step", "partition", "rules", "run_eagerly"]
 
 
@@ -324,7 +327,11 @@ def _plan(
     bodies = Bodies()
     whole: set[tf.Operation] = set()
     while True:  # Each attempt computes more operations whole, so the attempts end.
-        step = StepFacts(bodies, in_fixed_order=collectives.in_fixed_order)
+        step = StepFacts(
+            bodies,
+            in_fixed_order=collectives.in_fixed_order,
+            weight_bytes=WEIGHT_BYTES if strategy.extended.divides_weights else None,
+        )
         plan = GraphPlan(whole=whole, step=step, can_check=can_check)
         batches = _set_inputs(plan, traced, collectives)
         captured = _set_captured(plan, strategy, traced, len(collectives.devices))

@@ -35,6 +35,7 @@ from .redistribute import (
     Keep,
     SliceRows,
     TakeRowsOfSum,
+    TakeWeight,
     Way,
     WriteSizes,
     gathers_rows,
@@ -115,6 +116,7 @@ class GraphPlan(TensorFacts):
         operations: The planned operations, in order.
         makers: For each tensor, the operation that makes the tensor, in the order of the step.
         exchanges: The tensors that are exchanged.
+        weights: The divided weights that are gathered for the stage of each round.
     """
 
     parent: GraphPlan | None
@@ -132,6 +134,7 @@ class GraphPlan(TensorFacts):
         self.whole = set(whole)
         self.operations: list[PlannedOperation] = []
         self.exchanges: dict[Ref, PlannedExchange] = {}
+        self.weights: dict[int, dict[Ref, tuple[tf.Tensor, Shard]]] = {}
         self.makers: dict[Ref, PlannedOperation] = {}
         self._stage_of_op: dict[tf.Operation, StageNumber] = {}
         self._changed_at: dict[Ref, StageNumber] = {}  # the last change of each variable
@@ -210,8 +213,15 @@ class GraphPlan(TensorFacts):
         self, operation: Operation, decision: Decision, earliest: StageNumber
     ) -> PlannedOperation:
         op, inputs, placements = operation.op, operation.inputs, operation.placements
-        stage, ways = self._after_controls(op, earliest), []
-        for tensor, form in zip(inputs, decision.input_forms, strict=True):
+        stage = self._after_controls(op, earliest)
+        ways: list[Way] = []
+        weights: dict[int, tuple[tf.Tensor, Shard]] = {}
+        for index, (tensor, form) in enumerate(zip(inputs, decision.input_forms, strict=True)):
+            shard = None if decision.on_one_replica else self._shard_of_weight(tensor, form)
+            if shard is not None:
+                weights[index] = tensor, shard
+                ways.append(KEEP)
+                continue
             way, available = self.plan_way(tensor, form)
             ways.append(way)
             stage = max(stage, available)
@@ -220,6 +230,10 @@ class GraphPlan(TensorFacts):
         once = decision.on_one_replica
         changes = self.parent is None and not once and bool(self.effects(op)[1])
         stage = stage.first(on_every_replica=not once)
+        if weights:
+            stage = self._gather_weights([*weights.values()], stage)
+            for index in weights:
+                ways[index] = TakeWeight(stage.round)
         if self.step.in_fixed_order and self.parent is None:
             stage = self._after_changes(inputs, stage, changes)
         if op.type == "Const":
@@ -382,6 +396,46 @@ class GraphPlan(TensorFacts):
             self.exchanges[tensor.ref()] = PlannedExchange(tensor, stage, shard)
         return self.exchanges[tensor.ref()].stage
 
+    # Divided weights
+
+    def _shard_of_weight(self, tensor: tf.Tensor, form: Form) -> Shard | None:
+        """Return the placement of the rows of a divided weight that is wanted whole."""
+        if self.step.weight_bytes is None or self.parent is not None or is_fake(tensor):
+            return None
+        placement = self.placement(tensor)
+        if not isinstance(placement, Shard) or placement.rows.is_batch:
+            return None
+        is_whole = isinstance(form, Replicate) and tensor.shape.is_fully_defined()
+        return placement if is_whole else None
+
+    def _gather_weights(
+        self, weights: Sequence[tuple[tf.Tensor, Shard]], stage: StageNumber
+    ) -> StageNumber:
+        """Plan to gather weights for a stage, or for the next stage that has room for them.
+
+        A stage lets go of its weights. A later stage that needs a weight, such as a stage of the
+        backward pass, gathers the weight again.
+        """
+        known = max(self.stage_of(tensor).next_round for tensor, _ in weights)
+        stage = max(stage, known).first(on_every_replica=True)
+        added = {tensor.ref(): (tensor, shard) for tensor, shard in weights}
+        while not self._has_room(added, self.weights.get(stage.round, {})):
+            stage = stage.next
+        self.weights.setdefault(stage.round, {}).update(added)
+        return stage
+
+    def _has_room(
+        self,
+        added: dict[Ref, tuple[tf.Tensor, Shard]],
+        gathered: dict[Ref, tuple[tf.Tensor, Shard]],
+    ) -> bool:
+        """Whether weights are gathered for a stage already, or fit beside its other weights."""
+        together = gathered | added
+        total = sum(bytes_of(tensor) for tensor, _ in together.values())
+        return len(together) in (len(gathered), len(added)) or total <= (
+            self.step.weight_bytes or 0
+        )
+
     # Calls and rewritten operations
 
     def _inline(self, op: tf.Operation, earliest: StageNumber) -> None:
@@ -442,6 +496,11 @@ class GraphPlan(TensorFacts):
         while op in self.step.bodies.added:
             op = self.step.bodies.added[op]
         return op
+
+
+def bytes_of(tensor: tf.Tensor) -> int:
+    """Return the bytes of a tensor of a known shape; 0 for any other tensor."""
+    return (tensor.shape.num_elements() or 0) * int(tensor.dtype.size)
 
 
 def is_fake(tensor: tf.Tensor) -> bool:

@@ -57,7 +57,15 @@ class ExchangeResult:
     tensor: Ref
 
 
-Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult
+@dataclass(frozen=True)
+class GatheredWeight:
+    """A divided weight, gathered for the stage of a round."""
+
+    tensor: Ref
+    round: int
+
+
+Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult | GatheredWeight
 
 
 class Program:
@@ -162,13 +170,15 @@ class Program:
         # An exchanged tensor has to become a result of its stage before the stage is called. To
         # write the tensor may need results of earlier stages, so the last round comes first.
         exchanges = [exchange.stage for exchange in plan.exchanges.values()]
-        rounds = sorted({*exchanges, *plan.counted.values()}, reverse=True)
+        gathers = [StageNumber(number, on_every_replica=False) for number in plan.weights]
+        rounds = sorted({*exchanges, *plan.counted.values(), *gathers}, reverse=True)
         sent = {number: self._sent_at(number) for number in rounds}
         if self.exports_all:
             self._export_all()
         outer = tf.compat.v1.get_default_graph()
         for number in sorted({*self.stages, *sent}):
             self._exchange(sent.get(number, []))
+            self._gather_weights(number)
             stage = self.stages.get(number)
             if stage is not None and (stage.outputs or stage.has_effects):
                 self._called[number] = self._call_stage(stage, outer)
@@ -259,6 +269,8 @@ class Program:
             if exchange.stage == number and ref in self.used:
                 self._exported(exchange.tensor)
                 sent.append(exchange)
+        for _, tensor, _ in self._weights_of(number):
+            self._exported(tensor)
         for batch_axis, stage in self.plan.counted.items():
             if stage == number:
                 self._count_of(batch_axis)
@@ -300,6 +312,51 @@ class Program:
         whole = self.collectives.gathered(list(gathered.values()))
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
+
+    def _gather_weights(self, number: StageNumber) -> None:
+        """Write the gathers of the divided weights for the stage of a round.
+
+        The gathers wait for the stage before the last one: so the next weights are gathered while a
+        stage runs, and no replica has the whole weights of more than two stages.
+        """
+        rows: dict[Argument, ExchangedRows] = {}
+        for key, tensor, shard in self._weights_of(number):
+            parts = list(self._values(self._exported(tensor)))
+            for index, end in enumerate(self._ends_before(number.round - 1)):
+                with tf.device(self.devices[index]), tf.control_dependencies([end]):
+                    parts[index] = tf.identity(parts[index])
+            rows[key] = _exchanged_rows(parts, tensor, shard)
+        self.exchange_rounds += bool(rows)
+        whole = self.collectives.gathered(list(rows.values()))
+        self._exchanged |= dict(zip(rows, whole, strict=True))
+
+    def _weights_of(self, number: StageNumber) -> list[tuple[GatheredWeight, tf.Tensor, Shard]]:
+        """Return the divided weights that the stage of a round reads."""
+        stage = self.stages.get(number.first(on_every_replica=True))
+        if stage is None or number.on_every_replica:
+            return []
+        weights = self.plan.weights.get(number.round, {}).values()
+        keys = [GatheredWeight(tensor.ref(), number.round) for tensor, _ in weights]
+        pairs = zip(keys, weights, strict=True)
+        return [(key, *weight) for key, weight in pairs if key in stage.inputs]
+
+    def _ends_before(self, exchange_round: int) -> list[tf.Operation]:
+        """Return, for each replica, an operation behind the last stage before a round."""
+        before = [
+            number
+            for number in self._called
+            if number.on_every_replica and number.round < exchange_round and self._called[number][0]
+        ]
+        if not before:
+            return []
+        number = max(before)
+        last = self.stages[number].last_result
+        ends = []
+        for device, results in zip(self.devices, self._called[number], strict=True):
+            with tf.device(device):
+                # Once TensorFlow has inlined a call, only its results tell that it has run.
+                ends.append(tf.identity(results[last]).op)
+        return ends
 
     def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
@@ -442,6 +499,11 @@ class ProgramStage(Stage):
             self.outputs.append(tensor)
         return self._result_indices[tensor.ref()]
 
+    @property
+    def last_result(self) -> int:
+        """The index of the result that is computed last."""
+        return max(range(len(self.outputs)), key=lambda index: self.outputs[index].op._id)
+
     def result_index(self, tensor: tf.Tensor) -> int | None:
         """Return the index of a tensor among the results; `None` if it is no result."""
         own = self.values.get(self.plan.canonical(tensor).ref())
@@ -495,6 +557,10 @@ class ProgramStage(Stage):
         stacked = self.add_input(key, tensor.dtype, known)
         reduced: tf.Tensor = placement.reduction.combine(stacked, self.rows_of_replicas)
         return reduced
+
+    def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
+        key = GatheredWeight(tensor.ref(), exchange_round)
+        return self.add_input(key, tensor.dtype, tensor.shape)
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
         exchange = self.plan.exchanges[tensor.ref()]

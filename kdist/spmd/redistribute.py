@@ -8,6 +8,7 @@ plan. A stage follows the way (`Stage.read`), and the program exchanges tensors 
 | any | `LocalValue`; the same placement | `Keep` |
 | any | `LocalSizes` | `WriteSizes` |
 | shard, partial | replicate | `TakeWhole`: the program has gathered the rows, or reduced |
+| rows of a divided weight | replicate | `TakeWeight`: gathered for a single stage |
 | replicate | a shard, `BroadcastRows` | `SliceRows` of the tensor |
 | shard, partial | another shard, `BroadcastRows` | `SliceRows` of the whole, as for `TakeWhole` |
 | partial sum | rows of a divided variable | `TakeRowsOfSum`: each replica gets its own rows |
@@ -45,6 +46,17 @@ class WriteSizes(Way):
 @dataclass(frozen=True)
 class TakeWhole(Way):
     """The whole tensor, once all replicas have it."""
+
+
+@dataclass(frozen=True)
+class TakeWeight(Way):
+    """The whole weight, gathered for a single stage.
+
+    Args:
+        round: The round of the stage.
+    """
+
+    round: int
 
 
 @dataclass(frozen=True)
@@ -120,5 +132,5 @@ def settled(placement: Placement, way: Way) -> Way:
 
 
 def gathers_rows(placement: Placement, way: Way) -> bool:
-    """Whether the rows of all replicas are gathered for a way."""
-    return isinstance(placement, Shard) and not isinstance(way, Keep | WriteSizes)
+    """Whether the rows of all replicas are gathered for a way; weights are no rows."""
+    return isinstance(placement, Shard) and not isinstance(way, Keep | WriteSizes | TakeWeight)

@@ -18,7 +18,6 @@ from .explanation import line_of
 from .functions import (
     copy_of,
     create_like,
-    function_of,
     is_compiled,
     set_traceback,
     user_traceback,
@@ -26,7 +25,16 @@ from .functions import (
 from .op_types import DRAWN_BY_XLA, QUIET, READS
 from .placements import ListOf, Partial, Placement, Replicate, Shard
 from .plan import GraphPlan, PlannedOperation
-from .redistribute import CountOnce, Keep, SliceRows, TakeRowsOfSum, TakeWhole, Way, WriteSizes
+from .redistribute import (
+    CountOnce,
+    Keep,
+    SliceRows,
+    TakeRowsOfSum,
+    TakeWeight,
+    TakeWhole,
+    Way,
+    WriteSizes,
+)
 from .rows import Rows
 from .sizes import AnySize, AxisSize, BatchAxis, Element, key_of
 from .tensor_facts import Ref
@@ -98,6 +106,10 @@ class Stage:
         del tensor
         return None
 
+    def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
+        """Return a divided weight that was gathered for this function."""
+        raise NotImplementedError
+
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
         """Return an unknown number that this function gets from outside."""
         raise NotImplementedError
@@ -156,6 +168,8 @@ class Stage:
                 return self._sizes_with_rows(tensor, way)
             case TakeWhole():
                 return self.whole(tensor)
+            case TakeWeight():
+                return self.outer_weight(tensor, way.round)
             case SliceRows():
                 key = (tensor.ref(), way)
                 shard, broadcasts = way.shard, way.may_broadcast
@@ -293,7 +307,7 @@ class Stage:
         if is_compiled(op):
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return self.copy(op, inputs)
-        graph = function_of(op, op.get_attr("f").name).graph
+        graph = self.plan.step.bodies.of(op, op.get_attr("f").name, op.inputs)
         made = {inner.ref(): value for inner, value in zip(graph.inputs, inputs, strict=True)}
         for inner in graph.get_operations():
             if inner.type != "Placeholder":

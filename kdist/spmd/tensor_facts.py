@@ -92,6 +92,8 @@ class StepFacts:
         variable_shards: The placements of divided variables, by their shapes.
         layouts: Divisions of several segments that the step has made.
         list_elements: For each operation that makes a list, the placement of the list's elements.
+        weight_bytes: Bytes of the divided weights that are gathered for a stage; `None` if weights
+            are not divided.
     """
 
     bodies: Bodies = field(default_factory=Bodies)
@@ -100,6 +102,7 @@ class StepFacts:
     variable_shards: dict[tuple[int, ...], Shard] = field(default_factory=dict)
     layouts: list[Rows] = field(default_factory=list)
     list_elements: dict[tf.Operation, Placement] = field(default_factory=dict)
+    weight_bytes: int | None = None
 
 
 class TensorFacts:

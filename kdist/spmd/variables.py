@@ -175,16 +175,23 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             device.
         divides_state: Whether variables that are colocated with a variable, such as an optimizer's
             state, are divided over the replicas.
+        divides_weights: Whether all other variables are divided, too.
     """
 
     _shards: int | None = None
 
     def __init__(
-        self, *args: Any, shards: int | None = None, divides_state: bool = False, **kwargs: Any
+        self,
+        *args: Any,
+        shards: int | None = None,
+        divides_state: bool = False,
+        divides_weights: bool = False,
+        **kwargs: Any,
     ) -> None:
         self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._creating = threading.local()
-        self.divides_state = divides_state
+        self.divides_state = divides_state or divides_weights
+        self.divides_weights = divides_weights
         super().__init__(*args, **kwargs)
         if shards is None:
             return
@@ -241,7 +248,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             options.get("colocate_with"), DividedVariable
         ):
             options.pop("colocate_with", None)
-        if self.divides_state and is_state:
+        if self.divides_weights or (self.divides_state and is_state):
             value = options["initial_value"]
             value = value() if callable(value) else value
             options["initial_value"] = value = tf.convert_to_tensor(value, options.get("dtype"))

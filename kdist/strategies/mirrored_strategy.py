@@ -34,6 +34,10 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             weights, accumulated gradients) is divided over the replicas: each replica has a part
             instead of a copy (ZeRO stage 1). The model and its files are the same. Not with
             `shards`.
+        shard_weights: Whether the weights and the optimizer's state are divided over the replicas
+            (ZeRO stage 3, fully sharded data parallel): a replica gathers weights shortly before it
+            computes with them, and then lets go of them. The model and its files are the same. Not
+            with `shards`.
         cross_device_ops: A `tf.distribute.CrossDeviceOps` that reduces values over replicas. `None`
             uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default (NCCL) on
             GPUs. Not with `shards`: kdist adds up shards in its own order.
@@ -62,12 +66,13 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         replicas: int | None = None,
         shards: int | None = None,
         shard_optimizer: bool = False,
+        shard_weights: bool = False,
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
-        check_sharding(shards, shard_optimizer)
+        check_sharding(shards, shard_optimizer, shard_weights)
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # TensorFlow reads it, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if shards is not None:
@@ -95,6 +100,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             cross_device_ops=cross_device_ops,
             shards=shards,
             divides_state=shard_optimizer,
+            divides_weights=shard_weights,
         )
         tf.distribute.Strategy.__init__(self, extended)
         self._start()

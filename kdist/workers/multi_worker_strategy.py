@@ -79,6 +79,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             faster, and equal up to rounding.
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
             as in `MirroredStrategy`. All workers have to read it together, as `model.save` does.
+        shard_weights: Whether the weights are divided, too, as in `MirroredStrategy`. All workers
+            have to read them together.
         heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
             --heartbeat-seconds`, or 10.
@@ -98,7 +100,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         model = strategy.build(lambda: WideResNet(input_shape=(28, 28, 1), classes=10))
         model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
         model.fit(x, y, batch_size=64)  # the global batch, over all workers
-        if strategy.is_chief:  # with shard_optimizer, let all workers save
+        if strategy.is_chief:  # with divided variables, let all workers save
             model.save("model.keras")
         ```
     """
@@ -113,6 +115,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         replicas: int | None = None,
         shards: int | None = None,
         shard_optimizer: bool = False,
+        shard_weights: bool = False,
         heartbeat_seconds: float | None = None,
         hang_seconds: float | None = None,
         start_timeout_seconds: float | None = None,
@@ -123,7 +126,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             hang_seconds=hang_seconds,
             start_timeout_seconds=start_timeout_seconds,
         )
-        check_sharding(shards, shard_optimizer)
+        check_sharding(shards, shard_optimizer, shard_weights)
         resolver = find_cluster() if cluster_resolver is None else cluster_resolver
         options = communication_options or tf.distribute.experimental.CommunicationOptions()
         _check_resolver(resolver)
@@ -143,6 +146,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 devices=devices,
                 shards=shards,
                 divides_state=shard_optimizer,
+                divides_weights=shard_weights,
                 before_variable=self._compare_variable,
                 heartbeat_seconds=settings.heartbeat_seconds,
                 start_timeout_seconds=limit + _MARGIN_SECONDS,
@@ -248,10 +252,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         if self.workers == 1 or not tf.executing_eagerly():
             return
         try:
-            self.compare_workers("reading the optimizer's state", {"the variable": name})
+            self.compare_workers("reading a divided variable", {"the variable": name})
         except LostWorkerError as error:
             raise LostWorkerError(
-                f"{error}; the optimizer's state is divided over all workers, and to read it, as"
+                f"{error}; the variable is divided over all workers, and to read it, as"
                 " model.save does, all of them are needed: save on all, not on the chief alone"
             ) from error
 
@@ -297,6 +301,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 "the number of replicas": devices,
                 "the number of parts of a batch": self.extended.parts,
                 "shard_optimizer": self.extended.divides_state,
+                "shard_weights": self.extended.divides_weights,
                 "bytes_per_pack": self.bucket_bytes,
             },
         )

@@ -9,11 +9,11 @@ import kdist
 import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
-from kdist.spmd import divided_variables
+from kdist.spmd import divided_variables, partition
 from random_programs import BATCHES, INPUTS, VARIABLES, programs
 from tensorflow.python.distribute import values
 
-DIVIDED = "divided"
+STATE, WEIGHTS = "divided as state", "divided as weights"
 _NOISE = 1e-13
 _TOLERANCE = 1e-9
 
@@ -110,24 +110,27 @@ class Runs:
         programs: The programs.
         replicas: How many replicas the divided one has.
         devices: How many devices they share as shards; `None` for one each, without shards;
-            `DIVIDED` for the same, with the variables divided.
+            `STATE` for the same, with variables divided as an optimizer's state, and `WEIGHTS` with
+            variables divided as weights.
         rows: If given, the numbers of rows are known while the step is traced.
     """
 
     def __init__(self, programs, replicas, devices=None, rows=None):
         self.programs = programs
-        is_divided, devices = devices == DIVIDED, None if devices == DIVIDED else devices
+        divided, devices = (devices, None) if devices in (STATE, WEIGHTS) else (None, devices)
         self.strategy = kdist.MirroredStrategy(
             replicas=devices or replicas,
             shards=None if devices is None else replicas,
-            shard_optimizer=is_divided,
+            shard_optimizer=divided == STATE,
+            shard_weights=divided == WEIGHTS,
         )
         self.rows, self.noisy, self.variables = rows, None, []
         self.whole = self._whole(tf.identity)
         with self.strategy.scope(), contextlib.ExitStack() as beside:
-            if is_divided:  # as an optimizer makes its state
+            if divided == STATE:  # as an optimizer makes it
                 first = tf.Variable(0.0)
                 beside.enter_context(self.strategy.extended.colocate_vars_with(first))
+            if divided:
                 beside.enter_context(mock.patch.multiple(divided_variables, SMALLEST=2, _MOST=2.0))
             step = self._step(tf.identity)
 
@@ -139,7 +142,8 @@ class Runs:
             [self.spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
             for name in BATCHES
         ]
-        self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
+        with mock.patch.object(partition, "WEIGHT_BYTES", 100):
+            self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
 
     def _whole(self, rounded):
         specs = [self.spec(name, self.rows and sum(self.rows.of(name))) for name in BATCHES]
@@ -226,7 +230,7 @@ def row_numbers(replicas):
 def cases(draw, count=6):
     """Draw programs, numbers of replicas and devices, of rows, and whether these are known."""
     replicas = draw(st.sampled_from([2, 3, 4]))
-    devices = draw(st.sampled_from([None, DIVIDED, 1, 2 if replicas == 4 else 1]))
+    devices = draw(st.sampled_from([None, STATE, WEIGHTS, 1, 2 if replicas == 4 else 1]))
     is_static = draw(st.sampled_from([False, False, False, True]))
     chosen = draw(st.lists(programs(), min_size=1, max_size=count))
     numbers = draw(st.lists(row_numbers(replicas), min_size=1, max_size=1 if is_static else 3))

@@ -1,4 +1,4 @@
-"""Files of models whose optimizer's state is divided hold the whole state, both ways."""
+"""Files of models with divided state or weights hold whole values, both ways."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float6
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(22, 6)), RNG.normal(size=(22, 5))
-PLACES = ("plain", "2 whole", "2 divided", "3 divided")
+PLACES = ("plain", "2 whole", "2 divided", "3 weights")
 
 
 def scope(place):
@@ -24,7 +24,9 @@ def scope(place):
         return contextlib.nullcontext()
     count, kind = place.split()
     devices = [f"/cpu:{i}" for i in range(int(count))]
-    return kdist.MirroredStrategy(devices, shard_optimizer=kind == "divided").scope()
+    return kdist.MirroredStrategy(
+        devices, shard_optimizer=kind == "divided", shard_weights=kind == "weights"
+    ).scope()
 
 
 def new(place):
@@ -35,9 +37,18 @@ def new(place):
         optimizer = keras.optimizers.Adam(0.1, use_ema=True, gradient_accumulation_steps=2)
         model.compile(optimizer, "mse")
         optimizer.build(model.trainable_variables)
-    state = [variable.value for variable in optimizer.variables]
-    assert any(isinstance(one, DividedVariable) for one in state) == ("divided" in place)
+    check_division(model, place)
     return model
+
+
+def check_division(model, place):
+    """Assert that state and weights are divided where they should be, and nowhere else."""
+    for variables, kinds in (
+        (model.optimizer.variables, ("divided", "weights")),
+        (model.variables, ("weights",)),
+    ):
+        is_divided = any(isinstance(each.value, DividedVariable) for each in variables)
+        assert is_divided == (place.partition(" ")[2] in kinds)
 
 
 def fit(model, **options):
@@ -99,13 +110,13 @@ def test_state_goes_on_elsewhere(way, source, target, tmp_path):
     model = fit(new(source))
     other = way(model, target, tmp_path)
     assert_equal(other, model)
-    state = [variable.value for variable in other.optimizer.variables]
-    assert any(isinstance(one, DividedVariable) for one in state) == ("divided" in target)
+    check_division(other, target)
     assert_equal(fit(other), fit(model), 1e-9)
 
 
-def test_saved_models_are_exported(tmp_path):
-    model = fit(new("2 divided"))
+@pytest.mark.parametrize("place", ["2 divided", "3 weights"])
+def test_saved_models_are_exported(place, tmp_path):
+    model = fit(new(place))
     tf.saved_model.save(model, str(tmp_path / "all"))
     values = str(tmp_path / "all" / "variables" / "variables")
     names = [name for name, _ in tf.train.list_variables(values)]

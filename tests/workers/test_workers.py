@@ -102,17 +102,17 @@ def test_three_workers_give_what_one_replica_gives(folder):
     check("parity", THREE_BY_ONE, folder, workers=3)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_workers_divide_the_optimizers_state(replicas, folder, monkeypatch):
-    monkeypatch.setenv("SHARD_OPTIMIZER", "1")
-    check("parity", DIVIDED, folder / "divided", workers=2, replicas=replicas)
+@pytest.mark.parametrize(("divided", "replicas"), [("state", 2), ("weights", 1), ("weights", 2)])
+def test_workers_divide_variables(divided, replicas, folder, monkeypatch):
+    monkeypatch.setenv("DIVIDED", divided)
+    check("parity", DIVIDED, folder / divided, workers=2, replicas=replicas)
 
 
 def test_a_worker_that_reads_divided_state_alone_is_told(folder, monkeypatch):
-    monkeypatch.setenv("SHARD_OPTIMIZER", "1")
+    monkeypatch.setenv("DIVIDED", "state")
     own = folder / "reading"
     ((first, _),) = group.run_group("failing", ("reading_alone",), own, workers=2).values()
-    assert "reading the optimizer's state on worker 0, fit on worker 1" in first, group.output(own)
+    assert "reading a divided variable on worker 0, fit on worker 1" in first, group.output(own)
 
 
 def test_a_worker_that_hangs_ends_all_with_their_stacks(folder, monkeypatch):

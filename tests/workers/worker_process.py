@@ -31,12 +31,13 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     faulthandler.dump_traceback_later(300, exit=True)
     gc.freeze()  # no collection between cases need walk what was imported
     # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
-    shard_optimizer = "SHARD_OPTIMIZER" in os.environ
-    if shard_optimizer:  # variables of the tests' sizes, also unevenly
+    divided = os.environ.get("DIVIDED")
+    if divided:  # variables of the tests' sizes, also unevenly
         divided_variables.SMALLEST, divided_variables._MOST = 2, 2.0
     strategy = kdist.MultiWorkerMirroredStrategy(
         replicas=replicas,
-        shard_optimizer=shard_optimizer,
+        shard_optimizer=divided == "state",
+        shard_weights=divided == "weights",
         hang_seconds=float(os.environ.get("HANG_SECONDS", 0)),
     )
     # A fifth of the time is TensorFlow's graph optimizer, which the other tests have.

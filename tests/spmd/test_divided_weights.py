@@ -1,0 +1,154 @@
+"""Weights divided over the replicas: when they are gathered, and what a replica keeps."""
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.errors import UserError
+from kdist.spmd import partition, program
+from kdist.spmd.divided_variables import DividedVariable
+from kdist.spmd.tensor_facts import StageNumber
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small")
+
+WIDTH, LAYERS = 8, 5
+KERNEL = WIDTH * WIDTH * 4  # bytes
+
+
+class Gathers:
+    """The gathers of a step, by round, and the step's graph."""
+
+    def __init__(self, monkeypatch, limit):
+        self.rounds, self.programs = {}, []
+        monkeypatch.setattr(partition, "WEIGHT_BYTES", limit)
+        original = program.Program._gather_weights
+
+        def gather(own, number):
+            names = [tensor.op.name for _, tensor, _ in own._weights_of(number)]
+            if names:
+                self.rounds[number.round] = names
+            self.programs.append(own)
+            original(own, number)
+
+        monkeypatch.setattr(program.Program, "_gather_weights", gather)
+
+
+def step_of_layers(strategy, layers=LAYERS):
+    """Return a traced training step of dense layers with an optimizer."""
+    keras.utils.set_random_seed(0)
+
+    def make():
+        dense = [
+            keras.layers.Dense(WIDTH, use_bias=False, activation="tanh", name=f"d{at}")
+            for at in range(layers)
+        ]
+        return keras.Sequential([keras.Input((WIDTH,)), *dense])
+
+    model = strategy.build(make)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.optimizer.build(model.trainable_variables)
+    rows = np.zeros((6, WIDTH), "float32")
+
+    @tf.function(autograph=False)
+    def step(x, y):
+        return strategy.run(model.train_step, args=((x, y),))
+
+    return step.get_concrete_function(tf.constant(rows), tf.constant(rows)), model
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_weights_are_gathered_in_groups_and_again(monkeypatch, together):
+    """A group has as many kernels as fit, and the backward pass gathers kernels again."""
+    gathers = Gathers(monkeypatch, limit=together * KERNEL)
+    step_of_layers(kdist.MirroredStrategy(replicas=2, shard_weights=True))
+    groups = [{name.split("/d")[1][0] for name in names} for names in gathers.rounds.values()]
+    forward = [set("01234"[at : at + together]) for at in range(0, LAYERS, together)]
+    assert all(expected <= group for expected, group in zip(forward, groups, strict=False))
+    assert all(len(group) <= together for group in groups)
+    # The backward pass begins with the last group of the forward pass. The first layer's kernel has
+    # no part in it, as the inputs need no gradient.
+    later = set().union(*groups[len(forward) - 1 :])
+    assert later == {"1", "2", "3", "4"}
+
+
+def test_no_stage_keeps_a_whole_weight(monkeypatch):
+    """A whole weight is an argument of stages of its round, and no result of a stage."""
+    gathers = Gathers(monkeypatch, limit=KERNEL)
+    step_of_layers(kdist.MirroredStrategy(replicas=2, shard_weights=True))
+    made = gathers.programs[-1]
+    for number, stage in made.stages.items():
+        rounds = {key.round for key in stage.inputs if isinstance(key, program.GatheredWeight)}
+        assert rounds <= {number.round}
+        assert not [
+            t for t in stage.outputs if t.shape == (WIDTH, WIDTH) and t.op.type == "Identity"
+        ]
+
+
+def test_a_gather_waits_for_the_stage_before_the_last_one(monkeypatch):
+    gathers = Gathers(monkeypatch, limit=KERNEL)
+    step, _ = step_of_layers(kdist.MirroredStrategy(replicas=2, shard_weights=True))
+    made = gathers.programs[-1]
+    rounds = sorted(gathers.rounds)
+    assert len(rounds) > LAYERS
+    for number in rounds[2:]:
+        stage = made.stages[StageNumber(number, on_every_replica=True)]
+        (key,) = [key for key in stage.inputs if isinstance(key, program.GatheredWeight)]
+        whole = made._values(key)[0]
+        waits, todo = set(), [whole.op]
+        while todo:
+            op = todo.pop()
+            if op not in waits:
+                waits.add(op)
+                todo += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+        before = made.stages[StageNumber(number - 2, on_every_replica=True)]
+        last = made.stages[StageNumber(number - 1, on_every_replica=True)]
+        assert set(before.calls.values()) <= waits
+        assert not set(last.calls.values()) & waits
+
+
+def test_a_step_without_divided_weights_gathers_none(monkeypatch):
+    gathers = Gathers(monkeypatch, limit=KERNEL)
+    step_of_layers(kdist.MirroredStrategy(replicas=2, shard_optimizer=True))
+    assert not gathers.rounds
+
+
+def test_each_device_has_a_part():
+    strategy = kdist.MirroredStrategy(replicas=4, shard_weights=True)
+    with strategy.scope():
+        layer = keras.layers.Dense(64)
+        layer.build((None, 128))
+        frozen = keras.layers.Dense(64, trainable=False)
+        frozen.build((None, 128))
+    for kernel in (layer.kernel, frozen.kernel):
+        assert isinstance(kernel.value, DividedVariable)
+        assert [part.shape for part in kernel.value.parts] == [(32, 64)] * 4
+        assert [part.device[-5:] for part in kernel.value.parts] == [f"CPU:{n}" for n in range(4)]
+
+
+def test_initial_values_are_those_of_one_device():
+    made = []
+    for strategy in (
+        kdist.MirroredStrategy(replicas=1),
+        kdist.MirroredStrategy(replicas=3, shard_weights=True),
+    ):
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            layer = keras.layers.Dense(7)
+            layer.build((None, 9))
+        made.append(layer.kernel.numpy())
+    np.testing.assert_array_equal(*made)
+
+
+def test_gradients_outside_of_steps():
+    strategy = kdist.MirroredStrategy(replicas=2, shard_weights=True)
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4, 3)))
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(tf.square(variable))
+    np.testing.assert_array_equal(tape.gradient(value, variable), 2 * np.ones((4, 3)))
+
+
+def test_shards_are_refused():
+    with pytest.raises(UserError, match="shards=2 and shard_weights=True"):
+        kdist.MirroredStrategy(replicas=2, shards=2, shard_weights=True)
