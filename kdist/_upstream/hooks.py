@@ -2,7 +2,7 @@
 
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -99,6 +99,10 @@ class StrategyHooks:
             numbers: The value and the shape of a constant, as in the step.
             constant: The tensor.
         """
+        raise NotImplementedError
+
+    def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of a step with the results of `fn`, whose gradient recomputes `fn`."""
         raise NotImplementedError
 
     # Workers

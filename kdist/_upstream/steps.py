@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from keras.src.backend.tensorflow import core
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.eager import lift_to_graph
@@ -143,4 +144,24 @@ def _graph_constant(
     return constant
 
 
-PATCHES = (_graph_constant,)
+@replaces(
+    core,
+    "remat",
+    why="Calls the function again in the backward pass: it draws other random numbers, and in a"
+    " graph it takes no keyword arguments, as layers need.",
+    test="test_remat_takes_no_keyword_arguments",
+)
+def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
+    """Let the strategy whose step calls a rematerialized function compute it."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        strategy = traced_strategy()
+        if strategy is not None:
+            return strategy.rematerialized(fn)(*args, **options)
+        is_error = options and not tf.executing_eagerly()  # as where Keras builds a model
+        return (fn if is_error else original(fn))(*args, **options)
+
+    return call
+
+
+PATCHES = (_graph_constant, _remat)

@@ -33,6 +33,7 @@ from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
 from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
 from ..spmd.plan import GraphPlan
+from ..spmd.remat import rematerialized
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .model_state import ModelState
@@ -262,6 +263,9 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             frames = constant.op.traceback or ()
             places = [(frame.filename, frame.lineno) for frame in frames]
             warn_once(warning_in_step(places), self._warned)
+
+    def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return rematerialized(fn)
 
     def automatic_xla(self, is_supported: bool) -> bool | Draws:
         if not is_supported or not self.on_gpus:

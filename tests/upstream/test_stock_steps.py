@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.backend.tensorflow import core
 from tensorflow.python.eager.polymorphic_function.atomic_function import InterpolateRuntimeError
 from tensorflow.python.framework import error_interpolation
 
@@ -124,3 +125,27 @@ def test_an_error_shows_all_lines_outside_tensorflow(monkeypatch):
     stock = inspect.unwrap(InterpolateRuntimeError.interpolate)
     monkeypatch.setattr(InterpolateRuntimeError, "interpolate", stock)
     assert shows_strategy()
+
+
+def test_remat_takes_no_keyword_arguments():
+    """And Keras builds a model within `RematScope` in a graph, with keyword arguments."""
+    stock = inspect.unwrap(core.remat)
+    double = stock(lambda x, factor: x * factor)
+
+    @tf.function
+    def step(x):
+        return double(x, factor=2.0)
+
+    with pytest.raises(ValueError, match="keywords arguments only when eager"):
+        step(tf.constant(1.0))
+
+
+def test_remat_draws_again():
+    stock = inspect.unwrap(core.remat)
+    seeds = keras.random.SeedGenerator(0)
+    drawn = stock(lambda x: tf.square(x + keras.random.uniform((), seed=seeds)))
+    x = tf.Variable(1.0)
+    with tf.GradientTape() as tape:
+        value = drawn(x)
+    gradient = tape.gradient(value, x)
+    assert float(gradient) != pytest.approx(2 * float(tf.sqrt(value)), rel=1e-3)

@@ -1,0 +1,180 @@
+"""Exact rematerialization: the backward pass computes operations of the forward pass again.
+
+`keras.remat` and `keras.RematScope` keep the inputs of a function for its gradient, and let go of
+all values between. TensorFlow's `tf.recompute_grad` calls the function a second time: it draws
+other random numbers, changes variables twice, and takes no keyword arguments in a graph. Here the
+function is called once, and its operations are copied:
+
+- Operations without a state are computed again. A stateless draw gives the same numbers.
+- Values of operations with a state, such as reads of variables, are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.eager import record
+from tensorflow.python.framework import ops
+
+from .functions import copy_of
+
+_thread = threading.local()
+# Attributes in which Keras keeps tensors beside a result.
+_BESIDE = ("_keras_logits", "_keras_mask")
+
+
+def rematerialized(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the results of `fn`, whose gradient computes `fn` again.
+
+    Inside `fn`, further functions are called as they are. So is a model as a whole, since its
+    backward pass would keep the values of all layers at once: its layers are computed again, layer
+    by layer. Outside of a graph, `fn` is called as it is.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        is_inside = getattr(_thread, "is_inside", False)
+        if tf.executing_eagerly() or is_inside or _is_model(getattr(fn, "__self__", None)):
+            return fn(*args, **kwargs)
+        graph = ops.get_default_graph()
+        before = len(graph.get_operations())
+        with _inside():
+            results = fn(*args, **kwargs)
+        made = set(graph.get_operations()[before:])
+        return _separated(results, _losses(getattr(fn, "__self__", None), made), made)
+
+    return call
+
+
+def _is_model(owner: Any) -> bool:
+    """Whether the owner of a method is a model as a whole."""
+    made_of_layers = isinstance(owner, keras.Sequential | keras.src.models.Functional)
+    return made_of_layers or (isinstance(owner, keras.Model) and owner.compiled)
+
+
+@contextlib.contextmanager
+def _inside() -> Iterator[None]:
+    _thread.is_inside = True
+    try:
+        yield
+    finally:
+        _thread.is_inside = False
+
+
+def _losses(owner: Any, made: set[tf.Operation]) -> list[tuple[list[Any], int]]:
+    """Return the places of losses that layers have added inside a method of a layer."""
+    layers = owner._flatten_layers() if isinstance(owner, keras.Layer) else ()
+    return [
+        (layer._losses, index)
+        for layer in layers
+        for index, loss in enumerate(layer._losses)
+        if tf.is_tensor(loss) and loss.op in made
+    ]
+
+
+def _separated(
+    results: Any, losses: Sequence[tuple[list[Any], int]], made: set[tf.Operation]
+) -> Any:
+    """Return the results as new tensors, whose gradient computes the operations `made` again.
+
+    Added losses and tensors that Keras keeps beside a result are replaced, too.
+    """
+    flat = tf.nest.flatten(results, expand_composites=True)
+    beside = [
+        (tensor, name, getattr(tensor, name))
+        for tensor in filter(tf.is_tensor, flat)
+        for name in _BESIDE
+        if tf.is_tensor(getattr(tensor, name, None))
+    ]
+    added = [added_losses[index] for added_losses, index in losses]
+    all_results = [*flat, *added, *(value for _, _, value in beside)]
+    found = {tensor.ref(): tensor for tensor in all_results if tf.is_tensor(tensor)}
+    sources = [t for t in found.values() if t.op in made and t.dtype.is_floating]
+    copied = _stateless(sources, made)
+    inputs = _inputs(copied)
+    if not sources or not inputs:
+        return results
+    with record.stop_recording():
+        separate = {t.ref(): tf.identity(t) for t in sources}
+
+    def gradient(*gradients: Any) -> list[Any]:
+        return _gradient(copied, inputs, sources, gradients)
+
+    record.record_operation("Rematerialized", list(separate.values()), inputs, gradient)
+    for tensor, name, value in beside:
+        setattr(separate.get(tensor.ref(), tensor), name, separate.get(value.ref(), value))
+    for added_losses, index in losses:
+        loss = added_losses[index]
+        added_losses[index] = separate.get(loss.ref(), loss)
+    flat = [separate.get(t.ref(), t) if tf.is_tensor(t) else t for t in flat]
+    return tf.nest.pack_sequence_as(results, flat, expand_composites=True)
+
+
+def _stateless(results: Sequence[tf.Tensor], made: set[tf.Operation]) -> list[tf.Operation]:
+    """Return the operations that are computed again for results, in order.
+
+    An operation with a state is not, and neither is an operation that only such an operation needs.
+    """
+    found: set[tf.Operation] = set()
+    waiting = [tensor.op for tensor in results]
+    while waiting:
+        op = waiting.pop()
+        if op in made and op not in found and not op.op_def.is_stateful and op.inputs:
+            found.add(op)
+            waiting += [tensor.op for tensor in op.inputs]
+    return [op for op in ops.get_default_graph().get_operations() if op in found]
+
+
+def _inputs(operations: Sequence[tf.Operation]) -> list[tf.Tensor]:
+    """Return the tensors that operations get from elsewhere, without constants."""
+    inside = set(operations)
+    given = {t.ref(): t for op in operations for t in op.inputs if t.op not in inside}
+    return [tensor for tensor in given.values() if tensor.op.type != "Const"]
+
+
+def _gradient(
+    operations: Sequence[tf.Operation],
+    inputs: Sequence[tf.Tensor],
+    results: Sequence[tf.Tensor],
+    gradients: Sequence[Any],
+) -> list[Any]:
+    """Return the gradients of inputs, from operations that are computed again.
+
+    For a gradient of this gradient, the operations are not computed again, since the outer tape has
+    recorded the first ones.
+    """
+    copies: dict[Any, tf.Tensor] = {}
+    if not record.could_possibly_record():
+        copies = _compute_again(operations, inputs, gradients)
+    made: list[Any] = tf.gradients(
+        [copies.get(tensor.ref(), tensor) for tensor in results],
+        [copies.get(tensor.ref(), tensor) for tensor in inputs],
+        list(gradients),
+    )
+    return made
+
+
+def _compute_again(
+    operations: Sequence[tf.Operation], inputs: Sequence[tf.Tensor], gradients: Sequence[Any]
+) -> dict[Any, tf.Tensor]:
+    """Write copies of operations that wait for the backward pass; return them by their originals.
+
+    TensorFlow's graph optimizer would merge operations that do not wait with their originals.
+    """
+    graph = ops.get_default_graph()
+    copies: dict[Any, tf.Tensor] = {}
+    begins = [tf.convert_to_tensor(gradient).op for gradient in gradients]
+    with tf.control_dependencies(begins):
+        for tensor in inputs:
+            copies[tensor.ref()] = tf.identity(tensor)
+    for op in operations:
+        given = [copies.get(tensor.ref(), tensor) for tensor in op.inputs]
+        is_waiting = any(tensor.ref() in copies for tensor in op.inputs)
+        with tf.control_dependencies([] if is_waiting else begins):
+            made = copy_of(graph, op, given)
+        copies |= zip((output.ref() for output in op.outputs), made.outputs, strict=True)
+    return copies
