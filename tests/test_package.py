@@ -65,6 +65,18 @@ def test_the_command_of_the_wheel_runs_anywhere(environments, tmp_path):
     assert "train" in done.stdout
 
 
+EXTRAS_OF_MESSAGES = """
+from importlib.metadata import metadata
+from kdist.versions import EXTRAS
+assert set(EXTRAS) <= set(metadata("kdist").get_all("Provides-Extra"))
+"""
+
+
+def test_the_wheel_has_the_extras_that_messages_name(environments, tmp_path):
+    command = [environments["wheel"], "-c", EXTRAS_OF_MESSAGES]
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=True)
+
+
 MODULES = """
 import importlib.util
 import kdist
