@@ -15,10 +15,10 @@ END = "<!-- end -->"
 
 
 def page():
-    """The page as Markdown: what it has, with a new table for each section."""
+    """The page as Markdown, with a new table for each section."""
     before, _, rest = PATH.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    tables = "\n".join(f"## {title}\n\n{_table(some)}" for title, some in SECTIONS.items())
+    tables = "\n".join(f"## {title}\n\n{_table(patches)}" for title, patches in SECTIONS.items())
     return f"{before}{BEGIN}\n{tables}{END}{after}"
 
 
@@ -28,15 +28,15 @@ def _table(patches):
         "| function | what stock Keras or TensorFlow does | seen in | upstream test |",
         "| --- | --- | --- | --- |",
     ]
-    for _, group in itertools.groupby(patches, key=lambda one: (one.why, one.test)):
+    for _, group in itertools.groupby(patches, key=lambda patch: (patch.why, patch.test)):
         first, *others = group
-        names = "<br>".join([f"`{first.path}`", *(_name(one, first) for one in others)])
+        names = "<br>".join([f"`{first.path}`", *(_name(patch, first) for patch in others)])
         lines.append(f"| {names} | {first.why} | {first.seen_in} | `{first.test}` |")
     return "\n".join(lines) + "\n"
 
 
 def _name(patch, first):
-    """The full name, or the last part of it if the rest is that of the row's first."""
+    """The full name, or its last part if the patch is beside the first patch of the row."""
     start = first.path.removesuffix(first.name)
     return f"`{patch.name if patch.path == start + patch.name else patch.path}`"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-# What pymdownx.arithmatex makes of $…$ and $$…$$.
+# The output of pymdownx.arithmatex for $…$ and $$…$$.
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )

@@ -27,7 +27,7 @@ def page(classes=(TrainConfig, Search)):
         fields = [f for f in fields_of(settings) if f.name not in ("config", "space")]
         for group in dict.fromkeys(field.group for field in fields):
             lines += ["", f"## {group}", ""]
-            lines += ["| setting | what it does | values | default |", "| --- | --- | --- | --- |"]
+            lines += ["| setting | effect | values | default |", "| --- | --- | --- | --- |"]
             lines += [_line(field) for field in fields if field.group == group]
     return "\n".join(lines) + "\n"
 

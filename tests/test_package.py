@@ -31,7 +31,17 @@ def test_training_imports_no_tracker_no_tuner_and_no_charts():
 
 
 @pytest.fixture(scope="module")
-def environments(tmp_path_factory):
+def wheel(tmp_path_factory):
+    """The wheel, built from the source distribution, as `python -m build` does."""
+    folder = tmp_path_factory.mktemp("distributions")
+    build = ["-m", "build", "--outdir", folder, ROOT]
+    subprocess.run([sys.executable, *build], capture_output=True, check=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory, wheel):
     """Fresh environments beside this one's dependencies: with kdist's wheel, and without kdist."""
     folder = tmp_path_factory.mktemp("environments")
     found = {}
@@ -41,10 +51,30 @@ def environments(tmp_path_factory):
         site = folder / name / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
         # A path that a .pth file adds is not searched for .pth files: this checkout stays out.
         (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        if name == "wheel":
-            install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", site, ROOT]
-            subprocess.run([sys.executable, *install], check=True)
+    pip = ["-m", "pip", "--python", found["wheel"], "install", "--quiet", "--no-deps"]
+    subprocess.run([sys.executable, *pip, "--ignore-installed", wheel], check=True)
     return found
+
+
+def test_the_command_of_the_wheel_runs_anywhere(environments, tmp_path):
+    command = environments["wheel"].with_name("kdist")
+    variables = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [command, "--help"], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
+    )
+    assert "train" in done.stdout
+
+
+EXTRAS_OF_MESSAGES = """
+from importlib.metadata import metadata
+from kdist.versions import EXTRAS
+assert set(EXTRAS) <= set(metadata("kdist").get_all("Provides-Extra"))
+"""
+
+
+def test_the_wheel_has_the_extras_that_messages_name(environments, tmp_path):
+    command = [environments["wheel"], "-c", EXTRAS_OF_MESSAGES]
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=True)
 
 
 MODULES = """

@@ -31,6 +31,8 @@ def test_files_exist(page):
     for code in inline_code(page.read_text()):
         if code.split("/")[0] in FOLDERS and "/" in code and not re.search(r"[<*… ]", code):
             assert (ROOT / code).exists(), code
+        elif re.fullmatch(r"\w+/[\w/]+\.py", code):  # below the package
+            assert (ROOT / "kdist" / code).exists(), code
         elif re.fullmatch(r"\w+\.py", code) and code not in NOT_HERE:
             assert any(next((ROOT / folder).rglob(code), None) for folder in FOLDERS), code
 

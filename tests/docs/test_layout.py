@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import runpy
 import tomllib
 
 import grimp
@@ -18,6 +19,11 @@ def test_no_files_import_each_other_in_a_circle():
     graph = grimp.build_graph("kdist", cache_dir=None)
     imported = {one: graph.find_modules_directly_imported_by(one) for one in graph.modules}
     assert graphlib.TopologicalSorter(imported).prepare() is None  # else a CycleError names one
+
+
+def test_the_picture_of_the_layers_is_current():
+    module = runpy.run_path(str(ROOT / "docs" / "layers_picture.py"))
+    assert module["PATH"].read_text() == module["picture"](), "run python docs/layers_picture.py"
 
 
 def test_entries_only_import_and_are_for_users_alone():
