@@ -73,7 +73,6 @@ def check(draw: st.DrawFn) -> Case:
         "--seed": ODD_NUMBERS,
         "--no-synchronize": None,
         "--no-stock": None,
-        "--json": ODD_PATHS,
     }
     model = draw(st.just("mine.py:build") | ODD_PATHS)
     return Case(["check", model, *draw(plain_options(options))], {"mine.py": b"pass\n"})

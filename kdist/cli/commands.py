@@ -26,7 +26,6 @@ def check(
     run: Annotated[
         bool, Parameter(negative="", help="Train on one replica and on several, and compare.")
     ] = False,
-    json: Annotated[str | None, Parameter(help="Write the result to this file.")] = None,
     options: Any = None,
 ) -> int:
     """Show what of your model's step is divided over replicas; with --run, that it is equal."""
@@ -37,8 +36,8 @@ def check(
 
     if model is None:
         replicas = asked.replicas if "replicas" in given(options) else None
-        return 0 if check_devices(replicas, json_file=json) else 1
-    return 0 if check_file(model, data, asked, run=run, json_file=json) else 1
+        return 0 if check_devices(replicas) else 1
+    return 0 if check_file(model, data, asked, run=run) else 1
 
 
 @takes(options=options_of(EvaluateOptions))

@@ -27,7 +27,7 @@ class Batches:
     @property
     def sizes(self) -> list[int]:
         """The number of samples of each batch."""
-        return [rows_of(one) for one in self.parts]
+        return [rows_of(batch) for batch in self.parts]
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches as a dataset."""
@@ -35,11 +35,11 @@ class Batches:
 
     def inputs(self) -> tf.data.Dataset:
         """Return the batches without targets, for `predict`."""
-        return _joined([(keras.utils.unpack_x_y_sample_weight(one)[0],) for one in self.parts])
+        return _joined([(keras.utils.unpack_x_y_sample_weight(batch)[0],) for batch in self.parts])
 
     def in_float64(self) -> "Batches":
         """Return the same batches with floats in float64."""
-        return Batches([keras.tree.map_structure(_wide, one) for one in self.parts])
+        return Batches([keras.tree.map_structure(_wide, batch) for batch in self.parts])
 
     def cut(self) -> "Batches":
         """Return the batches with a smaller last batch: half of its samples, and one more."""
@@ -72,12 +72,14 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
             for at in starts
         ]
         # `fit` passes a single array to a step without a tuple.
-        parts = [one if len(one) > 1 or isinstance(one[0], tuple) else one[0] for one in found]
+        parts = [
+            batch if len(batch) > 1 or isinstance(batch[0], tuple) else batch[0] for batch in found
+        ]
         is_flexible = True
     else:
         parts = [
-            keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, one))
-            for one in itertools.islice(batches_in(training), count)
+            keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, batch))
+            for batch in itertools.islice(batches_in(training), count)
         ]
         is_flexible = not _is_fixed(training) and not any(
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
@@ -98,7 +100,7 @@ def rows_of(batch: Any) -> int:
 
 def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
     datasets = [tf.data.Dataset.from_tensors(part) for part in parts]
-    return functools.reduce(lambda one, other: one.concatenate(other), datasets)
+    return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
 
 def batches_in(data: Any) -> Iterator[Any]:
@@ -132,7 +134,7 @@ def _array(leaf: Any) -> Any:
     if isinstance(leaf, tf.Tensor):
         return leaf
     array = np.asarray(leaf)
-    if array.dtype == object and not all(isinstance(one, str | bytes) for one in array.flat):
+    if array.dtype == object and not all(isinstance(item, str | bytes) for item in array.flat):
         raise UserError(
             f"the data have a {type(leaf).__name__} that is no array of samples: check takes arrays"
             " and tensors with the samples along the first axis"

@@ -151,15 +151,15 @@ def compare(
     # Stock Keras builds a model of unknown input shape at the first step, after the initial
     # weights.
     is_built = len(start) == len(received.of_kind("initial weights"))
-    for item, one in expected.values.items():
+    for item, value in expected.values.items():
         step, kind, key = item
         other = received.values.get(item)
         if (other is None and received.error) or (kind == "initial weights" and not is_built):
             continue
         name = expected.names[kind, key]
-        gap = gap_of(one, other)
+        gap = gap_of(value, other)
         moved = _moved(expected, item, start)
-        limit = _limit(step, kind, one, moved, precision)
+        limit = _limit(step, kind, value, moved, precision)
         if rounded is not None and kind != "initial weights":
             limit = max(limit, _GROWTH * gap_of(moved, _moved(rounded, item, rounded_start)))
         known = found.get((kind, key))
@@ -246,26 +246,12 @@ class CheckResult:
         if not self.equal:
             raise AssertionError(f"the model depends on the number of replicas\n{self}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON-compatible values; a non-finite gap is `None`."""
-        return {
-            "equal": self.equal,
-            "differences": {
-                name: [_plain(one) for one in found] for name, found in self.differences.items()
-            },
-            "errors": self.errors,
-            "unrepeatable": [_plain(one) for one in self.unrepeatable],
-            "precision": self.precision,
-            "steps": self.steps,
-            "notes": list(self.notes),
-        }
-
     def __str__(self) -> str:
         lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to {self.reference}"]
         lines += [f"  {self.steps}; {self.precision}"]
         if self.unrepeatable:
-            what = "two runs on one replica, such as by a draw without a seed, differ"
-            lines += _lines(what, self.unrepeatable)
+            title = "two runs on one replica, such as by a draw without a seed, differ"
+            lines += _lines(title, self.unrepeatable)
         for name, found in self.differences.items():
             if name in self.errors:
                 lines.append(f"  {name}: fails: {self.errors[name]}")
@@ -276,18 +262,13 @@ class CheckResult:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-def _lines(what: str, found: Sequence[Difference]) -> list[str]:
-    first = [one for one in found if one.step == found[0].step][:3]
+def _lines(title: str, found: Sequence[Difference]) -> list[str]:
+    first = [difference for difference in found if difference.step == found[0].step][:3]
     begin = f"step {found[0].step}" if found[0].step else "the start"
     more = len(found) - len(first)
-    lines = [f"  {what} from {begin} on", *(f"    {one}" for one in first)]
+    lines = [f"  {title} from {begin} on", *(f"    {difference}" for difference in first)]
     if more:
-        lines.append(f"    and {more} more; by up to {max(one.largest for one in found):.1g}")
+        lines.append(
+            f"    and {more} more; by up to {max(difference.largest for difference in found):.1g}"
+        )
     return lines
-
-
-def _plain(one: Difference) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in dataclasses.asdict(one).items()
-    }

@@ -46,16 +46,6 @@ class ModelExplanation:
     optimizer: int
     optimizer_divided: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all values as JSON-compatible data."""
-        shares = {
-            "divided_share": self.step.divided_share,
-            "most_speedup": self.step.most_speedup,
-        }
-        found = dataclasses.asdict(self)
-        places = [{**one, "types": list(one["types"])} for one in found["step"]["places"]]
-        return {**found, "step": {**found["step"], "places": places, **shares}}
-
     def __str__(self) -> str:
         step, work = self.step, self.step.work
         rounds = f"{step.rounds} round{'s' * (step.rounds != 1)} of exchanges"
@@ -93,7 +83,7 @@ class ModelExplanation:
             ]
         more = step.places[_MOST_PLACES:]
         if more:
-            share = _percent(sum(one.flops for one in more) / work.total)
+            share = _percent(sum(place.flops for place in more) / work.total)
             lines.append(f"  {share:>8}            in {len(more)} more places")
         return "\n".join(lines)
 

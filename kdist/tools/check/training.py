@@ -141,14 +141,14 @@ def run_check(
     with quiet_stderr():
         if options.bits:
             (alone,) = make_strategies((1,), shards=options.shards)
-            one, precision = train(plan, alone, name="one replica"), Precision("bits")
-            if one.error:
-                raise UserError(f"the model does not train on one replica: {one.error}")
+            single, precision = train(plan, alone, name="one replica"), Precision("bits")
+            if single.error:
+                raise UserError(f"the model does not train on one replica: {single.error}")
         else:
-            plan, one, precision = _on_one(plan, float64)
+            plan, single, precision = _train_single(plan, float64)
         runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
-        found, again, precision = _compared(plan, one, runs, precision)
-        notes = list(one.notes)
+        found, again, precision = _compare_runs(plan, single, runs, precision)
+        notes = list(single.notes)
         for strategy, run in zip(strategies, runs, strict=True):
             if found[run.name] and not again and not run.error:
                 notes.append(f"{run.name}: {_wrong_operation(plan, strategy)}")
@@ -296,7 +296,9 @@ class _RecordSteps(keras.callbacks.Callback):
         self._record.add(step, "state", _numpy(v for v in model.weights if id(v) not in trained))
         self._record.add(step, "weights", _numpy(model.trainable_weights))
         optimizers = optimizers_of(model)
-        self._record.add(step, "optimizer", _numpy(v for one in optimizers for v in one.variables))
+        self._record.add(
+            step, "optimizer", _numpy(v for optimizer in optimizers for v in optimizer.variables)
+        )
         metrics = {name: v for name, v in numbers.items() if name not in losses}
         self._record.add(step, "metric", metrics)
 
@@ -320,22 +322,22 @@ def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
     found = {}
     for name, variable in _by_path(model.weights).items():
         copies = strategy.experimental_local_results(variable.value)
-        first, *others = [np.nan_to_num(np.asarray(one, "float64")) for one in copies]
+        first, *others = [np.nan_to_num(np.asarray(copy, "float64")) for copy in copies]
         found[name] = max((float(np.max(np.abs(first - o), initial=0)) for o in others), default=0)
     return found
 
 
-def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
+def _train_single(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
     """Train on one replica, in float64 if the model allows it."""
     reason = "" if float64 else "as GPUs train"
     wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
     for tried in (wide, plan) if float64 else (plan,):
-        one = train(tried, name="one replica")
-        if not one.error:
-            tried = dataclasses.replace(tried, is_evaluated=not one.notes)
-            return tried, one, _precision(one.model, tried, reason)
-        reason = reason or f"in float64 it fails: {one.error.rstrip('.')}"
-    raise UserError(f"the model does not train on one replica: {one.error}")
+        single = train(tried, name="one replica")
+        if not single.error:
+            tried = dataclasses.replace(tried, is_evaluated=not single.notes)
+            return tried, single, _precision(single.model, tried, reason)
+        reason = reason or f"in float64 it fails: {single.error.rstrip('.')}"
+    raise UserError(f"the model does not train on one replica: {single.error}")
 
 
 def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
@@ -348,24 +350,24 @@ def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
     return Precision("float32", reason or "a layer of it computes in float32")
 
 
-def _compared(
-    plan: Plan, one: Record, runs: Sequence[Record], precision: Precision
+def _compare_runs(
+    plan: Plan, single: Record, runs: Sequence[Record], precision: Precision
 ) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
     """Compare the runs; if they differ, repeat the run on one replica, and simulate rounding."""
 
     def differences(
         precision: Precision, rounded: Record | None = None
     ) -> dict[str, Sequence[Difference]]:
-        return {run.name: compare(one, run, precision, rounded) for run in runs}
+        return {run.name: compare(single, run, precision, rounded) for run in runs}
 
     found = differences(precision)
     if not any(found.values()) or precision.level == "bits":
         return found, [], precision
-    again = compare(one, train(plan, name="again"), precision)
+    again = compare(single, train(plan, name="again"), precision)
     if again:
         return found, again, precision
     levels = [precision]
-    line = _float32_line(plan, one.model) if precision.level == "float64" else ""
+    line = _float32_line(plan, single.model) if precision.level == "float64" else ""
     if line:
         levels.append(Precision("float32", line))
     for level in levels:
