@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.internals import call_model
+from .._upstream.internals import call_model, compute_loss
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments
-from ..layers.measurements import mean_loss, stateless_pass
+from ..layers.measurements import observed_calls, stateless_pass
 from .convert import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
@@ -60,9 +60,12 @@ def check_model_accepts(model: keras.Model, batch: Any) -> None:
 
 
 def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
-    """Return the model's loss on a batch; no variable of the model changes."""
+    """Return the model's loss on a batch, averaged; no variable of the model changes."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
     with stateless_pass(model):
-        return float(mean_loss(model, _as_tensors(batch), training=training))
+        y_pred = call_model(model, x, training=training)
+        loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
+        return float(tf.reduce_mean(loss))
 
 
 @contextlib.contextmanager
@@ -72,33 +75,23 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
     An unsynchronized batch norm gets the rows of each replica separately, as in training.
     """
     found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    norms = batch_norms(model)
     replicas = model.distribute_strategy.num_replicas_in_sync
-    alone = {id(norm) for norm in unsynchronized_batch_norms(model)}
+    alone = unsynchronized_batch_norms(model)
 
-    def observe(norm: Any) -> None:
-        call, parts = norm.call, replicas if id(norm) in alone else 1
+    def observe(norm: Any, call: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        inputs, mask = tf.convert_to_tensor(inputs), kwargs.pop("mask", None)
+        # Rounded up, as TensorFlow splits a batch.
+        size = -(-inputs.shape[0] // (replicas if norm in alone else 1))
+        outputs = []
+        for replica in range(-(-inputs.shape[0] // size)):
+            rows = slice(replica * size, (replica + 1) * size)
+            own = {} if mask is None else {"mask": mask[rows]}
+            found[norm.path][replica].append(input_moments(norm, inputs[rows], **own))
+            outputs.append(call(inputs[rows], *args, **kwargs, **own))
+        return tf.concat(outputs, 0)
 
-        def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            inputs, mask = tf.convert_to_tensor(inputs), kwargs.pop("mask", None)
-            size = -(-inputs.shape[0] // parts)  # the same split as in TensorFlow
-            outputs = []
-            for replica in range(-(-inputs.shape[0] // size)):
-                rows = slice(replica * size, (replica + 1) * size)
-                own = {} if mask is None else {"mask": mask[rows]}
-                found[norm.path][replica].append(input_moments(norm, inputs[rows], **own))
-                outputs.append(call(inputs[rows], *args, **kwargs, **own))
-            return tf.concat(outputs, 0)
-
-        norm.call = observed_call
-
-    try:
-        for norm in norms:
-            observe(norm)
+    with observed_calls(batch_norms(model), observe):
         yield found
-    finally:
-        for norm in norms:
-            norm.__dict__.pop("call", None)
 
 
 def _as_tensors(batch: Any) -> Any:
@@ -107,28 +100,20 @@ def _as_tensors(batch: Any) -> Any:
     )
 
 
+# Half a standard deviation, or a variance that is off by a factor of 1.65. The statistics of 16
+# values deviate by 0.2 to 0.3 by chance.
 GAP = 0.5
-"""Largest small value of `LayerGap.gap`: half a standard deviation, or a variance that is off by
-a factor of 1.65. The statistics of 16 values deviate by 0.2 to 0.3 by chance."""
-
+# Above it, chance is no explanation with 16 values per replica and momentum 0.9 or more.
 REPLICA_GAP = 0.1
-"""Largest small value of `LayerGap.replicas`: above it, chance is no explanation with 16 values per
-replica and momentum 0.9 or more."""
-
+# Without a lag, less of the moving statistics is from before training (0.99 ** 230 is 0.1).
 LAG = 0.1
-"""Largest `LayerGap.kept` without a lag: reached after 230 steps with momentum 0.99."""
-
+# Excess of the loss in inference mode, as a fraction; dropout makes the excess smaller.
 LOSS_GAP = 0.25
-"""Largest small excess of the loss in inference mode, as a fraction of the loss in training mode.
-Dropout makes the excess smaller."""
-
-SMALL_BATCH = 16
-"""Smallest number of values per channel for useful batch statistics. With 16 values, the mean
-deviates by a quarter of a standard deviation (1 / sqrt(16)), and accuracy falls (Wu & He 2018,
-"Group Normalization", figure 1)."""
-
+# A smaller difference between losses is ignored, even if the losses are small.
 SMALL_LOSS = 1e-3
-"""Largest difference between losses that is ignored, even if the losses are small."""
+# With 16 values per channel, the mean deviates by a quarter of a standard deviation (1 / sqrt(16)),
+# and accuracy falls (Wu & He 2018, "Group Normalization", figure 1).
+SMALL_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -193,18 +178,14 @@ def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
         variances: Variances, shape `(replicas, channels)`.
         epsilon: The layer's `epsilon`, which is added to the variance.
     """
-    pairs = zip(means, variances, strict=True)
-    return max(
-        float(
-            np.max(
-                [
-                    mean_distance(mean, means[0], variances[0], epsilon),
-                    variance_distance(variance, variances[0], epsilon),
-                ]
-            )
+    distances = [
+        (
+            mean_distance(mean, means[0], variances[0], epsilon),
+            variance_distance(variance, variances[0], epsilon),
         )
-        for mean, variance in pairs
-    )
+        for mean, variance in zip(means, variances, strict=True)
+    ]
+    return float(np.max(distances))
 
 
 def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | None:
