@@ -232,7 +232,7 @@ def _images_and_losses(model: Any) -> tuple[int, float]:
         raise _uncountable(model, "its own train_step")
     if type(model).metrics is not keras.Model.metrics:
         raise _uncountable(model, "its own metrics property")
-    mean = next((one for one in model.metrics if one.name == "loss"), None)
+    mean = next((metric for metric in model.metrics if metric.name == "loss"), None)
     if not isinstance(mean, keras.metrics.Mean):
         raise _uncountable(model, "no average of the loss")
     if mean.count.dtype not in ("float32", "float64"):

@@ -241,9 +241,9 @@ def check_plain(value: Any) -> Any:
     """
     level = [value]
     for _ in range(_MOST_LEVELS):
-        if any(isinstance(one, int) and not -_INT64 <= one < _INT64 for one in level):
+        if any(isinstance(item, int) and not -_INT64 <= item < _INT64 for item in level):
             raise ValueError("an integer in it has more than 64 bits")
-        level = [part for one in level for part in _parts(one)]
+        level = [part for item in level for part in _parts(item)]
         if not level:
             return value
     raise _too_deep()

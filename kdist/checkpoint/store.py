@@ -329,7 +329,7 @@ def checkpoint_files(folder: str | os.PathLike[str]) -> list[CheckpointFile]:
         ```
     """
     found = [CheckpointFile.of_file(path) for path in Path(folder).glob("e*-b*-*")]
-    return sorted((one for one in found if one is not None), reverse=True)
+    return sorted((checkpoint for checkpoint in found if checkpoint is not None), reverse=True)
 
 
 def newest_checkpoint(
@@ -440,8 +440,8 @@ class CheckpointStore:
             except OSError as error:
                 if full_disk_error(error) is None or not self._remove_oldest():
                     raise
-        others = [one for one in checkpoint_files(self.folder) if one != checkpoint]
-        whole = [one for one in others if one.path not in self._damaged]
+        others = [old for old in checkpoint_files(self.folder) if old != checkpoint]
+        whole = [old for old in others if old.path not in self._damaged]
         for old in {*others} - {*whole[: self.keep - 1]}:
             old.path.unlink(missing_ok=True)
         return checkpoint
@@ -457,7 +457,7 @@ class CheckpointStore:
         """
         removable = self._removable()
         room = shutil.disk_usage(self.folder).free + sum(
-            one.path.stat().st_size for one in removable
+            checkpoint.path.stat().st_size for checkpoint in removable
         )
         if room < size:
             raise UserError(
@@ -494,7 +494,7 @@ class CheckpointStore:
         Both groups are sorted from the newest to the oldest.
         """
         found = checkpoint_files(self.folder)
-        return sorted(found, key=lambda one: one.path in self._damaged)[1:]
+        return sorted(found, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
 
     def _try_rename(self) -> None:
         with self._part() as part:

@@ -52,7 +52,7 @@ def optimizers_built_for(model: keras.Model) -> list[list[str]]:
     """Return, for each optimizer, the names of the variables that the optimizer was built for."""
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return [
-        [names[id(one)] for one in trained_variables(optimizer) if id(one) in names]
+        [names[id(variable)] for variable in trained_variables(optimizer) if id(variable) in names]
         for optimizer in optimizers_of(model)
     ]
 
@@ -94,7 +94,10 @@ def unlike_saved(
         variables: Variables of the model.
         saved: Arrays of the checkpoint.
     """
-    here = [_described(name, tuple(one.shape), one.dtype) for name, one in variables.items()]
+    here = [
+        _described(name, tuple(variable.shape), variable.dtype)
+        for name, variable in variables.items()
+    ]
     there = [_described(name, array.shape, array.dtype.name) for name, array in saved.items()]
     for own, other in zip(here, there, strict=False):
         if own != other:

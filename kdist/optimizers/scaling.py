@@ -13,7 +13,7 @@ RULES: tuple[str, ...] = typing.get_args(Rule)
 
 _RULE_OF: dict[str, str] = {
     **RULES_OF_OTHERS,
-    **{name: one.rule for name, one in OPTIMIZERS.items()},
+    **{name: optimizer.rule for name, optimizer in OPTIMIZERS.items()},
 }
 
 

@@ -118,6 +118,6 @@ def warm_up_ema(optimizer: Any) -> Any:
             f"warm_up_ema received the optimizer {type(optimizer).__name__}, which keeps no average"
             " of weights: make it with use_ema=True, ema_momentum=0.9999, for example."
         )
-    for one in averaging:
-        warm_up_average(one)
+    for inner in averaging:
+        warm_up_average(inner)
     return optimizer
