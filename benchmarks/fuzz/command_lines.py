@@ -159,7 +159,7 @@ def small(draw: st.DrawFn) -> Case:
         st.sampled_from(
             [
                 ("devices", {"--replicas": ODD_NUMBERS}),
-                ("doctor", {"--replicas": ODD_NUMBERS, "--json": None}),
+                ("doctor", {"--replicas": ODD_NUMBERS}),
                 ("dashboard", dashboard),
             ]
         )

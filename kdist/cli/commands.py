@@ -115,19 +115,12 @@ def doctor(
             converter=parse_integer,
         ),
     ] = None,
-    json: Annotated[
-        bool,
-        Parameter(help="Print JSON for a bug report.", negative=()),
-    ] = False,
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
     from ..tools.doctor.examine import examine_machine
-    from ..tools.doctor.finding import as_json, print_findings
+    from ..tools.doctor.finding import print_findings
 
     findings = examine_machine(replicas=replicas)
-    if json:
-        print(as_json(findings))
-    else:
-        print_findings(findings)
+    print_findings(findings)
     return int(any(finding.state == "broken" for finding in findings))
