@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arguments import positive_integer, positive_number, real_number
+from ..arguments import number_within, positive_integer
 from ..errors import UserError
 from .resumable import Clock, ResumableCallback
 
@@ -87,7 +87,9 @@ class StopAtAccuracy(ResumableCallback):
         )
         if time_budget is not None:
             hint = "pass how many seconds training may take"
-            time_budget = positive_number("time_budget", time_budget, hint=hint, finite=False)
+            time_budget = number_within(
+                "time_budget", time_budget, above=0, is_finite=False, hint=hint
+            )
         self.time_budget = time_budget
         self.clock = clock
         self.stopped_epoch: int | None = None
@@ -183,12 +185,7 @@ def _targets(target: float | Mapping[str, float] | None) -> dict[str, float]:
     if not named:
         raise UserError('target is empty: name a metric, as in target={"val_accuracy": 0.85}.')
     for name, value in named.items():
-        hint = "pass an accuracy such as 0.85"
-        accuracy = real_number(f"target for {name}", value, hint=hint)
-        if not 0 <= accuracy < 1:
-            raise UserError(
-                f"target for {name} is {value!r}, but an accuracy to beat is at least 0 and below "
-                f"1: {hint}."
-            )
-        named[name] = accuracy
+        named[name] = number_within(
+            f"target for {name}", value, below=1, hint="pass an accuracy such as 0.85"
+        )
     return named

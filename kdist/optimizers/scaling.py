@@ -4,7 +4,7 @@ import math
 import typing
 from typing import Literal
 
-from ..arguments import positive_integer, positive_number
+from ..arguments import number_within, positive_integer
 from ..errors import UserError
 from .table import OPTIMIZERS, RULES_OF_OTHERS
 
@@ -74,7 +74,9 @@ def scale_learning_rate(
         >>> scale_learning_rate(0.001, replicas=4, rule="auto", optimizer="adam")
         0.002
     """
-    rate = positive_number("base", base, hint="pass the learning rate that suits one replica")
+    rate = number_within(
+        "base", base, above=0, hint="pass the learning rate that suits one replica"
+    )
     factor = _batch_ratio(replicas, global_batch, reference_batch)
     return rate * _growth(factor, rule, optimizer)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...arguments import as_integer, positive_number
+from ...arguments import as_integer, number_within
 from ...errors import UserError
 from ...files import atomic_write
 
@@ -140,12 +140,8 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
     Raises:
         UserError: An argument is out of range.
     """
-    low = positive_number("least", least, hint="pass the first learning rate, such as 1e-6")
-    high = positive_number("most", most, hint="pass the last learning rate, such as 10")
-    if high <= low:
-        raise UserError(
-            f"most is {most!r}, but has to be above least, {least!r}: pass a larger one"
-        )
+    low = number_within("least", least, above=0, hint="pass the first learning rate, such as 1e-6")
+    number_within("most", most, above=low, hint="pass the last learning rate, such as 10")
     count = as_integer(steps)
     if count is None or count < _FEWEST_STEPS:
         raise UserError(
