@@ -8,7 +8,7 @@ from ...errors import UserError
 from ...launch.shares import visible_gpus
 from ...training.user_model.data import first_samples
 from ...training.user_model.functions import data_name, explain_errors_of, files_of, split_name
-from ...training.worker_place import worker_place
+from ...training.worker_place import refuse_workers
 from .check_options import CheckOptions
 
 # TensorFlow is imported inside the functions, so that a wrong argument is reported at once.
@@ -32,10 +32,9 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
     """
     split_name(model)
     data_name(model, data)
-    place, run = worker_place(os.environ), run or options.bits
-    if place.workers > 1 and not run:
-        raise UserError("received several workers without --run: a step is explained on one")
-    if 0 < len(visible_gpus(os.environ)) < max(options.replicas) and place.workers == 1:
+    refuse_workers(os.environ, "kdist check", instead="run it alone, with --replicas")
+    run = run or options.bits
+    if 0 < len(visible_gpus(os.environ)) < max(options.replicas):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too few GPUs: everything runs on the CPU
     import keras
 
@@ -44,18 +43,15 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
 
     # The strategies are made before the user's file makes tensors, and the seed is set before it
     # draws.
-    strategies = make_strategies(options.replicas, place.workers, options.shards)
+    strategies = make_strategies(options.replicas, options.shards)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
     with explain_errors_of(*files_of(model, data)):
-        if place.workers == 1:
-            explained = _explained(functions, strategies[0], options)
-            print(explained, *([""] * run), sep="\n", flush=True)
+        print(_explained(functions, strategies[0], options), flush=True)
         if not run:
             return True
         result = run_check(functions, strategies, options)
-    if place.is_chief:
-        print(result)
+    print(f"\n{result}")
     return result.equal
 
 

@@ -23,7 +23,6 @@ from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
 from ...training.user_model.compiled_model import checked_model
 from ...training.user_model.functions import UserFunctions, reason_of
-from ...workers.multi_worker_strategy import MultiWorkerMirroredStrategy
 from .batches import Batches, read_batches
 from .check_options import CheckOptions
 from .comparison import CheckResult, Difference, Precision, Record, compare
@@ -31,25 +30,16 @@ from .comparison import CheckResult, Difference, Precision, Record, compare
 _METRICS = "/keras/src/metrics/"
 
 
-def make_strategies(
-    replicas: Sequence[int], workers: int = 1, shards: int | None = None
-) -> list[ExactStrategy]:
+def make_strategies(replicas: Sequence[int], shards: int | None = None) -> list[ExactStrategy]:
     """Return a strategy for each number of replicas. The call fixes the number of logical CPUs.
 
     Args:
-        replicas: Numbers of replicas. With several workers the numbers are ignored: each worker
-            uses all its GPUs, or one CPU.
-        workers: Number of workers in the cluster of this process.
+        replicas: Numbers of replicas.
         shards: Number of parts of each batch; `None` for one part per replica.
 
     Raises:
-        UserError: There are too few GPUs, TensorFlow has started with fewer logical CPUs, or
-            `shards` is given with several workers.
+        UserError: There are too few GPUs, or TensorFlow has started with fewer logical CPUs.
     """
-    if workers > 1:
-        if shards is not None:
-            raise UserError("received several workers with --bits, which is checked on one machine")
-        return [MultiWorkerMirroredStrategy()]
     MirroredStrategy(replicas=max(replicas))  # first, as the largest number splits the CPU
     return [MirroredStrategy(replicas=count, shards=shards) for count in replicas]
 
@@ -146,7 +136,10 @@ def run_check(
                 raise UserError(f"the model does not train on one replica: {single.error}")
         else:
             plan, single, precision = _train_single(plan, float64)
-        runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
+        runs = [
+            train(plan, strategy, name=f"{strategy.num_replicas_in_sync} replicas")
+            for strategy in strategies
+        ]
         found, again, precision = _compare_runs(plan, single, runs, precision)
         notes = list(single.notes)
         for strategy, run in zip(strategies, runs, strict=True):
@@ -417,11 +410,6 @@ def _round(precision: Precision) -> Callable[[keras.Model], None]:
             weight.assign((value * factor).astype(value.dtype))
 
     return change
-
-
-def _name_of(strategy: ExactStrategy) -> str:
-    workers, replicas = strategy.workers, strategy.num_replicas_in_sync
-    return f"{replicas} replicas" + f" of {workers} workers" * (workers > 1)
 
 
 def _steps_text(sizes: Sequence[int], epochs: int) -> str:
