@@ -9,10 +9,10 @@ import numpy as np
 
 from ..arguments import number_within, positive_integer
 from ..errors import UserError
-from .resumable import Clock, ResumableCallback
+from .resumable import Clock, TimedCallback
 
 
-class StopAtAccuracy(ResumableCallback):
+class StopAtAccuracy(TimedCallback):
     """Stops training when accuracies exceed their targets in several consecutive epochs.
 
     A value has to be above its target; an equal value is not enough. Epochs without validation
@@ -61,7 +61,6 @@ class StopAtAccuracy(ResumableCallback):
         "best": {},
     }
     streak: int
-    seconds: float
     met_epoch: int | None
     met_seconds: float | None
     best: dict[str, float]
@@ -76,9 +75,9 @@ class StopAtAccuracy(ResumableCallback):
         verbose: int = 1,
         clock: Clock = time.perf_counter,
     ) -> None:
-        super().__init__(verbose=verbose)
+        super().__init__(verbose=verbose, clock=clock)
         is_timed_only = target is None and time_budget is not None
-        self.targets = {} if is_timed_only else _targets(target)
+        self.targets = {} if is_timed_only else _check_targets(target)
         self.patience = positive_integer(
             "patience", patience, hint="pass how many epochs in a row have to beat the target"
         )
@@ -91,9 +90,7 @@ class StopAtAccuracy(ResumableCallback):
                 "time_budget", time_budget, above=0, is_finite=False, hint=hint
             )
         self.time_budget = time_budget
-        self.clock = clock
         self.stopped_epoch: int | None = None
-        self._began = 0.0
 
     @property
     def reached(self) -> bool:
@@ -101,20 +98,13 @@ class StopAtAccuracy(ResumableCallback):
         return self.streak >= self.patience
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Reset the state of the previous fit, and start the clock."""
+        """Reset the state of the previous fit."""
         super().on_train_begin(logs)
         self.stopped_epoch = None
-        self._began = self.clock() - self.seconds
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Count the seconds; a run that is resumed within an epoch continues the count."""
-        super().on_train_batch_end(batch, logs)
-        self.seconds = self.clock() - self._began
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Compare the epoch with the targets, and stop training if they are met."""
         super().on_epoch_end(epoch, logs)
-        self.seconds = self.clock() - self._began
         logs = logs or {}
         if self.targets and self._is_complete(epoch, logs):
             self._compare(epoch, logs)
@@ -178,7 +168,7 @@ class StopAtAccuracy(ResumableCallback):
         return False
 
 
-def _targets(target: float | Mapping[str, float] | None) -> dict[str, float]:
+def _check_targets(target: float | Mapping[str, float] | None) -> dict[str, float]:
     named: dict[str, Any] = {"val_accuracy": target}
     if isinstance(target, Mapping):
         named = dict(target)
