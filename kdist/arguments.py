@@ -56,12 +56,6 @@ def path_text(name: str, value: object) -> str:
     return text
 
 
-def is_real_within(value: object, *, least: float, below: float = math.inf) -> bool:
-    """Whether the value is a number of at least `least` and less than `below`."""
-    number = as_real(value)
-    return number is not None and least <= number < below
-
-
 def positive_integer(name: str, value: object, *, hint: str) -> int:
     """Return `value` as an `int` if it is an integer of at least 1.
 
