@@ -55,7 +55,7 @@ def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
     rows = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     while rows and not _is_row_before(rows[-1], epoch):
         rows.pop()
-    if rows:
+    if rows and rows[0].startswith(b"epoch"):
         os.truncate(path, len(b"".join(rows)))
         logger.append = True
         logger.keys = rows[0].decode().rstrip().split(logger.sep)[1:]
@@ -80,7 +80,7 @@ class CallbackStates:
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        self._callbacks = dict(zip(_names(callbacks), callbacks, strict=True))
+        self._callbacks = dict(zip(_number_names(callbacks), callbacks, strict=True))
         self._appends: dict[keras.callbacks.CSVLogger, bool] = {}
 
     def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class CallbackStates:
         """
         states = {}
         for name, callback in self._callbacks.items():
-            state = _state_of(callback)
+            state = _read_state(callback)
             if state is not None:
                 try:
                     states[name] = to_json(state, name=f"callbacks/{name}", arrays=arrays)
@@ -154,7 +154,7 @@ class CallbackStates:
             )
 
 
-def _state_of(callback: Any) -> Any:
+def _read_state(callback: Any) -> Any:
     """Return a callback's state; `None` for a callback without state."""
     if hasattr(callback, "get_state"):
         return callback.get_state()
@@ -164,7 +164,7 @@ def _state_of(callback: Any) -> Any:
     return None
 
 
-def _names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
+def _number_names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
     """Return the class names of the callbacks; repeated names are numbered."""
     seen: Counter[str] = Counter()
     names = []
@@ -211,73 +211,77 @@ def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions)
     Returns:
         Values that JSON can hold. `"settings"` must be the same when the training is resumed.
     """
-    layers = [_layer(layer) for layer in flatten_layers(model)]
+    layers = [_layer_config(layer) for layer in flatten_layers(model)]
     optimizers = [
-        _optimizer(optimizer, any_rate=options.any_rate) for optimizer in optimizers_of(model)
+        _optimizer_config(optimizer, any_rate=options.any_rate)
+        for optimizer in optimizers_of(model)
     ]
     settings = {
         "layers": [layer for layer in layers if layer is not None],
         "optimizers": optimizers,
-        "loss": _of_compile(model, "loss"),
-        "loss_weights": _of_compile(model, "loss_weights"),
+        "loss": _compile_argument(model, "loss"),
+        "loss_weights": _compile_argument(model, "loss_weights"),
         "data": {"steps": steps, "arrays": array_sizes(model), "description": options.data},
     }
     return {
-        "settings": _plain(settings),
+        "settings": _comparable_value(settings),
         "model": described_model(model),
         "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
     }
 
 
-def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
+def _layer_config(layer: keras.layers.Layer) -> dict[str, Any] | None:
     """Return class and config of a layer; `None` for a layer that contains layers."""
     if flatten_layers(layer):
         return None
-    return {"class": type(layer).__name__} | _config(layer) | {"dtype": layer.dtype_policy.name}
+    return (
+        {"class": type(layer).__name__}
+        | _serialize_config(layer)
+        | {"dtype": layer.dtype_policy.name}
+    )
 
 
-def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
-    config = {"class": type(optimizer).__name__, **_config(optimizer)}
+def _optimizer_config(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
+    config = {"class": type(optimizer).__name__, **_serialize_config(optimizer)}
     if is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
     # The learning rate of a trained model is a part of its state, and is restored.
     has_begun = steps_taken(optimizer) > 0
-    return dict(_without_rates(config)) if has_begun or any_rate else config
+    return dict(_drop_rates(config)) if has_begun or any_rate else config
 
 
-def _without_rates(value: Any) -> Any:
+def _drop_rates(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: ANY if key == "learning_rate" else _without_rates(item)
-            for key, item in value.items()
+            key: ANY if key == "learning_rate" else _drop_rates(item) for key, item in value.items()
         }
-    return [_without_rates(item) for item in value] if isinstance(value, list) else value
+    return [_drop_rates(item) for item in value] if isinstance(value, list) else value
 
 
-def _config(thing: Any) -> dict[str, Any]:
+def _serialize_config(thing: Any) -> dict[str, Any]:
     try:
         return dict(keras.saving.serialize_keras_object(thing).get("config") or {})
     except Exception:  # a user's own get_config may raise anything
         return {}
 
 
-def _of_compile(model: keras.Model, name: str) -> Any:
+def _compile_argument(model: keras.Model, name: str) -> Any:
     try:
         return (model.get_compile_config() or {}).get(name)
-    except Exception:  # as for _config
+    except Exception:  # as for _serialize_config
         return None
 
 
-def _plain(value: Any) -> Any:
+def _comparable_value(value: Any) -> Any:
     """Return a value without the entries of `_IRRELEVANT`, and with class names for objects.
 
     Names are irrelevant because Keras numbers them anew in every process.
     """
     if isinstance(value, Mapping):
         kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}
-        return {str(key): _plain(item) for key, item in kept.items()}
+        return {str(key): _comparable_value(item) for key, item in kept.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_comparable_value(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return type(value).__name__
@@ -392,7 +396,9 @@ class SavedTraining:
         setting = first_difference("", [self._state["settings"], settings])
         if setting:
             where, (saved, here) = setting
-            raise self._of_another(f"{where} is {_short(here)} here and {_short(saved)} there")
+            raise self._of_another(
+                f"{where} is {_shorten_json(here)} here and {_shorten_json(saved)} there"
+            )
         difference = unlike_saved(self._variables(model), self._values("variables"))
         if not difference and self.is_within_epoch:
             difference = unlike_saved(metric_variables(model), self._values("metrics"))
@@ -447,6 +453,6 @@ class SavedTraining:
         )
 
 
-def _short(value: Any) -> str:
+def _shorten_json(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -60,7 +60,7 @@ def recalibrate_batch_norm(
     """
     norms = _norms_to_recalibrate(model)
     moments: list[list[Any]] = [[] for _ in norms]
-    measure = tf.function(_measure, autograph=False, reduce_retracing=True)
+    measure = tf.function(_measure_batch, autograph=False, reduce_retracing=True)
     count = 0
     for count, batch in enumerate(calibration_batches(data, steps, batch_size), 1):  # noqa: B007
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
@@ -69,13 +69,13 @@ def recalibrate_batch_norm(
             of_norm.append(new)
     if not count:
         raise UserError("received data without any batch: pass at least one")
-    statistics = [_statistics(*pair) for pair in zip(norms, moments, strict=True)]
+    statistics = [_merge_statistics(*pair) for pair in zip(norms, moments, strict=True)]
     for norm, (mean, variance) in zip(norms, statistics, strict=True):
         norm.moving_mean.assign(mean)
         norm.moving_variance.assign(variance)
 
 
-def _measure(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
+def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
     """Return the moments of each batch norm's inputs, shape `(calls, 3, channels)`.
 
     Batch norms run in training mode, all other layers in inference mode.
@@ -94,7 +94,7 @@ def _measure(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
     return [tf.concat(found[norm], 0) for norm in norms]
 
 
-def _statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
+def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
     """Return mean and variance over all batches; without inputs, the layer's moving statistics."""
     total = merge(tf.concat(moments, 0))
     mean, variance = total.mean.numpy(), total.variance.numpy()

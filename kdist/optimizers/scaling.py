@@ -78,7 +78,7 @@ def scale_learning_rate(
         "base", base, above=0, hint="pass the learning rate that suits one replica"
     )
     factor = _batch_ratio(replicas, global_batch, reference_batch)
-    return rate * _growth(factor, rule, optimizer)
+    return rate * _rate_factor(factor, rule, optimizer)
 
 
 def rule_for(optimizer: object) -> str:
@@ -115,7 +115,7 @@ def _batch_ratio(
     return sizes[0] / sizes[1]
 
 
-def _growth(factor: float, rule: str, optimizer: object) -> float:
+def _rate_factor(factor: float, rule: str, optimizer: object) -> float:
     match rule_for(optimizer) if rule == "auto" else rule:
         case "linear":
             return factor

@@ -168,6 +168,10 @@ def test_a_csv_logger_appends_rows_with_the_columns_of_its_file(tmp_path):
     assert (logger.keys, logger.append) == (["loss", "a"], True)
     states.restore({}, {})
     assert logger.append is False
+    path.write_text("of another program\n")
+    states.prepare({}, {}, epoch=1)
+    assert logger.append is False
+    assert path.read_text() == "of another program\n"
 
 
 def test_steps_of_tensorboard_continue(model, tmp_path):

@@ -31,15 +31,17 @@ class Batches:
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches as a dataset."""
-        return _joined(self.parts)
+        return _concatenate(self.parts)
 
     def inputs(self) -> tf.data.Dataset:
         """Return the batches without targets, for `predict`."""
-        return _joined([(keras.utils.unpack_x_y_sample_weight(batch)[0],) for batch in self.parts])
+        return _concatenate(
+            [(keras.utils.unpack_x_y_sample_weight(batch)[0],) for batch in self.parts]
+        )
 
     def in_float64(self) -> "Batches":
         """Return the same batches with floats in float64."""
-        return Batches([keras.tree.map_structure(_wide, batch) for batch in self.parts])
+        return Batches([keras.tree.map_structure(_cast_to_float64, batch) for batch in self.parts])
 
     def cut(self) -> "Batches":
         """Return the batches with a smaller last batch: half of its samples, and one more."""
@@ -78,10 +80,10 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
         is_flexible = True
     else:
         parts = [
-            keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, batch))
+            keras.tree.lists_to_tuples(keras.tree.map_structure(_as_tensor, batch))
             for batch in itertools.islice(batches_in(training), count)
         ]
-        is_flexible = not _is_fixed(training) and not any(
+        is_flexible = not _has_fixed_size(training) and not any(
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
     if not parts or sum(map(rows_of, parts)) < 2:
@@ -98,7 +100,7 @@ def rows_of(batch: Any) -> int:
     return int(leaf.shape[0])
 
 
-def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
+def _concatenate(parts: Sequence[Any]) -> tf.data.Dataset:
     datasets = [tf.data.Dataset.from_tensors(part) for part in parts]
     return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
@@ -115,22 +117,22 @@ def batches_in(data: Any) -> Iterator[Any]:
         yield batch if isinstance(batch, tuple | list) else (batch,)  # as `fit` packs it
 
 
-def _is_fixed(data: Any) -> bool:
+def _has_fixed_size(data: Any) -> bool:
     if not isinstance(data, tf.data.Dataset):
         return False
     specs = keras.tree.flatten(data.element_spec)
     return all(spec.shape.rank and spec.shape[0] is not None for spec in specs)
 
 
-def _tensor(leaf: Any) -> Any:
+def _as_tensor(leaf: Any) -> Any:
     is_composite = isinstance(leaf, tf.RaggedTensor | tf.SparseTensor)
-    tensor = leaf if is_composite else tf.convert_to_tensor(_array(leaf))
+    tensor = leaf if is_composite else tf.convert_to_tensor(_as_array(leaf))
     if tensor.shape.rank == 0:
         raise UserError("the dataset gives single samples: add .batch(8), as fit expects batches")
     return tensor
 
 
-def _array(leaf: Any) -> Any:
+def _as_array(leaf: Any) -> Any:
     if isinstance(leaf, tf.Tensor):
         return leaf
     array = np.asarray(leaf)
@@ -144,9 +146,9 @@ def _array(leaf: Any) -> Any:
 
 def as_fit_does(leaf: Any) -> Any:
     """Return an array in the form that `fit` passes to a step."""
-    tensor = _tensor(leaf)
+    tensor = _as_tensor(leaf)
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
 
 
-def _wide(leaf: Any) -> Any:
+def _cast_to_float64(leaf: Any) -> Any:
     return tf.cast(leaf, "float64") if leaf.dtype.is_floating else leaf

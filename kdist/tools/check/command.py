@@ -47,7 +47,7 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
     with explain_errors_of(*files_of(model, data)):
-        print(_explained(functions, strategies[0], options), flush=True)
+        print(_explain_step(functions, strategies[0], options), flush=True)
         if not run:
             return True
         result = run_check(functions, strategies, options)
@@ -55,7 +55,7 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
     return result.equal
 
 
-def _explained(functions: Any, strategy: Any, options: CheckOptions) -> Any:
+def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     """Explain the model's step on a batch of the size that `fit` would use."""
     import tensorflow as tf
 

@@ -144,14 +144,14 @@ def run_check(
         notes = list(single.notes)
         for strategy, run in zip(strategies, runs, strict=True):
             if found[run.name] and not again and not run.error:
-                notes.append(f"{run.name}: {_wrong_operation(plan, strategy)}")
+                notes.append(f"{run.name}: {_find_wrong_operation(plan, strategy)}")
                 break
     return CheckResult(
         differences=found,
         errors={run.name: run.error for run in runs if run.error},
         unrepeatable=again,
         precision=str(precision),
-        steps=_steps_text(batches.sizes, options.epochs),
+        steps=_describe_steps(batches.sizes, options.epochs),
         notes=notes,
         **({"reference": f"one replica of {options.shards} shards"} if options.bits else {}),
     )
@@ -192,11 +192,11 @@ def train(
         start: Called with the model when training begins and the model has its weights.
     """
     record = Record(name=name)
-    with _quiet(), _keras_in(plan.floats):
+    with _silence_messages(), _keras_floats(plan.floats):
         keras.utils.set_random_seed(plan.options.seed)
         try:
-            record.model = _make(plan, strategy)
-            _fit(plan, strategy, record, start)
+            record.model = _make_model(plan, strategy)
+            _fit_model(plan, strategy, record, start)
         except UserError as error:
             record.error = reason_of(error)
         except Exception as error:
@@ -205,14 +205,14 @@ def train(
     return record
 
 
-def _wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
+def _find_wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
     """Find the wrongly divided operation by a training with validated steps; return its message."""
     record = Record(name="validated")
-    with _quiet(), _keras_in(plan.floats), validated():
+    with _silence_messages(), _keras_floats(plan.floats), validated():
         keras.utils.set_random_seed(plan.options.seed)
         try:
-            record.model = _make(plan, strategy)
-            _fit(plan, strategy, record, None)
+            record.model = _make_model(plan, strategy)
+            _fit_model(plan, strategy, record, None)
         except Exception as error:
             found = re.search(f"{WRONG}.*", str(error))
             if found:
@@ -220,7 +220,7 @@ def _wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
     return "each operation of its steps has the values of one device: the inputs differ"
 
 
-def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
+def _make_model(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     made = plan.build() if strategy is None else strategy.build(plan.build)
     model = checked_model(made, function="build")
     if strategy is None or not model.jit_compile:
@@ -230,7 +230,7 @@ def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     return model
 
 
-def _fit(
+def _fit_model(
     plan: Plan,
     strategy: ExactStrategy | None,
     record: Record,
@@ -241,8 +241,8 @@ def _fit(
     data, epochs = batches.dataset(), plan.options.epochs
     model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=[steps])
     after = epochs * len(batches.parts) + 1
-    names = dict.fromkeys(_by_path(model.weights), 0.0)
-    record.add(after, "copies", names if strategy is None else _spreads(model, strategy))
+    names = dict.fromkeys(_name_by_path(model.weights), 0.0)
+    record.add(after, "copies", names if strategy is None else _replica_spreads(model, strategy))
     if plan.is_evaluated:
         try:
             scores = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
@@ -274,7 +274,7 @@ class _RecordSteps(keras.callbacks.Callback):
         if self._start is not None:
             build_for_fit(self.model)  # without a strategy, the first step would build it
             self._start(self.model)
-        self._record.add(0, "initial weights", _numpy(self.model.weights))
+        self._record.add(0, "initial weights", _read_variables(self.model.weights))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del logs
@@ -286,21 +286,25 @@ class _RecordSteps(keras.callbacks.Callback):
         losses = {name: v for name, v in numbers.items() if name.endswith("loss")}
         self._record.add(step, "loss", losses)
         trained = {id(v) for v in model.trainable_weights}
-        self._record.add(step, "state", _numpy(v for v in model.weights if id(v) not in trained))
-        self._record.add(step, "weights", _numpy(model.trainable_weights))
+        self._record.add(
+            step, "state", _read_variables(v for v in model.weights if id(v) not in trained)
+        )
+        self._record.add(step, "weights", _read_variables(model.trainable_weights))
         optimizers = optimizers_of(model)
         self._record.add(
-            step, "optimizer", _numpy(v for optimizer in optimizers for v in optimizer.variables)
+            step,
+            "optimizer",
+            _read_variables(v for optimizer in optimizers for v in optimizer.variables),
         )
         metrics = {name: v for name, v in numbers.items() if name not in losses}
         self._record.add(step, "metric", metrics)
 
 
-def _numpy(variables: Any) -> dict[str, Any]:
-    return {name: variable.numpy() for name, variable in _by_path(variables).items()}
+def _read_variables(variables: Any) -> dict[str, Any]:
+    return {name: variable.numpy() for name, variable in _name_by_path(variables).items()}
 
 
-def _by_path(variables: Any) -> dict[str, keras.Variable]:
+def _name_by_path(variables: Any) -> dict[str, keras.Variable]:
     named: dict[str, keras.Variable] = {}
     for variable in variables:
         name, number = variable.path, 2
@@ -310,10 +314,10 @@ def _by_path(variables: Any) -> dict[str, keras.Variable]:
     return named
 
 
-def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
+def _replica_spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
     """Return the largest difference between the replicas' copies of each weight."""
     found = {}
-    for name, variable in _by_path(model.weights).items():
+    for name, variable in _name_by_path(model.weights).items():
         copies = strategy.experimental_local_results(variable.value)
         first, *others = [np.nan_to_num(np.asarray(copy, "float64")) for copy in copies]
         found[name] = max((float(np.max(np.abs(first - o), initial=0)) for o in others), default=0)
@@ -328,12 +332,12 @@ def _train_single(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
         single = train(tried, name="one replica")
         if not single.error:
             tried = dataclasses.replace(tried, is_evaluated=not single.notes)
-            return tried, single, _precision(single.model, tried, reason)
+            return tried, single, _model_precision(single.model, tried, reason)
         reason = reason or f"in float64 it fails: {single.error.rstrip('.')}"
     raise UserError(f"the model does not train on one replica: {single.error}")
 
 
-def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
+def _model_precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
     layers = [model, *flatten_layers(model)]
     dtypes = {layer.compute_dtype for layer in layers}
     if dtypes & {"float16", "bfloat16"}:
@@ -360,24 +364,24 @@ def _compare_runs(
     if again:
         return found, again, precision
     levels = [precision]
-    line = _float32_line(plan, single.model) if precision.level == "float64" else ""
+    line = _find_float32_line(plan, single.model) if precision.level == "float64" else ""
     if line:
         levels.append(Precision("float32", line))
     for level in levels:
-        rounded = train(plan, name="rounded", start=_round(level))
+        rounded = train(plan, name="rounded", start=_perturb_weights(level))
         beyond = differences(level, rounded)
         if not any(beyond.values()):
             return beyond, [], level
     return found, [], precision
 
 
-def _float32_line(plan: Plan, model: keras.Model) -> str:
+def _find_float32_line(plan: Plan, model: keras.Model) -> str:
     """Return the first line of a step that computes in float32 although Keras is set to float64.
 
     Keras's metrics are skipped: their float32 sums do not justify a larger tolerance.
     """
     dataset = plan.batches.dataset()
-    with _quiet(), _keras_in(plan.floats):
+    with _silence_messages(), _keras_floats(plan.floats):
         step = tf.function(lambda batches: model.train_step(next(batches)), autograph=False)
         graph = step.get_concrete_function(iter(dataset)).graph
     for op in graph.get_operations():
@@ -399,7 +403,7 @@ def _is_float32(node: Any) -> bool:
     )
 
 
-def _round(precision: Precision) -> Callable[[keras.Model], None]:
+def _perturb_weights(precision: Precision) -> Callable[[keras.Model], None]:
     """Return a function that changes initial weights by a rounding error."""
     draw = np.random.default_rng(0)
 
@@ -412,13 +416,13 @@ def _round(precision: Precision) -> Callable[[keras.Model], None]:
     return change
 
 
-def _steps_text(sizes: Sequence[int], epochs: int) -> str:
+def _describe_steps(sizes: Sequence[int], epochs: int) -> str:
     shown = ", ".join(map(str, sizes)) if len(sizes) <= 6 else f"{sizes[0]} … {sizes[-1]}"
     return f"{epochs} epoch{'s' * (epochs > 1)} of batches of {shown} samples"
 
 
 @contextlib.contextmanager
-def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
+def _keras_floats(floats: Literal["float64", "float32"]) -> Iterator[None]:
     """Set Keras's float type, unless the program uses a policy such as mixed precision."""
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     if floats == "float64" and policy.name == "float32":
@@ -432,7 +436,7 @@ def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_messages() -> Iterator[None]:
     """Keep warnings and the log messages of steps off the console."""
     loggers = [logging.getLogger(name) for name in ("tensorflow", "kdist")]
     levels = [logger.level for logger in loggers]

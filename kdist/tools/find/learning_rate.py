@@ -100,10 +100,12 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
             " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
             " of the data's function"
         )
-    return UserFunctions(files=(_file_of(build), _file_of(data)), build=build, make_data=data)
+    return UserFunctions(
+        files=(_source_file(build), _source_file(data)), build=build, make_data=data
+    )
 
 
-def _file_of(function: Callable[..., Any]) -> str:
+def _source_file(function: Callable[..., Any]) -> str:
     """Return the source file of a function, for error messages; `"<unknown>"` if unknown."""
     try:
         return inspect.getsourcefile(function) or "<unknown>"
