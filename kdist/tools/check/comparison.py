@@ -72,6 +72,7 @@ class Record:
         values: The computed values, in order.
         names: Names of the values, by kind and key.
         error: The error of a failed run as a line; empty if the run succeeded.
+        message: The whole text of that error.
         model: The trained model; `None` if no model was made.
         notes: Descriptions of values that could not be compared.
     """
@@ -80,6 +81,7 @@ class Record:
     values: dict[Item, Any] = dataclasses.field(default_factory=dict)
     names: dict[tuple[Kind, str | int], str] = dataclasses.field(default_factory=dict)
     error: str = ""
+    message: str = ""
     model: Any = None
     notes: list[str] = dataclasses.field(default_factory=list)
 

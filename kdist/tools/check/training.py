@@ -197,26 +197,20 @@ def train(
         try:
             record.model = _make_model(plan, strategy)
             _fit_model(plan, strategy, record, start)
-        except UserError as error:
-            record.error = reason_of(error)
         except Exception as error:
-            where = line_of_error(error)
+            where = "" if isinstance(error, UserError) else line_of_error(error)
             record.error = f"{where}: " * bool(where) + reason_of(error)
+            record.message = str(error)
     return record
 
 
 def _find_wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
     """Find the wrongly divided operation by a training with validated steps; return its message."""
-    record = Record(name="validated")
-    with _silence_messages(), _keras_floats(plan.floats), validated():
-        keras.utils.set_random_seed(plan.options.seed)
-        try:
-            record.model = _make_model(plan, strategy)
-            _fit_model(plan, strategy, record, None)
-        except Exception as error:
-            found = re.search(f"{WRONG}.*", str(error))
-            if found:
-                return found[0]
+    with validated():
+        record = train(plan, strategy, name="validated")
+    found = re.search(f"{WRONG}.*", record.message)
+    if found:
+        return found[0]
     return "each operation of its steps has the values of one device: the inputs differ"
 
 
