@@ -89,7 +89,7 @@ class Checkpoint(ResumableCallback):
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Find the checkpoint to resume, and restore it."""
-        if any(isinstance(one, Checkpoint) for one in callbacks):
+        if any(isinstance(callback, Checkpoint) for callback in callbacks):
             raise UserError(
                 "fit received several Checkpoint callbacks, each of which would restore its own"
                 " training: pass one, and copy its files for a copy elsewhere"

@@ -138,7 +138,7 @@ class PrintThroughput(ResumableCallback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print the rate of all epochs except the first."""
         if self.steps:
-            rate = _ratio(self.images, self.seconds)
+            rate = _divide(self.images, self.seconds)
             self.print_line(
                 f"Images/sec after the first epoch: {rate:.1f} ({rate / self._replicas:.1f} per"
                 f" replica, {self.seconds / self.steps:.4f} seconds per step)"
@@ -155,11 +155,11 @@ class PrintThroughput(ResumableCallback):
             self.images += 0 if math.isnan(images) else round(images)
             self.seconds, self.steps = self.seconds + seconds, self.steps + steps
         self._is_first_epoch = False
-        rate = _ratio(images, seconds)
+        rate = _divide(images, seconds)
         self._values = {
             "images_per_sec": rate,
             "images_per_sec_per_replica": rate / self._replicas,
-            "seconds_per_step": _ratio(seconds, steps),
+            "seconds_per_step": _divide(seconds, steps),
         }
 
     def _print_step(self, step: int, loss: float) -> None:
@@ -168,10 +168,10 @@ class PrintThroughput(ResumableCallback):
         steps, counted, losses, seconds = (a - b for a, b in zip(now, self._line, strict=True))
         self._line = now
         if self.total_images is None:
-            loss = _ratio(losses, counted)
-        rate = _ratio(self._images(counted, steps), seconds)
+            loss = _divide(losses, counted)
+        rate = _divide(self._images(counted, steps), seconds)
         shown = "" if math.isnan(rate) else f"{rate:.1f} examples/sec; "
-        line = f"step {step}, loss = {loss:.2f} ({shown}{_ratio(seconds, steps):.3f} sec/batch)"
+        line = f"step {step}, loss = {loss:.2f} ({shown}{_divide(seconds, steps):.3f} sec/batch)"
         if self.verbose and is_chief(self.model):
             bar = self._bar_is_open and self.params.get("verbose") == 1
             print(f"\n{line}" if bar else line, flush=True)
@@ -184,14 +184,14 @@ class PrintThroughput(ResumableCallback):
         """Return the images of some steps; `of` is the epoch's steps if `fit` knows no number."""
         if self.total_images is None:
             return counted
-        return self.total_images * _ratio(steps, (self.params or {}).get("steps") or of)
+        return self.total_images * _divide(steps, (self.params or {}).get("steps") or of)
 
     @property
     def _replicas(self) -> int:
         return int(self.model.distribute_strategy.num_replicas_in_sync)
 
 
-def _ratio(number: float, of: float) -> float:
+def _divide(number: float, of: float) -> float:
     return number / of if of else math.nan
 
 
@@ -232,7 +232,7 @@ def _images_and_losses(model: Any) -> tuple[int, float]:
         raise _uncountable(model, "its own train_step")
     if type(model).metrics is not keras.Model.metrics:
         raise _uncountable(model, "its own metrics property")
-    mean = next((one for one in model.metrics if one.name == "loss"), None)
+    mean = next((metric for metric in model.metrics if metric.name == "loss"), None)
     if not isinstance(mean, keras.metrics.Mean):
         raise _uncountable(model, "no average of the loss")
     if mean.count.dtype not in ("float32", "float64"):

@@ -1,5 +1,6 @@
 """`ResumableCallback`: the base class of kdist's callbacks."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -116,3 +117,41 @@ class ResumableCallback(keras.callbacks.Callback):
         detached._lines = []
         detached._bar_is_open = False
         return detached.__dict__
+
+
+class TimedCallback(ResumableCallback):
+    """Base class of callbacks that count the seconds of training, over all runs that resume it.
+
+    Args:
+        verbose: 0 prints nothing.
+        clock: Returns the time in seconds, from any origin.
+
+    Attributes:
+        seconds: Seconds from the start of training to its last step or epoch so far.
+    """
+
+    initial_state: ClassVar[Mapping[str, Any]] = {"seconds": 0.0}
+    seconds: float
+
+    def __init__(self, *, verbose: int = 1, clock: Clock = time.perf_counter) -> None:
+        super().__init__(verbose=verbose)
+        self.clock = clock
+        self._began = 0.0
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Start counting, from 0 or from the seconds of the resumed run."""
+        super().on_train_begin(logs)
+        self._began = self.clock() - self.seconds
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Update the seconds, for a run that is interrupted or saved within an epoch."""
+        super().on_train_batch_end(batch, logs)
+        self._count_seconds()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Update the seconds, validation included."""
+        super().on_epoch_end(epoch, logs)
+        self._count_seconds()
+
+    def _count_seconds(self) -> None:
+        self.seconds = self.clock() - self._began

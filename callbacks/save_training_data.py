@@ -14,7 +14,7 @@ from .._upstream.hooks import is_chief
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from .print_throughput import count_images, counts_images
-from .resumable import Clock, ResumableCallback
+from .resumable import Clock, TimedCallback
 
 COLUMNS = (
     "epoch",
@@ -30,7 +30,7 @@ COLUMNS = (
 )
 
 
-class SaveTrainingData(ResumableCallback):
+class SaveTrainingData(TimedCallback):
     """Writes a CSV file of a run, a row per epoch, as training proceeds.
 
     An interrupted run keeps the rows of its finished epochs. The columns are `epoch` (from 1),
@@ -61,8 +61,7 @@ class SaveTrainingData(ResumableCallback):
         ```
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {"total_seconds": 0.0, "global_batch": 0}
-    total_seconds: float
+    initial_state: ClassVar[Mapping[str, Any]] = {"seconds": 0.0, "global_batch": 0}
     global_batch: int
 
     def __init__(
@@ -75,15 +74,12 @@ class SaveTrainingData(ResumableCallback):
         self.path = os.fspath(path)
         self.rows: list[dict[str, str]] = []
         self._begun = self._goes_on = self._counts = False
-        self._began = 0.0
-        self.clock = clock
-        super().__init__(verbose=verbose)
+        super().__init__(verbose=verbose, clock=clock)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
         self._goes_on, self._begun = self._resumed, False
         super().on_train_begin(logs)
-        self._began = self.clock() - self.total_seconds
         self._counts = counts_images(self.model)
         if not is_chief(self.model):  # all workers count the images, and only the chief writes
             return
@@ -106,21 +102,19 @@ class SaveTrainingData(ResumableCallback):
         self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Record the seconds, and the images per step of the epoch's first execution."""
+        """Record the images per step of the epoch's first execution."""
         super().on_train_batch_end(batch, logs)
-        self.total_seconds = self.clock() - self._began
         if not self.global_batch and self._counts:
             self.global_batch = math.ceil(count_images(self.model) / self.steps_done(batch))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the epoch's row."""
         super().on_epoch_end(epoch, logs)
-        self.total_seconds = self.clock() - self._began
         rate = tf.convert_to_tensor(self.model.optimizer.learning_rate)
         logs = logs or {}
         values = logs | {
             "epoch": epoch + 1,
-            "seconds": f"{self.total_seconds:.3f}",
+            "seconds": f"{self.seconds:.3f}",
             "images_per_sec": f"{logs['images_per_sec']:.1f}" if "images_per_sec" in logs else "",
             "learning_rate": float(rate),
             "replicas": self.model.distribute_strategy.num_replicas_in_sync,

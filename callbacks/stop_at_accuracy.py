@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arguments import positive_integer, positive_number, real_number
+from ..arguments import number_within, positive_integer
 from ..errors import UserError
-from .resumable import Clock, ResumableCallback
+from .resumable import Clock, TimedCallback
 
 
-class StopAtAccuracy(ResumableCallback):
+class StopAtAccuracy(TimedCallback):
     """Stops training when accuracies exceed their targets in several consecutive epochs.
 
     A value has to be above its target; an equal value is not enough. Epochs without validation
@@ -61,7 +61,6 @@ class StopAtAccuracy(ResumableCallback):
         "best": {},
     }
     streak: int
-    seconds: float
     met_epoch: int | None
     met_seconds: float | None
     best: dict[str, float]
@@ -76,9 +75,9 @@ class StopAtAccuracy(ResumableCallback):
         verbose: int = 1,
         clock: Clock = time.perf_counter,
     ) -> None:
-        super().__init__(verbose=verbose)
+        super().__init__(verbose=verbose, clock=clock)
         is_timed_only = target is None and time_budget is not None
-        self.targets = {} if is_timed_only else _targets(target)
+        self.targets = {} if is_timed_only else _check_targets(target)
         self.patience = positive_integer(
             "patience", patience, hint="pass how many epochs in a row have to beat the target"
         )
@@ -87,11 +86,11 @@ class StopAtAccuracy(ResumableCallback):
         )
         if time_budget is not None:
             hint = "pass how many seconds training may take"
-            time_budget = positive_number("time_budget", time_budget, hint=hint, finite=False)
+            time_budget = number_within(
+                "time_budget", time_budget, above=0, is_finite=False, hint=hint
+            )
         self.time_budget = time_budget
-        self.clock = clock
         self.stopped_epoch: int | None = None
-        self._began = 0.0
 
     @property
     def reached(self) -> bool:
@@ -99,20 +98,13 @@ class StopAtAccuracy(ResumableCallback):
         return self.streak >= self.patience
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Reset the state of the previous fit, and start the clock."""
+        """Reset the state of the previous fit."""
         super().on_train_begin(logs)
         self.stopped_epoch = None
-        self._began = self.clock() - self.seconds
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Count the seconds; a run that is resumed within an epoch continues the count."""
-        super().on_train_batch_end(batch, logs)
-        self.seconds = self.clock() - self._began
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Compare the epoch with the targets, and stop training if they are met."""
         super().on_epoch_end(epoch, logs)
-        self.seconds = self.clock() - self._began
         logs = logs or {}
         if self.targets and self._is_complete(epoch, logs):
             self._compare(epoch, logs)
@@ -176,19 +168,14 @@ class StopAtAccuracy(ResumableCallback):
         return False
 
 
-def _targets(target: float | Mapping[str, float] | None) -> dict[str, float]:
+def _check_targets(target: float | Mapping[str, float] | None) -> dict[str, float]:
     named: dict[str, Any] = {"val_accuracy": target}
     if isinstance(target, Mapping):
         named = dict(target)
     if not named:
         raise UserError('target is empty: name a metric, as in target={"val_accuracy": 0.85}.')
     for name, value in named.items():
-        hint = "pass an accuracy such as 0.85"
-        accuracy = real_number(f"target for {name}", value, hint=hint)
-        if not 0 <= accuracy < 1:
-            raise UserError(
-                f"target for {name} is {value!r}, but an accuracy to beat is at least 0 and below "
-                f"1: {hint}."
-            )
-        named[name] = accuracy
+        named[name] = number_within(
+            f"target for {name}", value, below=1, hint="pass an accuracy such as 0.85"
+        )
     return named

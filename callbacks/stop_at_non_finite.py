@@ -93,7 +93,7 @@ class StopAtNonFinite(ResumableCallback):
         super().on_train_batch_end(batch, logs)
         values = logs or {}
         for name in self._watched(values):
-            value = _non_finite_of(values[name])
+            value = _first_non_finite(values[name])
             if value is not None:
                 self._stop(batch, name, value)
                 return
@@ -145,7 +145,7 @@ class StopAtNonFinite(ResumableCallback):
         return names
 
 
-def _non_finite_of(value: Any) -> float | None:
+def _first_non_finite(value: Any) -> float | None:
     """Return the first value that is not finite; `None` if all values are finite."""
     if isinstance(value, float):
         return None if math.isfinite(value) else value

@@ -35,15 +35,15 @@ class StepMeasurement:
     @property
     def weight_norm(self) -> float:
         """The Euclidean norm of all weights as a single vector."""
-        return _norm(self.weights)
+        return _euclidean_norm(self.weights)
 
     @property
     def gradient_norm(self) -> float:
         """The Euclidean norm of all gradients as a single vector."""
-        return _norm(self.gradients)
+        return _euclidean_norm(self.gradients)
 
 
-def _norm(arrays: Mapping[str, np.ndarray]) -> float:
+def _euclidean_norm(arrays: Mapping[str, np.ndarray]) -> float:
     return float(np.linalg.norm([np.linalg.norm(a.astype("float64")) for a in arrays.values()]))
 
 

@@ -56,12 +56,6 @@ def path_text(name: str, value: object) -> str:
     return text
 
 
-def is_real_within(value: object, *, least: float, below: float = math.inf) -> bool:
-    """Whether the value is a number of at least `least` and less than `below`."""
-    number = as_real(value)
-    return number is not None and least <= number < below
-
-
 def positive_integer(name: str, value: object, *, hint: str) -> int:
     """Return `value` as an `int` if it is an integer of at least 1.
 
@@ -86,66 +80,44 @@ def positive_integer(name: str, value: object, *, hint: str) -> int:
     raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {hint}.")
 
 
-def positive_number(name: str, value: object, *, hint: str, finite: bool = True) -> float:
-    """Return `value` as a `float` if it is a real number above 0; see `real_number`.
-
-    Raises:
-        UserError: The value is not a number above 0, or is infinite and `finite` is `True`.
-
-    Example:
-        >>> positive_number("base", 0.01, hint="pass the rate that suits one replica")
-        0.01
-    """
-    number = real_number(name, value, hint=hint)
-    if not number > 0 or (finite and not math.isfinite(number)):
-        bound = "above 0 and finite" if finite else "above 0"
-        raise UserError(f"{name} is {value!r}, but has to be {bound}: {hint}.")
-    return number
-
-
-def real_number(name: str, value: object, *, hint: str) -> float:
-    """Return `value` as a `float` if it is a real number, including NaN and infinity.
+def number_within(
+    name: str,
+    value: object,
+    *,
+    above: float | None = None,
+    below: float = math.inf,
+    is_finite: bool = True,
+    hint: str = "",
+) -> float:
+    """Return `value` as a `float` if it is at least 0, or above `above`, and below `below`.
 
     Args:
         name: Name of the argument, as the caller wrote it.
         value: The caller's value. NumPy numbers are numbers; `True` and `"0.1"` are not.
+        above: Number that the value has to exceed; `None` for a value of at least 0.
+        below: Number that has to exceed the value.
+        is_finite: Whether infinity is rejected.
         hint: Advice to the caller, as a sentence without its full stop.
 
-    Returns:
-        The value as a Python `float`.
-
     Raises:
-        UserError: The value is not a number.
-
-    Example:
-        >>> real_number("base", 0.01, hint="pass the rate that suits one replica")
-        0.01
-    """
-    number = as_real(value)
-    if number is not None:
-        return number
-    raise UserError(f"{name} is {value!r}, but has to be a number: {hint}.")
-
-
-def number_within(
-    name: str, value: object, *, above: float | None = None, below: float = math.inf
-) -> float:
-    """Return `value` as a `float` if it is at least 0, or above `above`, and below `below`.
-
-    Raises:
-        UserError: The value is not a number within the bounds, or is not finite.
+        UserError: The value is not a number within the bounds.
 
     Example:
         >>> number_within("momentum", 0.9, below=1)
         0.9
     """
     number = as_real(value)
-    low = number is not None and (number >= 0 if above is None else number > above)
-    if number is None or not (low and number < below):
-        least = "at least 0" if above is None else f"above {above:g}"
-        bound = "finite" if below == math.inf else f"below {below:g}"
-        raise UserError(f"{name} has to be a number {least} and {bound}; received {value!r}")
-    return number
+    if number is not None:
+        is_above = number >= 0 if above is None else number > above
+        if is_above and (number < below or (number == below == math.inf and not is_finite)):
+            return number
+    bounds = "of at least 0" if above is None else f"above {above:g}"
+    if below < math.inf:
+        bounds += f" and below {below:g}"
+    elif is_finite:
+        bounds += " and finite"
+    advice = f": {hint}" if hint else ""
+    raise UserError(f"{name} is {value!r}, but has to be a number {bounds}{advice}")
 
 
 def check_backend(name: str) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -191,11 +191,6 @@ def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:
 MOST_BYTES = 2**24
 """16 MiB, a history of 100,000 epochs: a larger or endless file is a different kind of file."""
 
-# Settings and results nest three levels deep. A value that nests deeper than Python's stack cannot
-# even be printed in an error message.
-_MOST_LEVELS = 20
-_INT64 = 2**63
-
 
 def read_text(path: str | os.PathLike[str]) -> str:
     """Return the text of a file, without a byte order mark.
@@ -224,36 +219,9 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text, as `json.loads` does.
 
     Raises:
-        ValueError: The text is no JSON, or `check_plain` rejects the value.
+        ValueError: The text is no JSON, or is nested deeper than Python's stack.
     """
     try:
-        return check_plain(json.loads(text))
+        return json.loads(text)
     except RecursionError as error:
-        raise _too_deep() from error
-
-
-def check_plain(value: Any) -> Any:
-    """Return a value from JSON or TOML, if it can be printed.
-
-    Raises:
-        ValueError: The value is nested too deeply, or has an integer of more than 64 bits. No
-            program has to read such integers (TOML 1.0, "Integer"; RFC 8259, section 6).
-    """
-    level = [value]
-    for _ in range(_MOST_LEVELS):
-        if any(isinstance(one, int) and not -_INT64 <= one < _INT64 for one in level):
-            raise ValueError("an integer in it has more than 64 bits")
-        level = [part for one in level for part in _parts(one)]
-        if not level:
-            return value
-    raise _too_deep()
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
-def _too_deep() -> ValueError:
-    return ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
+        raise ValueError("it is nested too deeply") from error

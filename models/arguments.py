@@ -2,23 +2,13 @@
 
 from collections.abc import Sequence
 
-from ..arguments import as_integer, is_real_within
+from ..arguments import as_integer
 from ..errors import UserError
 
 CHANNELS_LAST = "channels_last"
 """The data format of the models, independent of Keras's configuration."""
 IMAGE_RANK = 3
 _TIMES = ("never", "once", "twice", "three times", "four times")
-
-
-def check_weight_decay(value: float) -> None:
-    """Reject an L2 penalty that is not a number of at least 0.
-
-    Raises:
-        UserError: The value is not such a number.
-    """
-    if not is_real_within(value, least=0):
-        raise UserError(f"weight_decay={value!r} is not a number ≥ 0: pass 0 for none.")
 
 
 def check_shape(shape: Sequence[int | None], *, halved: int, known: bool = False) -> None:

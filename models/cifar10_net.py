@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import positive_integer
+from ..arguments import number_within, positive_integer
 from ..layers import LocalResponseNormalization
-from .arguments import CHANNELS_LAST, check_shape, check_weight_decay
+from .arguments import CHANNELS_LAST, check_shape
 
 
 def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.applications are
@@ -59,7 +59,7 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     """
     positive_integer("classes", classes, hint="pass the number of classes")
     check_shape(input_shape, halved=0, known=True)
-    check_weight_decay(weight_decay)
+    number_within("weight_decay", weight_decay, hint="pass 0 for none")
 
     images = keras.Input(tuple(input_shape), name="images")
     x = _pool(_conv(images, "conv1", bias=0.0), "pool1")

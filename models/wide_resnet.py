@@ -9,9 +9,9 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import as_integer, is_real_within, positive_integer
+from ..arguments import as_integer, number_within, positive_integer
 from ..errors import UserError
-from .arguments import CHANNELS_LAST, check_shape, check_weight_decay
+from .arguments import CHANNELS_LAST, check_shape
 
 STEM_FILTERS = 16
 STAGES = 3
@@ -93,9 +93,8 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     positive_integer("classes", classes, hint="pass the number of classes")
     _check_depth(depth)
     check_shape(input_shape, halved=STAGES - 1 + stem_pool)
-    if not is_real_within(dropout, least=0, below=1):
-        raise UserError(f"dropout={dropout!r} is not in [0, 1): pass the fraction to drop.")
-    check_weight_decay(weight_decay)
+    number_within("dropout", dropout, below=1, hint="pass the fraction to drop")
+    number_within("weight_decay", weight_decay, hint="pass 0 for none")
     parts = _Parts(batch_norm, dropout, weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")

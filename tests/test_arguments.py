@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kdist.arguments import as_real, path_text, positive_integer, real_number
+from kdist.arguments import as_real, number_within, path_text, positive_integer
 from kdist.errors import UserError
 
 
@@ -23,15 +23,21 @@ def test_what_is_no_positive_integer_is_refused(value):
 
 @pytest.mark.parametrize("value", [0.5, 2, np.float32(0.5), np.int64(2)])
 def test_numbers_pass_as_float(value):
-    number = real_number("base", value, hint="pass 0.1")
+    number = number_within("base", value, hint="pass 0.1")
     assert number == value
     assert type(number) is float
 
 
-@pytest.mark.parametrize("value", [True, "0.1", None, [0.1], 1j])
-def test_what_is_no_number_is_refused(value):
-    with pytest.raises(UserError, match=r"base is .* has to be a number: pass 0.1"):
-        real_number("base", value, hint="pass 0.1")
+@pytest.mark.parametrize("value", [True, "0.1", None, [0.1], 1j, math.nan, 0, 1, math.inf])
+def test_what_is_no_number_within_bounds_is_refused(value):
+    with pytest.raises(UserError, match=r"base is .* a number above 0 and below 1: pass 0.1"):
+        number_within("base", value, above=0, below=1, hint="pass 0.1")
+
+
+def test_infinity_is_refused_unless_it_is_asked_for():
+    with pytest.raises(UserError, match="budget is inf, but has to be a number above 0 and finite"):
+        number_within("budget", math.inf, above=0)
+    assert number_within("budget", math.inf, above=0, is_finite=False) == math.inf
 
 
 def test_a_number_beyond_float64_is_infinite_as_its_literal_would_be():

@@ -73,7 +73,6 @@ def check(draw: st.DrawFn) -> Case:
         "--seed": ODD_NUMBERS,
         "--no-synchronize": None,
         "--no-stock": None,
-        "--json": ODD_PATHS,
     }
     model = draw(st.just("mine.py:build") | ODD_PATHS)
     return Case(["check", model, *draw(plain_options(options))], {"mine.py": b"pass\n"})
@@ -160,7 +159,7 @@ def small(draw: st.DrawFn) -> Case:
         st.sampled_from(
             [
                 ("devices", {"--replicas": ODD_NUMBERS}),
-                ("doctor", {"--replicas": ODD_NUMBERS, "--json": None}),
+                ("doctor", {"--replicas": ODD_NUMBERS}),
                 ("dashboard", dashboard),
             ]
         )

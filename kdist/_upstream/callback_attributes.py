@@ -23,6 +23,7 @@ STATEFUL: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
 """The attributes that hold a callback's state, by class; every fit begins with its own values."""
 
 STATELESS: list[type[keras.callbacks.Callback]] = [
+    keras.callbacks.CSVLogger,
     keras.callbacks.LearningRateScheduler,
     keras.callbacks.ProgbarLogger,
     keras.callbacks.RemoteMonitor,

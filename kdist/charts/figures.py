@@ -400,7 +400,6 @@ def learning_rate_figure(
     smoothed: Sequence[float],
     *,
     suggestion: float,
-    steepest: float,
 ) -> Figure:
     """Draw a range test: the loss of each batch, their running average, and the suggestion.
 
@@ -409,7 +408,6 @@ def learning_rate_figure(
         losses: The loss of each step's batch.
         smoothed: Their running average.
         suggestion: The learning rate to use, marked by a line.
-        steepest: The learning rate at which the average falls fastest, marked by a line.
     """
     # The end of the average, where the loss explodes, would leave the rest a flat line.
     average = [value for value in smoothed if math.isfinite(value)]
@@ -420,14 +418,13 @@ def learning_rate_figure(
     log = alt.Scale(type="log")
     x = alt.X("rate:Q", title="Learning rate", scale=log, axis=alt.Axis(format="~e"))
     y = alt.Y("loss:Q", title="Loss", scale=scale)
-    marks = _chart("marks").encode(x=x)
+    mark = _chart("mark").encode(x=x)
     chart = alt.layer(
         _chart("batches").mark_point(filled=True, size=12, opacity=0.4).encode(x=x, y=y),
         _chart("average").mark_line().encode(x=x, y=y),
-        marks.mark_rule(strokeDash=[2, 3]),
-        marks.mark_text(align="left", dx=5).encode(text="text:N", y=alt.Y("height:Q", scale=None)),
+        mark.mark_rule(strokeDash=[2, 3]),
+        mark.mark_text(align="left", dx=5).encode(text="text:N", y=alt.value(10)),
     )
-    words = {"suggested": suggestion, "steepest": steepest}
     return Figure(
         id="learning-rate",
         title="Learning rate range test",
@@ -437,10 +434,7 @@ def learning_rate_figure(
         data={
             "batches": _finite_rows(rates, losses),
             "average": _finite_rows(rates, smoothed),
-            "marks": [
-                {"rate": rate, "text": f"{name}: {rate:.2g}", "height": 10 + 16 * number}
-                for number, (name, rate) in enumerate(words.items())
-            ],
+            "mark": [{"rate": suggestion, "text": f"suggested: {suggestion:.2g}"}],
         },
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
-from ..arguments import positive_integer, positive_number
+from ..arguments import number_within, positive_integer
 from ..errors import UserError
 from ..signals import PreemptionSignals, Received
 
@@ -44,7 +44,7 @@ class CheckpointOptions:
     def __post_init__(self) -> None:
         if self.every_seconds is not None:
             hint = "pass the seconds between two saves, or None for none by time"
-            positive_number("every_seconds", self.every_seconds, hint=hint, finite=False)
+            number_within("every_seconds", self.every_seconds, above=0, is_finite=False, hint=hint)
         if self.every_steps is not None:
             hint = "pass the steps between two saves, or None for none by steps"
             positive_integer("every_steps", self.every_steps, hint=hint)

@@ -65,8 +65,8 @@ def export_model(
         raise UserError(
             f"{checkpoint.path} is damaged: {error}; export an older checkpoint"
         ) from error
-    made = _model_of(checkpoint, state) if model is None else model
-    _restore(made, checkpoint, arrays, state, averaged=averaged)
+    made = _make_model(checkpoint, state) if model is None else model
+    _restore_weights(made, checkpoint, arrays, state, averaged=averaged)
     if model is None:
         convert_batch_norm(made, to="stock")
     hint = "pass a path in a folder that exists"
@@ -92,10 +92,10 @@ def restore_weights(
     arrays, state = checkpoint.read()
     if averaged and not state["averages"]:
         raise UserError(f"{checkpoint.path} has no averages of the weights: take the weights")
-    _restore(model, checkpoint, arrays, state, averaged=averaged)
+    _restore_weights(model, checkpoint, arrays, state, averaged=averaged)
 
 
-def _model_of(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Model:
+def _make_model(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Model:
     hint = "pass model=, made as for training"
     if state["model"] is None:
         raise UserError(f"{checkpoint.path} does not describe its model: {hint}")
@@ -107,7 +107,7 @@ def _model_of(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Mod
         ) from error
 
 
-def _restore(
+def _restore_weights(
     model: keras.Model,
     checkpoint: CheckpointFile,
     arrays: Mapping[str, np.ndarray],

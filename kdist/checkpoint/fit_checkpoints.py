@@ -279,8 +279,7 @@ class FitCheckpoints:
 
     def _resume(self, saved: SavedTraining) -> None:
         saved.restore_variables(self._model)
-        for line in saved.prepare_callbacks(self._callbacks):
-            self._announce(line)
+        saved.prepare_callbacks(self._callbacks)
         self.resumed_from = path = saved.checkpoint.path
         inexact = self._begin_at(saved)
         if self.is_over:

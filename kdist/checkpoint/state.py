@@ -44,55 +44,27 @@ from .values import (
 from .worker_exchange import Workers
 
 
-class CSVLog:
-    """Continues a `CSVLogger`'s file after the last row of a checkpoint.
+def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
+    """Have a `CSVLogger` add to its file, without the rows that it will write again.
 
     Args:
-        logger: The callback.
+        logger: The callback, before its `on_train_begin`.
+        epoch: The first epoch to train, from 0.
     """
+    path = Path(logger.filename)
+    rows = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    while rows and not _is_row_before(rows[-1], epoch):
+        rows.pop()
+    if rows and rows[0].startswith(b"epoch"):
+        os.truncate(path, len(b"".join(rows)))
+        logger.append = True
+        logger.keys = rows[0].decode().rstrip().split(logger.sep)[1:]
 
-    def __init__(self, logger: keras.callbacks.CSVLogger) -> None:
-        self._logger = logger
-        self._append = logger.append
 
-    def state(self) -> dict[str, Any]:
-        """Return the file's size in bytes, and its columns."""
-        return {"size": self._size(), "keys": self._logger.keys}
-
-    def prepare(self, state: Mapping[str, Any]) -> str | None:
-        """Remove the rows after the checkpoint, before `on_train_begin` opens the file.
-
-        The resumed training writes these rows again.
-
-        Returns:
-            A line if rows of the checkpoint are missing, as the file was removed or cut short;
-            otherwise `None`.
-        """
-        path = Path(self._logger.filename)
-        content = path.read_bytes() if path.exists() else None
-        self._logger.append = True
-        if content is not None:
-            # A loss of power may leave a part of a row at the end.
-            os.truncate(path, min(state["size"], content.rfind(b"\n") + 1))
-        if len(content or b"") >= state["size"]:
-            return None
-        is_short = "no longer there" if content is None else "shorter than it was"
-        return (
-            f"{path}, the file of CSVLogger, is {is_short} at the checkpoint: it gets the rows of"
-            " the epochs from now on; the earlier ones are in the history that fit returns"
-        )
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue with the same columns, without a second header."""
-        self._logger.keys = state["keys"]
-        self._logger.append = self._append
-
-    def _size(self) -> int:
-        """Return the size of the open file, even if its path was removed meanwhile."""
-        file = self._logger.csv_file
-        if file is not None and not file.closed:
-            return os.fstat(file.fileno()).st_size
-        return os.path.getsize(self._logger.filename)
+def _is_row_before(row: bytes, epoch: int) -> bool:
+    """Whether a whole row is the header, or of an earlier epoch; the first column is the epoch."""
+    number = re.match(rb"\d+", row)
+    return row.endswith(b"\n") and (number is None or int(number[0]) < epoch)
 
 
 class CallbackStates:
@@ -108,12 +80,8 @@ class CallbackStates:
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        self._callbacks = dict(zip(_names(callbacks), callbacks, strict=True))
-        self._logs = {
-            name: CSVLog(callback)
-            for name, callback in self._callbacks.items()
-            if isinstance(callback, keras.callbacks.CSVLogger)
-        }
+        self._callbacks = dict(zip(_number_names(callbacks), callbacks, strict=True))
+        self._appends: dict[keras.callbacks.CSVLogger, bool] = {}
 
     def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         """Return the states as values that JSON can hold.
@@ -126,7 +94,7 @@ class CallbackStates:
         """
         states = {}
         for name, callback in self._callbacks.items():
-            state = self._state_of(name, callback)
+            state = _read_state(callback)
             if state is not None:
                 try:
                     states[name] = to_json(state, name=f"callbacks/{name}", arrays=arrays)
@@ -137,36 +105,35 @@ class CallbackStates:
                     ) from error
         return states
 
-    def prepare(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+    def prepare(
+        self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, epoch: int
+    ) -> None:
         """Restore the states that callbacks need in `on_train_begin`.
 
         Args:
             states: Result of `copy`.
             arrays: Arrays from `copy`.
-
-        Returns:
-            A line for each file that has lost rows.
+            epoch: The first epoch to train, from 0.
         """
-        lost = []
         for name, callback in self._callbacks.items():
-            if name in states and name in self._logs:
-                lost.append(self._logs[name].prepare(from_json(states[name], arrays)))
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                self._appends[callback] = callback.append
+                continue_csv_log(callback, epoch)
             elif name in states and _is_set_before_training(callback):
                 callback.set_state(from_json(states[name], arrays))
-        return [line for line in lost if line]
 
     def restore(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Restore the remaining states, after `on_train_begin` or after the first `on_epoch_begin`.
 
         A training that resumes within an epoch calls this method after `on_epoch_begin`.
         """
+        for logger, append in self._appends.items():
+            logger.append = append
         for name, callback in self._callbacks.items():
             if name not in states or _is_set_before_training(callback):
                 continue
             state = from_json(states[name], arrays)
-            if name in self._logs:
-                self._logs[name].restore(state)
-            elif hasattr(callback, "set_state"):
+            if hasattr(callback, "set_state"):
                 callback.set_state(state)
             else:
                 vars(callback).update(state)
@@ -174,7 +141,7 @@ class CallbackStates:
     @property
     def have_swapped_averages(self) -> bool:
         """Whether the model now holds the averages of its weights instead of the weights."""
-        return any(has_swapped_averages(one) for one in self._callbacks.values())
+        return any(has_swapped_averages(callback) for callback in self._callbacks.values())
 
     def warn_of_unsaved(self) -> None:
         """Warn about callbacks with an unknown state."""
@@ -186,16 +153,18 @@ class CallbackStates:
                 stacklevel=2,
             )
 
-    def _state_of(self, name: str, callback: Any) -> Any:
-        if name in self._logs:
-            return self._logs[name].state()
-        if hasattr(callback, "get_state"):
-            return callback.get_state()
-        attributes = _attributes(callback)
-        return {one: getattr(callback, one, None) for one in attributes} if attributes else None
+
+def _read_state(callback: Any) -> Any:
+    """Return a callback's state; `None` for a callback without state."""
+    if hasattr(callback, "get_state"):
+        return callback.get_state()
+    for kind, attributes in STATEFUL.items():
+        if isinstance(callback, kind):
+            return {name: getattr(callback, name, None) for name in attributes}
+    return None
 
 
-def _names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
+def _number_names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
     """Return the class names of the callbacks; repeated names are numbered."""
     seen: Counter[str] = Counter()
     names = []
@@ -204,13 +173,6 @@ def _names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return names
-
-
-def _attributes(callback: keras.callbacks.Callback) -> tuple[str, ...]:
-    for kind, attributes in STATEFUL.items():
-        if isinstance(callback, kind):
-            return attributes
-    return ()
 
 
 def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
@@ -224,7 +186,7 @@ def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
 def _is_known(callback: keras.callbacks.Callback) -> bool:
     if hasattr(callback, "get_state") and hasattr(callback, "set_state"):
         return True
-    known = (*STATEFUL, *STATELESS, keras.callbacks.CSVLogger)
+    known = (*STATEFUL, *STATELESS)
     if type(callback) in known:
         return True
     # A subclass may have more state than its base class.
@@ -249,71 +211,77 @@ def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions)
     Returns:
         Values that JSON can hold. `"settings"` must be the same when the training is resumed.
     """
-    layers = [_layer(one) for one in flatten_layers(model)]
-    optimizers = [_optimizer(one, any_rate=options.any_rate) for one in optimizers_of(model)]
+    layers = [_layer_config(layer) for layer in flatten_layers(model)]
+    optimizers = [
+        _optimizer_config(optimizer, any_rate=options.any_rate)
+        for optimizer in optimizers_of(model)
+    ]
     settings = {
-        "layers": [one for one in layers if one is not None],
+        "layers": [layer for layer in layers if layer is not None],
         "optimizers": optimizers,
-        "loss": _of_compile(model, "loss"),
-        "loss_weights": _of_compile(model, "loss_weights"),
+        "loss": _compile_argument(model, "loss"),
+        "loss_weights": _compile_argument(model, "loss_weights"),
         "data": {"steps": steps, "arrays": array_sizes(model), "description": options.data},
     }
     return {
-        "settings": _plain(settings),
+        "settings": _comparable_value(settings),
         "model": described_model(model),
         "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
     }
 
 
-def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
+def _layer_config(layer: keras.layers.Layer) -> dict[str, Any] | None:
     """Return class and config of a layer; `None` for a layer that contains layers."""
     if flatten_layers(layer):
         return None
-    return {"class": type(layer).__name__} | _config(layer) | {"dtype": layer.dtype_policy.name}
+    return (
+        {"class": type(layer).__name__}
+        | _serialize_config(layer)
+        | {"dtype": layer.dtype_policy.name}
+    )
 
 
-def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
-    config = {"class": type(optimizer).__name__, **_config(optimizer)}
+def _optimizer_config(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
+    config = {"class": type(optimizer).__name__, **_serialize_config(optimizer)}
     if is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
     # The learning rate of a trained model is a part of its state, and is restored.
     has_begun = steps_taken(optimizer) > 0
-    return dict(_without_rates(config)) if has_begun or any_rate else config
+    return dict(_drop_rates(config)) if has_begun or any_rate else config
 
 
-def _without_rates(value: Any) -> Any:
+def _drop_rates(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: ANY if key == "learning_rate" else _without_rates(item)
-            for key, item in value.items()
+            key: ANY if key == "learning_rate" else _drop_rates(item) for key, item in value.items()
         }
-    return [_without_rates(item) for item in value] if isinstance(value, list) else value
+    return [_drop_rates(item) for item in value] if isinstance(value, list) else value
 
 
-def _config(thing: Any) -> dict[str, Any]:
+def _serialize_config(thing: Any) -> dict[str, Any]:
     try:
         return dict(keras.saving.serialize_keras_object(thing).get("config") or {})
     except Exception:  # a user's own get_config may raise anything
         return {}
 
 
-def _of_compile(model: keras.Model, name: str) -> Any:
+def _compile_argument(model: keras.Model, name: str) -> Any:
     try:
         return (model.get_compile_config() or {}).get(name)
-    except Exception:  # as for _config
+    except Exception:  # as for _serialize_config
         return None
 
 
-def _plain(value: Any) -> Any:
+def _comparable_value(value: Any) -> Any:
     """Return a value without the entries of `_IRRELEVANT`, and with class names for objects.
 
     Names are irrelevant because Keras numbers them anew in every process.
     """
     if isinstance(value, Mapping):
         kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}
-        return {str(key): _plain(item) for key, item in kept.items()}
+        return {str(key): _comparable_value(item) for key, item in kept.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_comparable_value(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return type(value).__name__
@@ -380,7 +348,7 @@ def copy_training(
         "averages": averages_of_weights(model),
         "swapped": callbacks.have_swapped_averages,
         "variables": list(arrays),
-        "metrics": [one for one in part.arrays if one.startswith("metrics/")] if part else [],
+        "metrics": [name for name in part.arrays if name.startswith("metrics/")] if part else [],
         "callbacks": part.callbacks if part else callbacks.copy(callback_arrays),
         "logs": part.logs if part else None,
     }
@@ -428,7 +396,9 @@ class SavedTraining:
         setting = first_difference("", [self._state["settings"], settings])
         if setting:
             where, (saved, here) = setting
-            raise self._of_another(f"{where} is {_short(here)} here and {_short(saved)} there")
+            raise self._of_another(
+                f"{where} is {_shorten_json(here)} here and {_shorten_json(saved)} there"
+            )
         difference = unlike_saved(self._variables(model), self._values("variables"))
         if not difference and self.is_within_epoch:
             difference = unlike_saved(metric_variables(model), self._values("metrics"))
@@ -456,9 +426,9 @@ class SavedTraining:
         """The end of a finished training in words."""
         return f"Training {'was stopped' if self.was_stopped else 'ended'} after epoch {self.epoch}"
 
-    def prepare_callbacks(self, callbacks: CallbackStates) -> list[str]:
-        """Restore states before `on_train_begin`; returns a line for each file with lost rows."""
-        return callbacks.prepare(self._state["callbacks"], self._arrays)
+    def prepare_callbacks(self, callbacks: CallbackStates) -> None:
+        """Restore the states that callbacks need in `on_train_begin`."""
+        callbacks.prepare(self._state["callbacks"], self._arrays, epoch=self.epoch)
 
     def restore_callbacks(self, callbacks: CallbackStates) -> None:
         """Restore the remaining states of callbacks."""
@@ -483,6 +453,6 @@ class SavedTraining:
         )
 
 
-def _short(value: Any) -> str:
+def _shorten_json(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -87,7 +87,7 @@ class CheckpointFile:
         self.verify()
         with self._opened() as file:
             metadata = dict(file.metadata())
-            arrays = dict(_in_their_types(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
+            arrays = dict(_read_arrays(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
         if int(metadata["format"]) > FORMAT:
             # Not reported as damaged: the store skips damaged files and later removes them.
             raise UserError(
@@ -107,7 +107,7 @@ class CheckpointFile:
                 digest = hashlib.file_digest(file, "sha256")
         except OSError as error:
             raise DamagedCheckpointError(error_text(error)) from error
-        if _shortened(digest) != self.digest:
+        if _short_digest(digest) != self.digest:
             raise DamagedCheckpointError("its content is not what was written")
 
     @contextlib.contextmanager
@@ -142,7 +142,7 @@ def write_checkpoint(
     of_bytes = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
     metadata = {
         "format": str(FORMAT),
-        "state": _json(state),
+        "state": _compact_json(state),
         _TYPES_OF_BYTES: json.dumps(of_bytes),
     }
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -155,13 +155,13 @@ def write_checkpoint(
             "shape": [*array.shape, *([array.dtype.itemsize] if name in of_bytes else [])],
             "data_offsets": [begin, end],
         }
-    text = _json(header).encode()
+    text = _compact_json(header).encode()
     text += b" " * (-len(text) % 8)
-    hashed = _Hashed(file)
+    hashed = _HashingFile(file)
     hashed.write(len(text).to_bytes(8, "little") + text)
     for name in order:
-        hashed.write(_bytes_of(arrays[name]))
-    return _shortened(hashed.digest)
+        hashed.write(_array_bytes(arrays[name]))
+    return _short_digest(hashed.digest)
 
 
 def file_name(epoch: int, batch: int, digest: str) -> str:
@@ -169,15 +169,15 @@ def file_name(epoch: int, batch: int, digest: str) -> str:
     return f"e{epoch:06d}-b{batch:09d}-{digest}.safetensors"
 
 
-def _json(value: Any) -> str:
+def _compact_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _shortened(digest: Any) -> str:
+def _short_digest(digest: Any) -> str:
     return str(digest.hexdigest())[:32]
 
 
-def _in_their_types(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
+def _read_arrays(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
     import ml_dtypes  # registers bfloat16 and similar types; a dependency of Keras
 
     for name in file.keys():  # noqa: SIM118 - not a mapping
@@ -188,7 +188,7 @@ def _in_their_types(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[st
         yield name, array
 
 
-def _bytes_of(array: np.ndarray) -> memoryview:
+def _array_bytes(array: np.ndarray) -> memoryview:
     if not array.size:
         return memoryview(b"")
     little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -196,7 +196,7 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return flat.view(np.uint8).data
 
 
-class _Hashed:
+class _HashingFile:
     """Writes and hashes the same bytes.
 
     A digest of bytes that were read back would hide the errors of a failing disk.
@@ -239,7 +239,7 @@ class FolderLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                holder = _holder(self._file)
+                holder = _read_holder(self._file)
                 self.release()
                 raise UserError(
                     f"{folder} is in use by {holder}: wait until it has ended, or pass another"
@@ -297,7 +297,7 @@ def _write_holder(file: IO[str]) -> None:
     file.flush()
 
 
-def _holder(file: IO[str]) -> str:
+def _read_holder(file: IO[str]) -> str:
     file.seek(0)
     try:
         holder = json.loads(file.read())
@@ -329,7 +329,7 @@ def checkpoint_files(folder: str | os.PathLike[str]) -> list[CheckpointFile]:
         ```
     """
     found = [CheckpointFile.of_file(path) for path in Path(folder).glob("e*-b*-*")]
-    return sorted((one for one in found if one is not None), reverse=True)
+    return sorted((checkpoint for checkpoint in found if checkpoint is not None), reverse=True)
 
 
 def newest_checkpoint(
@@ -440,8 +440,8 @@ class CheckpointStore:
             except OSError as error:
                 if full_disk_error(error) is None or not self._remove_oldest():
                     raise
-        others = [one for one in checkpoint_files(self.folder) if one != checkpoint]
-        whole = [one for one in others if one.path not in self._damaged]
+        others = [old for old in checkpoint_files(self.folder) if old != checkpoint]
+        whole = [old for old in others if old.path not in self._damaged]
         for old in {*others} - {*whole[: self.keep - 1]}:
             old.path.unlink(missing_ok=True)
         return checkpoint
@@ -457,7 +457,7 @@ class CheckpointStore:
         """
         removable = self._removable()
         room = shutil.disk_usage(self.folder).free + sum(
-            one.path.stat().st_size for one in removable
+            checkpoint.path.stat().st_size for checkpoint in removable
         )
         if room < size:
             raise UserError(
@@ -494,7 +494,7 @@ class CheckpointStore:
         Both groups are sorted from the newest to the oldest.
         """
         found = checkpoint_files(self.folder)
-        return sorted(found, key=lambda one: one.path in self._damaged)[1:]
+        return sorted(found, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
 
     def _try_rename(self) -> None:
         with self._part() as part:

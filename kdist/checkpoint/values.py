@@ -38,21 +38,21 @@ def state_variables(model: keras.Model) -> Variables:
     metrics = {id(variable) for variable in model.metrics_variables}
     return {
         name: variable
-        for name, variable in _named(groups).items()
+        for name, variable in _name_variables(groups).items()
         if id(variable) not in metrics  # metrics belong to the epoch
     }
 
 
 def metric_variables(model: keras.Model) -> Variables:
     """Return the variables of the metrics by name: the counts of the epoch so far."""
-    return _named({"metrics": list(model.metrics_variables)})
+    return _name_variables({"metrics": list(model.metrics_variables)})
 
 
 def optimizers_built_for(model: keras.Model) -> list[list[str]]:
     """Return, for each optimizer, the names of the variables that the optimizer was built for."""
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return [
-        [names[id(one)] for one in trained_variables(optimizer) if id(one) in names]
+        [names[id(variable)] for variable in trained_variables(optimizer) if id(variable) in names]
         for optimizer in optimizers_of(model)
     ]
 
@@ -94,8 +94,13 @@ def unlike_saved(
         variables: Variables of the model.
         saved: Arrays of the checkpoint.
     """
-    here = [_described(name, tuple(one.shape), one.dtype) for name, one in variables.items()]
-    there = [_described(name, array.shape, array.dtype.name) for name, array in saved.items()]
+    here = [
+        _describe_variable(name, tuple(variable.shape), variable.dtype)
+        for name, variable in variables.items()
+    ]
+    there = [
+        _describe_variable(name, array.shape, array.dtype.name) for name, array in saved.items()
+    ]
     for own, other in zip(here, there, strict=False):
         if own != other:
             return f"the checkpoint has {other} where this training has {own}"
@@ -107,14 +112,14 @@ def unlike_saved(
     return None
 
 
-def _named(groups: Mapping[str, list[keras.Variable]]) -> Variables:
+def _name_variables(groups: Mapping[str, list[keras.Variable]]) -> Variables:
     found: Variables = {}
     seen: set[int] = set()
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
             if id(variable) not in seen:
                 seen.add(id(variable))
-                path = _general(variable.path)
+                path = _remove_numbers(variable.path)
                 if group.startswith(_OPTIMIZER):
                     # The path of a wrapped optimizer's variable may begin with the wrapper's name:
                     # it depends on whether the first step or `fit` built the optimizer.
@@ -123,7 +128,7 @@ def _named(groups: Mapping[str, list[keras.Variable]]) -> Variables:
     return found
 
 
-def _general(path: str) -> str:
+def _remove_numbers(path: str) -> str:
     """Remove Keras's numbers from a path.
 
     Keras numbers the layers of a process, so a second model has different numbers.
@@ -131,7 +136,7 @@ def _general(path: str) -> str:
     return re.sub(r"_\d+(?=[_/]|$)", "", path)
 
 
-def _described(name: str, shape: tuple[int | None, ...], dtype: Any) -> str:
+def _describe_variable(name: str, shape: tuple[int | None, ...], dtype: Any) -> str:
     group, _, path = name.split("/", 2)
     owner = group.partition("-")[0]
     return f"{owner}'s {path} {list(shape)} {dtype}"
@@ -158,7 +163,9 @@ def copy_values(
                 variable.value.read_value()
         return {}
     return {
-        name: _copy(np.asarray(_parts(variable)[0].read_value()), (into or {}).get(name))
+        name: _copy_array(
+            np.asarray(_variable_copies(variable)[0].read_value()), (into or {}).get(name)
+        )
         for name, variable in variables.items()
     }
 
@@ -171,11 +178,11 @@ def assign_values(variables: Variables, arrays: Mapping[str, np.ndarray]) -> Non
         arrays: Arrays by the same names.
     """
     for name, variable in variables.items():
-        for part in _parts(variable):
+        for part in _variable_copies(variable):
             part.assign(arrays[name])
 
 
-def _parts(variable: keras.Variable) -> tuple[Any, ...]:
+def _variable_copies(variable: keras.Variable) -> tuple[Any, ...]:
     """Return the TensorFlow variables that hold the value: the copies of a mirrored variable."""
     value = variable.value
     is_counted_alone = value.synchronization == tf.VariableSynchronization.ON_READ
@@ -184,7 +191,7 @@ def _parts(variable: keras.Variable) -> tuple[Any, ...]:
     return (value,)
 
 
-def _copy(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
+def _copy_array(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
     """Copy a value into an array of the same shape and type, or into a new array."""
     if into is None or (into.shape, into.dtype) != (value.shape, value.dtype):
         return np.array(value)

@@ -26,7 +26,6 @@ def check(
     run: Annotated[
         bool, Parameter(negative="", help="Train on one replica and on several, and compare.")
     ] = False,
-    json: Annotated[str | None, Parameter(help="Write the result to this file.")] = None,
     options: Any = None,
 ) -> int:
     """Show what of your model's step is divided over replicas; with --run, that it is equal."""
@@ -37,8 +36,8 @@ def check(
 
     if model is None:
         replicas = asked.replicas if "replicas" in given(options) else None
-        return 0 if check_devices(replicas, json_file=json) else 1
-    return 0 if check_file(model, data, asked, run=run, json_file=json) else 1
+        return 0 if check_devices(replicas) else 1
+    return 0 if check_file(model, data, asked, run=run) else 1
 
 
 @takes(options=options_of(EvaluateOptions))
@@ -116,19 +115,12 @@ def doctor(
             converter=parse_integer,
         ),
     ] = None,
-    json: Annotated[
-        bool,
-        Parameter(help="Print JSON for a bug report.", negative=()),
-    ] = False,
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
     from ..tools.doctor.examine import examine_machine
-    from ..tools.doctor.finding import as_json, print_findings
+    from ..tools.doctor.finding import print_findings
 
     findings = examine_machine(replicas=replicas)
-    if json:
-        print(as_json(findings))
-    else:
-        print_findings(findings)
+    print_findings(findings)
     return int(any(finding.state == "broken" for finding in findings))

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from ..arguments import path_text, positive_integer
 from ..files import folder_for_files, writable_folder
-from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, rate_lines, write_curve
+from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
 from ..training.user_model.functions import data_name
 from ..versions import require
@@ -59,7 +59,7 @@ def batch(
 ) -> None:
     """Find the largest batch size per replica that fits into the memory."""
     _check(model, data, replicas)
-    from ..tools.find.batch_size import batch_lines, find_batch_size
+    from ..tools.find.batch_size import find_batch_size
 
     found = find_batch_size(
         model,
@@ -70,7 +70,7 @@ def batch(
         most=most,
         announce=lambda each: print(each, flush=True),
     )
-    print("\n".join(batch_lines(found)))
+    print(found)
 
 
 @app.command
@@ -110,7 +110,7 @@ def rate(
             seed=seed,
         )
         paths = write_curve(curve, folder, of=model.rpartition(":")[2])
-    print("\n".join([*rate_lines(curve), *(f"curve: {path}" for path in paths)]))
+    print(curve, *(f"curve: {path}" for path in paths), sep="\n")
 
 
 def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:

@@ -87,11 +87,11 @@ def training_batches(
         ...                          augment=[RandomCrop(24), RandomHorizontalFlip()],
         ...                          standardization=tf.image.per_image_standardization)
     """
-    _check(images, labels, batch_size)
-    changes = _changes(augment, shift, whole_pixels)
+    _check_arrays(images, labels, batch_size)
+    changes = _list_changes(augment, shift, whole_pixels)
     order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
-        targets = _targets(labels)
+        targets = _target_tensor(labels)
         if augment is True:
             variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
         else:
@@ -139,10 +139,10 @@ def evaluation_batches(
         >>> test = evaluation_batches(data.test_images, data.test_labels, batch_size=256,
         ...                           standardization=standardization)
     """
-    _check(images, labels, batch_size)
+    _check_arrays(images, labels, batch_size)
     with tf.device(_HOST):
         pixels = tf.constant(images)
-        targets = _targets(labels)
+        targets = _target_tensor(labels)
 
     def batch(indices: Any) -> Any:
         chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
@@ -151,7 +151,7 @@ def evaluation_batches(
     return prepared(tf.data.Dataset.range(len(images)).batch(batch_size), batch)
 
 
-def _changes(
+def _list_changes(
     augment: bool | Augmentation | Sequence[Augmentation], shift: float, whole_pixels: bool
 ) -> list[Augmentation]:
     """Return the changes that `augment` lists; empty for the built-in change."""
@@ -171,11 +171,11 @@ def _changes(
     return changes
 
 
-def _targets(labels: npt.NDArray[Any]) -> Any:
+def _target_tensor(labels: npt.NDArray[Any]) -> Any:
     return tf.constant(labels, tf.int32 if np.ndim(labels) == 1 else tf.float32)
 
 
-def _check(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size: int) -> None:
+def _check_arrays(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size: int) -> None:
     if len(images) != len(labels) or not len(images):
         raise UserError(
             f"Received {len(images)} images and {len(labels)} labels; "

@@ -62,7 +62,7 @@ DATASETS: Mapping[str, Dataset] = {
         is_embedded=True,
     ),
 }
-MOST_IMAGES = max(one.training_images for one in DATASETS.values())
+MOST_IMAGES = max(dataset.training_images for dataset in DATASETS.values())
 """Largest number of training images of all data sets; a larger batch would be cut."""
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def check_data_dir(dataset: str, data_dir: Folder | None) -> None:
         UserError: The data set is embedded, and a folder is given.
     """
     if data_dir is not None and DATASETS[dataset].is_embedded:
-        others = [name for name, one in DATASETS.items() if not one.is_embedded]
+        others = [name for name, entry in DATASETS.items() if not entry.is_embedded]
         raise UserError(
             f"received dataset={dataset} and data_dir={os.fspath(data_dir)}: the {dataset} is"
             f" embedded; remove data_dir, or choose dataset={' or '.join(others)}"

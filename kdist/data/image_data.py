@@ -148,9 +148,9 @@ class Standardization:
                 "(images, height, width, channels) with at least one image."
             )
         pixels = images.size // images.shape[-1]
-        mean = sum(chunk.sum(axis=0) for chunk in _chunks(images)) / pixels
+        mean = sum(chunk.sum(axis=0) for chunk in _pixel_chunks(images)) / pixels
         # A second pass: E[x²] - mean² suffers from cancellation if the mean is large.
-        squares = sum(np.square(chunk - mean).sum(axis=0) for chunk in _chunks(images))
+        squares = sum(np.square(chunk - mean).sum(axis=0) for chunk in _pixel_chunks(images))
         deviation = np.sqrt(squares / pixels)
         return cls(mean=mean, deviation=np.where(deviation > 0, deviation, 1.0))
 
@@ -175,6 +175,6 @@ class Standardization:
         return (tf.cast(images, tf.float32) - mean) * scale
 
 
-def _chunks(images: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.float64]]:
+def _pixel_chunks(images: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.float64]]:
     for start in range(0, len(images), _CHUNK):
         yield images[start : start + _CHUNK].reshape(-1, images.shape[-1]).astype(np.float64)

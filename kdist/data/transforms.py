@@ -130,7 +130,7 @@ class RandomHorizontalFlip:
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return the images, some of them mirrored."""
         images = _as_images(images)
-        (draws,) = _draw(1, images, seed)
+        (draws,) = _draw_numbers(1, images, seed)
         # The reversal of a single column changes nothing.
         # `tf.image.stateless_random_flip_left_right` reverses all images and selects, and takes
         # several times as long.
@@ -195,11 +195,11 @@ def _draw_corners(images: Any, size: tuple[int, int], seed: Any) -> list[Any]:
     # Rounding may raise the product to the number of positions.
     return [
         tf.minimum(tf.floor(draws * (last + 1)), last)
-        for draws, last in zip(_draw(2, images, seed), largest, strict=True)
+        for draws, last in zip(_draw_numbers(2, images, seed), largest, strict=True)
     ]
 
 
-def _draw(numbers: int, images: Any, seed: Any) -> list[Any]:
+def _draw_numbers(numbers: int, images: Any, seed: Any) -> list[Any]:
     """Draw numbers from 0 to 1 for each image: `numbers` tensors of shape (images,)."""
     # tf.data runs on the CPU, where this selects Philox; naming it would add 42 operations.
     draws = tf.random.stateless_uniform((numbers, tf.shape(images)[0]), seed, alg="auto_select")

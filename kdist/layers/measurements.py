@@ -1,24 +1,20 @@
-"""Measure a model's loss without changing its variables."""
+"""Run a model without changing its variables, and observe its batch norms meanwhile."""
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from .._upstream.internals import call_model, compute_loss
-
 
 @contextlib.contextmanager
-def stateless_pass(model: keras.Model) -> Iterator[list[Any]]:
+def stateless_pass(model: keras.Model) -> Iterator[None]:
     """Undo all changes of the model's variables after the `with` block.
 
     Moving statistics, seeds and metrics do not change. Inside the block there is no strategy. Only
     Keras variables are restored: a `tf.Variable` that a layer assigns to keeps its new value.
-
-    Yields:
-        The tensors that replace `model.trainable_weights`, in the same order.
     """
     with tf.Graph().as_default():
         default_strategy = tf.distribute.get_strategy()
@@ -29,12 +25,21 @@ def stateless_pass(model: keras.Model) -> Iterator[list[Any]]:
             (weight, tf.convert_to_tensor(weight.value)) for weight in model.trainable_weights
         ]
         with keras.StatelessScope(weights, collect_losses=True):
-            yield [tensor for _, tensor in weights]
+            yield
 
 
-def mean_loss(model: keras.Model, data: Any, *, training: bool) -> Any:
-    """Return the model's scalar loss on a batch; an unreduced loss is averaged over samples."""
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    y_pred = call_model(model, x, training=training)
-    loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
-    return tf.reduce_mean(loss)
+@contextlib.contextmanager
+def observed_calls(norms: Sequence[Any], observe: Callable[..., Any]) -> Iterator[None]:
+    """Replace each call of a batch norm by `observe(norm, call, inputs, **kwargs)` in the block.
+
+    Args:
+        norms: Batch norm layers.
+        observe: Returns the layer's outputs; `call` is the layer's own.
+    """
+    try:
+        for norm in norms:
+            norm.call = functools.partial(observe, norm, norm.call)
+        yield
+    finally:
+        for norm in norms:
+            norm.__dict__.pop("call", None)

@@ -1,8 +1,7 @@
 """Recompute batch norms' moving statistics for the current weights."""
 
-import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -13,7 +12,7 @@ from .._upstream.internals import call_model
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments, merge
-from ..layers.measurements import stateless_pass
+from ..layers.measurements import observed_calls, stateless_pass
 from .convert import batch_norms
 
 
@@ -61,49 +60,41 @@ def recalibrate_batch_norm(
     """
     norms = _norms_to_recalibrate(model)
     moments: list[list[Any]] = [[] for _ in norms]
-    measure = tf.function(_measure, autograph=False, reduce_retracing=True)
+    measure = tf.function(_measure_batch, autograph=False, reduce_retracing=True)
     count = 0
     for count, batch in enumerate(calibration_batches(data, steps, batch_size), 1):  # noqa: B007
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
         x = keras.tree.map_structure(tf.convert_to_tensor, x)
         for of_norm, new in zip(moments, measure(model, norms, x), strict=True):
-            of_norm.append(tf.cast(new, "float64"))
+            of_norm.append(new)
     if not count:
         raise UserError("received data without any batch: pass at least one")
-    statistics = [_statistics(*pair) for pair in zip(norms, moments, strict=True)]
+    statistics = [_merge_statistics(*pair) for pair in zip(norms, moments, strict=True)]
     for norm, (mean, variance) in zip(norms, statistics, strict=True):
         norm.moving_mean.assign(mean)
         norm.moving_variance.assign(variance)
 
 
-def _measure(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
-    """Return the moments of each batch norm's inputs, shape `(calls, 3, channels)`."""
-    with stateless_pass(model), contextlib.ExitStack() as stack:
-        found = [stack.enter_context(_observed(norm)) for norm in norms]
-        call_model(model, x, training=False)
-    return [
-        tf.stack(calls) if calls else tf.zeros((0, 3, norm.moving_mean.shape[0]))
-        for norm, calls in zip(norms, found, strict=True)
-    ]
+def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
+    """Return the moments of each batch norm's inputs, shape `(calls, 3, channels)`.
 
+    Batch norms run in training mode, all other layers in inference mode.
+    """
+    found: dict[Any, list[Any]] = {
+        norm: [tf.zeros((0, 3, norm.moving_mean.shape[0]), "float64")] for norm in norms
+    }
 
-@contextlib.contextmanager
-def _observed(norm: Any) -> Iterator[list[Any]]:
-    """Run a batch norm in training mode, for any mode of the model; yield its inputs' moments."""
-    call, found = norm.call, []
-
-    def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        found.append(input_moments(norm, tf.convert_to_tensor(inputs), kwargs.get("mask")))
+    def observe(norm: Any, call: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        moments = input_moments(norm, tf.convert_to_tensor(inputs), kwargs.get("mask"))
+        found[norm].append(tf.cast(moments[tf.newaxis], "float64"))
         return call(inputs, *args, **{**kwargs, "training": True})
 
-    norm.call = observed_call
-    try:
-        yield found
-    finally:
-        del norm.call
+    with stateless_pass(model), observed_calls(norms, observe):
+        call_model(model, x, training=False)
+    return [tf.concat(found[norm], 0) for norm in norms]
 
 
-def _statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
+def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
     """Return mean and variance over all batches; without inputs, the layer's moving statistics."""
     total = merge(tf.concat(moments, 0))
     mean, variance = total.mean.numpy(), total.variance.numpy()

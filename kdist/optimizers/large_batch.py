@@ -14,7 +14,7 @@ from ..errors import UserError
 def checked_names(name: str, value: Any) -> tuple[str, ...]:
     """Check a list of names of variables, and return it as a tuple."""
     names = isinstance(value, Sequence) and not isinstance(value, str)
-    if not names or not all(isinstance(one, str) for one in value):
+    if not names or not all(isinstance(item, str) for item in value):
         raise UserError(
             f'{name} has to be a list of names such as ["bias", "gamma"]; received {value!r}'
         )

@@ -4,7 +4,7 @@ import math
 import typing
 from typing import Literal
 
-from ..arguments import positive_integer, positive_number
+from ..arguments import number_within, positive_integer
 from ..errors import UserError
 from .table import OPTIMIZERS, RULES_OF_OTHERS
 
@@ -13,7 +13,7 @@ RULES: tuple[str, ...] = typing.get_args(Rule)
 
 _RULE_OF: dict[str, str] = {
     **RULES_OF_OTHERS,
-    **{name: one.rule for name, one in OPTIMIZERS.items()},
+    **{name: optimizer.rule for name, optimizer in OPTIMIZERS.items()},
 }
 
 
@@ -74,9 +74,11 @@ def scale_learning_rate(
         >>> scale_learning_rate(0.001, replicas=4, rule="auto", optimizer="adam")
         0.002
     """
-    rate = positive_number("base", base, hint="pass the learning rate that suits one replica")
+    rate = number_within(
+        "base", base, above=0, hint="pass the learning rate that suits one replica"
+    )
     factor = _batch_ratio(replicas, global_batch, reference_batch)
-    return rate * _growth(factor, rule, optimizer)
+    return rate * _rate_factor(factor, rule, optimizer)
 
 
 def rule_for(optimizer: object) -> str:
@@ -113,7 +115,7 @@ def _batch_ratio(
     return sizes[0] / sizes[1]
 
 
-def _growth(factor: float, rule: str, optimizer: object) -> float:
+def _rate_factor(factor: float, rule: str, optimizer: object) -> float:
     match rule_for(optimizer) if rule == "auto" else rule:
         case "linear":
             return factor

@@ -78,9 +78,9 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
 RULES_OF_OTHERS: Mapping[str, str] = {"nadam": "sqrt", "rmsprop": "sqrt", "lamb": "sqrt"}
 """Rules of `scale_learning_rate` for optimizers of Keras that are not in `OPTIMIZERS`."""
 
-WITH_MOMENTUM = [name for name, one in OPTIMIZERS.items() if one.momentum is not None]
+WITH_MOMENTUM = [name for name, optimizer in OPTIMIZERS.items() if optimizer.momentum is not None]
 """Names of the optimizers that take the setting `momentum`."""
-WITH_WEIGHT_DECAY = [name for name, one in OPTIMIZERS.items() if one.has_weight_decay]
+WITH_WEIGHT_DECAY = [name for name, optimizer in OPTIMIZERS.items() if optimizer.has_weight_decay]
 """Names of the optimizers with a weight decay of their own, the setting `wd`."""
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from .._upstream.optimizers import averaging_optimizers, warm_up_average
-from ..arguments import as_integer, is_real_within
+from ..arguments import as_integer, number_within
 from ..errors import UserError
 
 __all__ = ["WarmUp"]
@@ -40,12 +40,10 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         count = as_integer(steps)
         if count is None or count < 0:
             raise UserError(f"steps has to be an integer of at least 0; received {steps!r}")
-        rates = [start] if callable(schedule_or_rate) else [start, schedule_or_rate]
-        if not all(is_real_within(rate, least=0) for rate in rates):
-            raise UserError(
-                "schedule_or_rate has to be a Keras schedule or a rate, and rates have to be at"
-                f" least 0; received {schedule_or_rate!r}, start={start!r}"
-            )
+        number_within("start", start, hint="pass the learning rate at step 0")
+        if not callable(schedule_or_rate):
+            hint = "pass a learning rate or a Keras schedule"
+            number_within("schedule_or_rate", schedule_or_rate, hint=hint)
         self.schedule_or_rate = schedule_or_rate
         self.steps = count
         self.start = start
@@ -118,6 +116,6 @@ def warm_up_ema(optimizer: Any) -> Any:
             f"warm_up_ema received the optimizer {type(optimizer).__name__}, which keeps no average"
             " of weights: make it with use_ema=True, ema_momentum=0.9999, for example."
         )
-    for one in averaging:
-        warm_up_average(one)
+    for inner in averaging:
+        warm_up_average(inner)
     return optimizer

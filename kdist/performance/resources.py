@@ -3,12 +3,11 @@
 Containers are Linux's control groups, versions 1 and 2.
 """
 
+import contextlib
 import re
 from pathlib import Path
 
 ROOT = Path("/")
-# Without a limit, version 1 has the largest number of pages.
-_UNLIMITED = 2**60
 
 
 def available_memory(root: Path = ROOT) -> int | None:
@@ -19,28 +18,21 @@ def available_memory(root: Path = ROOT) -> int | None:
     Args:
         root: The folder with `proc` and `sys`.
     """
-    left = [max(limit - used, 0) for limit, used in _memory(root)]
-    return _least(_meminfo(root, "MemAvailable"), *left)
-
-
-def _memory(root: Path) -> list[tuple[int, int]]:
-    """Return the limit and the used bytes of each control group that has a limit.
-
-    Memory for inactive files does not count as used.
-    """
-    found = []
+    kilobytes = _number_in(root / "proc/meminfo", pattern=r"^MemAvailable:\s+(\d+) kB$")
+    left = [] if kilobytes is None else [kilobytes * 1024]
     for folder in _folders(root):
-        limit = _number(_text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes"))
-        if limit is None or limit >= _UNLIMITED:
-            continue
-        used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes")
-        statistics = _text(folder / "memory.stat")
-        files = re.search(r"^total_inactive_file (\d+)$", statistics, re.M) or re.search(
-            r"^inactive_file (\d+)$", statistics, re.M
+        # Without a limit, version 2 has a word, and version 1 a number that exceeds any memory.
+        limit = _number_in(folder / "memory.max", folder / "memory.limit_in_bytes")
+        used = _number_in(folder / "memory.current", folder / "memory.usage_in_bytes") or 0
+        # The total of version 1 includes the groups within the group.
+        inactive = (
+            _number_in(folder / "memory.stat", pattern=r"^total_inactive_file (\d+)$")
+            or _number_in(folder / "memory.stat", pattern=r"^inactive_file (\d+)$")
+            or 0
         )
-        free = int(files[1]) if files else 0
-        found.append((int(limit), max(int(_number(used) or 0) - free, 0)))
-    return found
+        if limit is not None:
+            left.append(max(limit - max(used - inactive, 0), 0))
+    return min(left, default=None)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -51,7 +43,11 @@ def _folders(root: Path) -> list[Path]:
     """
     base = root / "sys/fs/cgroup"
     folders: list[Path] = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "memory" not in controllers.split(","):
@@ -63,21 +59,11 @@ def _folders(root: Path) -> list[Path]:
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def _meminfo(root: Path, name: str) -> int | None:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _text(root / "proc/meminfo"), re.M)
-    return int(found[1]) * 1024 if found else None
-
-
-def _least(*values: int | None) -> int | None:
-    return min((value for value in values if value is not None), default=None)
-
-
-def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"-?\d+", text) else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+def _number_in(*paths: Path, pattern: str = r"^(\d+)$") -> int | None:
+    """Return the number that a pattern finds in the first of the files that has it."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.M)
+            if found:
+                return int(found[1])
+    return None

@@ -1,8 +1,6 @@
 """`kdist check`: a file, this machine's devices, workers; what it prints and its exit codes."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from kdist.cli.app import app
@@ -62,32 +60,19 @@ def test_a_step_is_explained_without_training(monkeypatch, capsys):
     assert second.startswith("100 % of the work on the batch is divided; ")
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("build", "code"), [("build", 0), ("unseeded", 1)])
-def test_a_model_is_trained_with_run(build, code, folder, capsys):
-    options = ("--run", "--steps", "2", "--json", "found/r.json")
-    assert check(f"my_model.py:{build}", "--replicas", "2", *options) == code
+def test_a_model_is_trained_with_run(build, code, capsys):
+    assert check(f"my_model.py:{build}", "--replicas", "2", "--run", "--steps", "2") == code
     printed = capsys.readouterr().out
     assert f"\n\n{'NOT EQUAL' if code else 'equal'} to one replica of stock Keras\n" in printed
-    written = json.loads((folder / "found" / "r.json").read_text())
-    assert written["equal"] == (not code)
-    assert written["step"]["step"]["divided_share"] == 1
-    assert bool(written["unrepeatable"]) == bool(code)
+    assert ("two runs on one replica" in printed) == bool(code)
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_model_that_does_not_train_is_bad_input():
     with pytest.raises(UserError, match=r"my_model.py, line \d+: "):
         check("my_model.py:fails", "--replicas", "2", "--run")
-
-
-@pytest.mark.slow
-def test_workers_that_are_launched_train_one_model(folder):
-    program = ["-m", "kdist", "check", "my_model.py:build", "--run", "--steps", "2"]
-    launch = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *program]
-    done = subprocess.run(launch, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("[0] equal to one replica of stock Keras\n")
-    assert done.stdout.endswith("[0]   2 replicas of 2 workers: equal\n")
 
 
 @pytest.mark.parametrize(
@@ -102,9 +87,7 @@ def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
     assert lines[-1] == "1 of 1 are equal to one replica of stock Keras"
 
 
-def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(
-    monkeypatch, capsys, tmp_path
-):
+def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypatch, capsys):
     def run(functions, *_, **__):
         errors = {"2 replicas": "NCCL is broken"} if functions is cases.CASES["dropout"] else {}
         found = dict.fromkeys(["2 replicas"], ())
@@ -113,15 +96,13 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(
         )
 
     monkeypatch.setattr("kdist.tools.check.training.run_check", run)
-    assert check("--devices", "--json", str(tmp_path / "r.json")) == 1
+    assert check("--devices") == 1
     lines = capsys.readouterr().out.splitlines()
-    assert next(line for line in lines if "NOT EQUAL" in line).split()[0] == "dropout"
+    assert [line.split()[0] for line in lines if "NOT EQUAL" in line] == ["dropout"]
     assert "    2 replicas: fails: NCCL is broken" in lines
     assert lines[-1] == f"{len(cases.CASES) - 1} of {len(cases.CASES)} are equal to one replica" + (
         " of stock Keras"
     )
-    written = json.loads((tmp_path / "r.json").read_text())
-    assert [name for name, one in written["cases"].items() if not one["equal"]] == ["dropout"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -136,7 +117,6 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(
         (["my_model.py:build", "--steps", "1"], "steps has to be from 2"),
         (["my_model.py:build", "--batch-size", "1"], "batch_size has to be"),
         (["my_model.py:build", "--data", "other.py:data"], "there is no file other.py"),
-        (["my_model.py:build", "--json", "."], "--json"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -153,9 +133,9 @@ def test_one_gpu_has_nothing_to_compare_with(monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_workers_do_not_explain(monkeypatch):
+def test_workers_do_not_check(monkeypatch):
     cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
     task = {"type": "worker", "index": 0}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    with pytest.raises(UserError, match="several workers without --run"):
+    with pytest.raises(UserError, match="run it alone, with --replicas"):
         check("my_model.py:build")

@@ -17,7 +17,7 @@ def die():
 
 
 def main(folder, point):
-    replace, write = Path.replace, store_module._Hashed.write
+    replace, write = Path.replace, store_module._HashingFile.write
     store = CheckpointStore(folder)
     found = store.newest()
     epoch = found[0].epoch if found else 0
@@ -36,7 +36,7 @@ def main(folder, point):
             die()
 
     if point != "never":
-        Path.replace, store_module._Hashed.write = replaced, written
+        Path.replace, store_module._HashingFile.write = replaced, written
     while True:
         epoch += 1
         weight = np.full(100_000, epoch, "float32")

@@ -23,7 +23,6 @@ from kdist.data.image_files import (
     CIFAR10_FILES,
     CIFAR10_FOLDER,
     DownloadError,
-    PlainUnpickler,
     keras_datasets,
     read_sample,
 )
@@ -275,57 +274,6 @@ def test_odd_pickles_are_refused(odd, tmp_path, monkeypatch):
     monkeypatch.setattr(image_files, "CIFAR10_FILES", digests)
     with pytest.raises(UserError, match="test_batch cannot be read|CIFAR-10: test "):
         cifar10(data_dir=folder)
-
-
-class Malicious:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_that_names_something_else_is_refused_and_not_run(protocol, tmp_path):
-    trap = tmp_path / "trap"
-    content = pickle.dumps({"labels": [1], "data": Malicious(trap)}, protocol)
-    with pytest.raises(pickle.UnpicklingError, match=r"'(_?io|__builtin__)\.open', which no data"):
-        PlainUnpickler(io.BytesIO(content)).load()
-    assert not trap.exists()
-    pickle.loads(content)["data"].close()  # Python does run it
-    assert trap.exists()
-
-
-# Each would create the file `trap` if it was run.
-TRAPS = {
-    "a function by its opcode": b"\x80\x02cposix\nsystem\nU\x0atouch trap\x85R.",
-    "a class by INST": b"(S'touch trap'\niposix\nsystem\n.",
-    "a class by OBJ": b"\x80\x02(cposix\nsystem\nU\x0atouch trapo.",
-    "an extension": b"\x80\x02\x82\x01U\x0atouch trap\x85R.",
-    "a persistent id": b"\x80\x02U\x0atouch trapQ.",
-    "a new object": b"\x80\x02cposix\nsystem\nU\x0atouch trap\x85\x81.",
-    "a name in the stack": b"\x80\x04\x8c\x05posix\x8c\x06system\x93U\x0atouch trap\x85R.",
-    "a name with dots": b"\x80\x04\x8c\x05numpy\x8c\x0bf2py.os.open\x93U\x04trap\x85R.",
-    "numpy's own loader": b"\x80\x02cnumpy\nload\nU\x04trap\x85R.",
-    "a text that is called": b"\x80\x02U\x0cposix systemU\x0atouch trap\x85R.",
-}
-
-
-@pytest.mark.parametrize("trap", TRAPS)
-def test_traps_are_refused(trap, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises((pickle.UnpicklingError, TypeError, ValueError)):
-        PlainUnpickler(io.BytesIO(TRAPS[trap]), encoding="bytes").load()
-    assert os.listdir(tmp_path) == []
-
-
-def test_arrays_of_python_2_are_read():
-    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I2\nt"
-    array += b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x07\\t'\ntb."
-    read = PlainUnpickler(io.BytesIO(array), encoding="bytes").load()
-    np.testing.assert_array_equal(read, np.array([7, 9], np.uint8), strict=True)
 
 
 class Server(http.server.BaseHTTPRequestHandler):

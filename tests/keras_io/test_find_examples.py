@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.tools.find import batch_size, rate_curve
+from kdist.tools.find import batch_size, batch_size_try, rate_curve
 from kdist.tools.find.batch_size import find_batch_size
 from kdist.tools.find.batch_size_try import try_batch_size
 from kdist.tools.find.learning_rate import find_learning_rate
@@ -75,7 +75,7 @@ def data():
 
 
 def run_without_limit(orders):
-    return try_batch_size(**{**orders, "memory": None})
+    return try_batch_size(**orders)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -86,6 +86,7 @@ def test_batch(name, tmp_path, monkeypatch):
     path.write_text(FILE.format(module=module.__name__, make=make.__name__))
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(batch_size, "run_in_process", run_without_limit)
+    monkeypatch.setattr(batch_size_try, "limit_memory", lambda: False)
     found = find_batch_size(f"{path}:make", start=module.SAMPLES, replicas=1)
     assert (found.largest, found.limit) == (module.SAMPLES, "data")
     works = [one for one in found.tries if one.works]

@@ -138,10 +138,10 @@ def test_replicas_train_as_one(float64):
     [
         ({"depth_radius": -1}, "depth_radius=-1; expected an integer of at least 0"),
         ({"depth_radius": 2.0}, "depth_radius=2.0; expected an integer"),
-        ({"bias": 0}, "bias has to be a number above 0 and finite; received 0"),
-        ({"alpha": -0.1}, "alpha has to be a number at least 0 and finite; received -0.1"),
-        ({"beta": float("inf")}, "beta has to be a number at least 0 and finite; received inf"),
-        ({"beta": "1"}, "received '1'"),
+        ({"bias": 0}, "bias is 0, but has to be a number above 0 and finite"),
+        ({"alpha": -0.1}, "alpha is -0.1, but has to be a number of at least 0 and finite"),
+        ({"beta": float("inf")}, "beta is inf, but has to be a number of at least 0 and finite"),
+        ({"beta": "1"}, "beta is '1', but has to be a number"),
     ],
 )
 def test_an_argument_out_of_range_is_an_error(options, why):

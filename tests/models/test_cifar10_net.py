@@ -106,7 +106,7 @@ def test_the_classifier_is_precise_under_mixed_precision():
     ("options", "why"),
     [
         ({"classes": 0}, "classes is 0, but has to be an integer of at least 1"),
-        ({"weight_decay": -1}, "weight_decay=-1 is not a number ≥ 0"),
+        ({"weight_decay": -1}, "weight_decay is -1, but has to be a number of at least 0"),
         ({"input_shape": (None, 24, 3)}, r"height and width have to be integers ≥ 1\."),
         ({"input_shape": (24, 24)}, "pass three numbers"),
     ],

@@ -36,8 +36,6 @@ METRICS = {
     "seconds_per_step",
     "batch_norm_gap",
     "batch_norm_replica_gap",
-    "loss_in_training_mode",
-    "loss_in_inference_mode",
     "gradient_norm",
     "weight_norm",
 }

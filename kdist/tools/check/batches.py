@@ -27,19 +27,21 @@ class Batches:
     @property
     def sizes(self) -> list[int]:
         """The number of samples of each batch."""
-        return [rows_of(one) for one in self.parts]
+        return [rows_of(batch) for batch in self.parts]
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches as a dataset."""
-        return _joined(self.parts)
+        return _concatenate(self.parts)
 
     def inputs(self) -> tf.data.Dataset:
         """Return the batches without targets, for `predict`."""
-        return _joined([(keras.utils.unpack_x_y_sample_weight(one)[0],) for one in self.parts])
+        return _concatenate(
+            [(keras.utils.unpack_x_y_sample_weight(batch)[0],) for batch in self.parts]
+        )
 
     def in_float64(self) -> "Batches":
         """Return the same batches with floats in float64."""
-        return Batches([keras.tree.map_structure(_wide, one) for one in self.parts])
+        return Batches([keras.tree.map_structure(_cast_to_float64, batch) for batch in self.parts])
 
     def cut(self) -> "Batches":
         """Return the batches with a smaller last batch: half of its samples, and one more."""
@@ -72,14 +74,16 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
             for at in starts
         ]
         # `fit` passes a single array to a step without a tuple.
-        parts = [one if len(one) > 1 or isinstance(one[0], tuple) else one[0] for one in found]
+        parts = [
+            batch if len(batch) > 1 or isinstance(batch[0], tuple) else batch[0] for batch in found
+        ]
         is_flexible = True
     else:
         parts = [
-            keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, one))
-            for one in itertools.islice(batches_in(training), count)
+            keras.tree.lists_to_tuples(keras.tree.map_structure(_as_tensor, batch))
+            for batch in itertools.islice(batches_in(training), count)
         ]
-        is_flexible = not _is_fixed(training) and not any(
+        is_flexible = not _has_fixed_size(training) and not any(
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
     if not parts or sum(map(rows_of, parts)) < 2:
@@ -96,9 +100,9 @@ def rows_of(batch: Any) -> int:
     return int(leaf.shape[0])
 
 
-def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
+def _concatenate(parts: Sequence[Any]) -> tf.data.Dataset:
     datasets = [tf.data.Dataset.from_tensors(part) for part in parts]
-    return functools.reduce(lambda one, other: one.concatenate(other), datasets)
+    return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
 
 def batches_in(data: Any) -> Iterator[Any]:
@@ -113,26 +117,26 @@ def batches_in(data: Any) -> Iterator[Any]:
         yield batch if isinstance(batch, tuple | list) else (batch,)  # as `fit` packs it
 
 
-def _is_fixed(data: Any) -> bool:
+def _has_fixed_size(data: Any) -> bool:
     if not isinstance(data, tf.data.Dataset):
         return False
     specs = keras.tree.flatten(data.element_spec)
     return all(spec.shape.rank and spec.shape[0] is not None for spec in specs)
 
 
-def _tensor(leaf: Any) -> Any:
+def _as_tensor(leaf: Any) -> Any:
     is_composite = isinstance(leaf, tf.RaggedTensor | tf.SparseTensor)
-    tensor = leaf if is_composite else tf.convert_to_tensor(_array(leaf))
+    tensor = leaf if is_composite else tf.convert_to_tensor(_as_array(leaf))
     if tensor.shape.rank == 0:
         raise UserError("the dataset gives single samples: add .batch(8), as fit expects batches")
     return tensor
 
 
-def _array(leaf: Any) -> Any:
+def _as_array(leaf: Any) -> Any:
     if isinstance(leaf, tf.Tensor):
         return leaf
     array = np.asarray(leaf)
-    if array.dtype == object and not all(isinstance(one, str | bytes) for one in array.flat):
+    if array.dtype == object and not all(isinstance(item, str | bytes) for item in array.flat):
         raise UserError(
             f"the data have a {type(leaf).__name__} that is no array of samples: check takes arrays"
             " and tensors with the samples along the first axis"
@@ -142,9 +146,9 @@ def _array(leaf: Any) -> Any:
 
 def as_fit_does(leaf: Any) -> Any:
     """Return an array in the form that `fit` passes to a step."""
-    tensor = _tensor(leaf)
+    tensor = _as_tensor(leaf)
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
 
 
-def _wide(leaf: Any) -> Any:
+def _cast_to_float64(leaf: Any) -> Any:
     return tf.cast(leaf, "float64") if leaf.dtype.is_floating else leaf

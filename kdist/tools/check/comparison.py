@@ -72,6 +72,7 @@ class Record:
         values: The computed values, in order.
         names: Names of the values, by kind and key.
         error: The error of a failed run as a line; empty if the run succeeded.
+        message: The whole text of that error.
         model: The trained model; `None` if no model was made.
         notes: Descriptions of values that could not be compared.
     """
@@ -80,6 +81,7 @@ class Record:
     values: dict[Item, Any] = dataclasses.field(default_factory=dict)
     names: dict[tuple[Kind, str | int], str] = dataclasses.field(default_factory=dict)
     error: str = ""
+    message: str = ""
     model: Any = None
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -88,14 +90,14 @@ class Record:
         for place, (name, value) in enumerate(named.items()):
             key = name if kind in _BY_NAME else place
             self.names[kind, key] = name
-            self.values[step, kind, key] = _kept(value)
+            self.values[step, kind, key] = _sample_values(value)
 
     def of_kind(self, kind: Kind) -> dict[str, Any]:
         """Return the values of a kind by name; the last step replaces earlier steps."""
         return {self.names[k, key]: v for (_, k, key), v in self.values.items() if k == kind}
 
 
-def _kept(value: Any) -> Any:
+def _sample_values(value: Any) -> Any:
     """Return a float64 copy of an array; of a large array, a sample and its mean."""
     array = np.asarray(value)
     if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
@@ -151,17 +153,19 @@ def compare(
     # Stock Keras builds a model of unknown input shape at the first step, after the initial
     # weights.
     is_built = len(start) == len(received.of_kind("initial weights"))
-    for item, one in expected.values.items():
+    for item, value in expected.values.items():
         step, kind, key = item
         other = received.values.get(item)
         if (other is None and received.error) or (kind == "initial weights" and not is_built):
             continue
         name = expected.names[kind, key]
-        gap = gap_of(one, other)
-        moved = _moved(expected, item, start)
-        limit = _limit(step, kind, one, moved, precision)
+        gap = gap_of(value, other)
+        moved = _weight_change(expected, item, start)
+        limit = _rounding_limit(step, kind, value, moved, precision)
         if rounded is not None and kind != "initial weights":
-            limit = max(limit, _GROWTH * gap_of(moved, _moved(rounded, item, rounded_start)))
+            limit = max(
+                limit, _GROWTH * gap_of(moved, _weight_change(rounded, item, rounded_start))
+            )
         known = found.get((kind, key))
         if known is not None:
             found[kind, key] = dataclasses.replace(known, largest=max(known.largest, gap))
@@ -172,7 +176,7 @@ def compare(
     return list(found.values())
 
 
-def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
+def _weight_change(record: Record, item: Item, start: dict[str, Any]) -> Any:
     """Return the change of a weight since the start of training; else the value itself."""
     _, kind, key = item
     value = record.values.get(item)
@@ -180,19 +184,19 @@ def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
     return value if first is None or gap_of(value, first) == math.inf else value - first
 
 
-def _limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
+def _rounding_limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
     if value.dtype.kind not in "fc" or precision.level == "bits":
         return 0.0
-    size = _largest(value)
+    size = _largest_magnitude(value)
     is_metric = kind in _BY_NAME  # Keras rounds constants to float32
     limit = max(size, 1.0) * max(precision.tolerance, _METRIC_TOLERANCE if is_metric else 0.0)
     if kind == "weights" and precision.level != "float64":
         rounding = precision.rounding * size * step
-        limit = min(limit, precision.movement * _largest(moved) + rounding)
+        limit = min(limit, precision.movement * _largest_magnitude(moved) + rounding)
     return limit
 
 
-def _largest(value: Any) -> float:
+def _largest_magnitude(value: Any) -> float:
     return float(np.max(np.abs(value[np.isfinite(value)]), initial=0.0))
 
 
@@ -246,48 +250,29 @@ class CheckResult:
         if not self.equal:
             raise AssertionError(f"the model depends on the number of replicas\n{self}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON-compatible values; a non-finite gap is `None`."""
-        return {
-            "equal": self.equal,
-            "differences": {
-                name: [_plain(one) for one in found] for name, found in self.differences.items()
-            },
-            "errors": self.errors,
-            "unrepeatable": [_plain(one) for one in self.unrepeatable],
-            "precision": self.precision,
-            "steps": self.steps,
-            "notes": list(self.notes),
-        }
-
     def __str__(self) -> str:
         lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to {self.reference}"]
         lines += [f"  {self.steps}; {self.precision}"]
         if self.unrepeatable:
-            what = "two runs on one replica, such as by a draw without a seed, differ"
-            lines += _lines(what, self.unrepeatable)
+            title = "two runs on one replica, such as by a draw without a seed, differ"
+            lines += _difference_lines(title, self.unrepeatable)
         for name, found in self.differences.items():
             if name in self.errors:
                 lines.append(f"  {name}: fails: {self.errors[name]}")
             elif found and not self.unrepeatable:
-                lines += _lines(f"{name}: differs", found)
+                lines += _difference_lines(f"{name}: differs", found)
             elif not found:
                 lines.append(f"  {name}: equal")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-def _lines(what: str, found: Sequence[Difference]) -> list[str]:
-    first = [one for one in found if one.step == found[0].step][:3]
+def _difference_lines(title: str, found: Sequence[Difference]) -> list[str]:
+    first = [difference for difference in found if difference.step == found[0].step][:3]
     begin = f"step {found[0].step}" if found[0].step else "the start"
     more = len(found) - len(first)
-    lines = [f"  {what} from {begin} on", *(f"    {one}" for one in first)]
+    lines = [f"  {title} from {begin} on", *(f"    {difference}" for difference in first)]
     if more:
-        lines.append(f"    and {more} more; by up to {max(one.largest for one in found):.1g}")
+        lines.append(
+            f"    and {more} more; by up to {max(difference.largest for difference in found):.1g}"
+        )
     return lines
-
-
-def _plain(one: Difference) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in dataclasses.asdict(one).items()
-    }

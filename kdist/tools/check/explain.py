@@ -46,46 +46,36 @@ class ModelExplanation:
     optimizer: int
     optimizer_divided: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all values as JSON-compatible data."""
-        shares = {
-            "divided_share": self.step.divided_share,
-            "most_speedup": self.step.most_speedup,
-        }
-        found = dataclasses.asdict(self)
-        places = [{**one, "types": list(one["types"])} for one in found["step"]["places"]]
-        return {**found, "step": {**found["step"], "places": places, **shares}}
-
     def __str__(self) -> str:
         step, work = self.step, self.step.work
         rounds = f"{step.rounds} round{'s' * (step.rounds != 1)} of exchanges"
-        exchanged = f"{_bytes(step.summed)} summed"
-        exchanged += f", {_bytes(step.gathered)} gathered" * bool(step.gathered)
+        exchanged = f"{_format_bytes(step.summed)} summed"
+        exchanged += f", {_format_bytes(step.gathered)} gathered" * bool(step.gathered)
         repeated = work.repeated / work.total if work.total else 0.0
         memory = self.weights + self.gradients + self.optimizer
-        divided = f" ({_bytes(self.optimizer_divided)} with shard_optimizer)"
+        divided = f" ({_format_bytes(self.optimizer_divided)} with shard_optimizer)"
         divided *= self.optimizer_divided < self.optimizer
         lines = [
             f"{self.model} on {len(self.devices)} replicas ({', '.join(self.devices)}),"
             f" a batch of {step.rows} rows:",
-            f"{_percent(step.divided_share)} of the work on the batch is divided; {rounds}"
+            f"{_format_percent(step.divided_share)} of the work on the batch is divided; {rounds}"
             f" ({exchanged}).",
             "",
-            f"  work       {_flops(work.total)} a step, of which every replica does"
-            f" {_percent(repeated)} whatever the batch",
+            f"  work       {_format_flops(work.total)} a step, of which every replica does"
+            f" {_format_percent(repeated)} whatever the batch",
             f"             (updates of the weights); at most {step.most_speedup:.2f} times as fast"
             " as one replica",
-            f"  memory     {_bytes(memory)} on each replica: weights {_bytes(self.weights)},"
-            f" gradients {_bytes(self.gradients)},",
-            f"             optimizer {_bytes(self.optimizer)}{divided};"
+            f"  memory     {_format_bytes(memory)} on each replica:"
+            f" weights {_format_bytes(self.weights)}, gradients {_format_bytes(self.gradients)},",
+            f"             optimizer {_format_bytes(self.optimizer)}{divided};"
             " and the activations of its rows",
         ]
         if not step.places:
             return "\n".join(lines)
         lines += ["", "  Every replica needs all rows here:", "   of work  gathered"]
         for place in step.places[:_MOST_PLACES]:
-            share = _percent(place.flops / work.total) if place.flops else "-"
-            gathered = _bytes(place.gathered) if place.gathered else "-"
+            share = _format_percent(place.flops / work.total) if place.flops else "-"
+            gathered = _format_bytes(place.gathered) if place.gathered else "-"
             types = ", ".join(list(place.types)[:3]) + ", …" * (len(place.types) > 3)
             lines += [
                 f"  {share:>8}  {gathered:>8}  {cut_line(place.name, _WIDEST)}",
@@ -93,7 +83,7 @@ class ModelExplanation:
             ]
         more = step.places[_MOST_PLACES:]
         if more:
-            share = _percent(sum(one.flops for one in more) / work.total)
+            share = _format_percent(sum(place.flops for place in more) / work.total)
             lines.append(f"  {share:>8}            in {len(more)} more places")
         return "\n".join(lines)
 
@@ -126,11 +116,11 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         ```
     """
     strategy = _strategy_of(model)
-    dataset, rows = _dataset(batch)
+    dataset, rows = _batch_dataset(batch)
     strategy.explained_rows = rows
     try:
         with kept_seeds():
-            _trace(model, strategy, dataset)
+            _trace_step(model, strategy, dataset)
     except Exception as error:  # a step or layer that does not fit the batch raises any type
         raise UserError(
             f"the step of {model.name!r} does not take this batch ({first_line(error)}):"
@@ -144,12 +134,12 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         model=model.name,
         devices=strategy.devices,
         step=strategy.explanation,
-        weights=_size(model.weights),
-        gradients=_size(model.trainable_weights),
+        weights=_total_size(model.weights),
+        gradients=_total_size(model.trainable_weights),
         optimizer=sum(
-            _share(v, parts if isinstance(v.value, DividedVariable) else 1) for v in state
+            _largest_part(v, parts if isinstance(v.value, DividedVariable) else 1) for v in state
         ),
-        optimizer_divided=sum(_share(v, parts) for v in state),
+        optimizer_divided=sum(_largest_part(v, parts) for v in state),
     )
 
 
@@ -169,7 +159,7 @@ def _strategy_of(model: keras.Model) -> ExactStrategy:
     return strategy
 
 
-def _dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
+def _batch_dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
     """Return the batch as a dataset with an unknown number of rows, and the number of rows."""
     if isinstance(batch, tf.data.Dataset):
         return batch, rows_of(next(iter(batch.take(1))))
@@ -188,7 +178,7 @@ def _dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
     return tf.data.Dataset.from_tensor_slices(batch).batch(rows), rows
 
 
-def _trace(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> None:
+def _trace_step(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> None:
     build_for_step(model, dataset.element_spec)
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
 
@@ -198,7 +188,7 @@ def _trace(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> None:
     tf.function(step, autograph=False).get_concrete_function(iterator)
 
 
-def _size(variables: Any) -> int:
+def _total_size(variables: Any) -> int:
     return sum(_variable_size(variable) for variable in variables)
 
 
@@ -206,14 +196,14 @@ def _variable_size(variable: keras.Variable) -> int:
     return int(tf.as_dtype(variable.dtype).size) * math.prod(map(int, variable.shape))
 
 
-def _share(variable: keras.Variable, parts: int) -> int:
+def _largest_part(variable: keras.Variable, parts: int) -> int:
     """Return the bytes of the largest part of a variable that is divided over the replicas."""
     division = division_of(variable.shape, parts)
     size = _variable_size(variable)
     return size if division is None else size * max(division.sizes) // sum(division.sizes)
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     """Format a share in percent; a share between 0 and 1 is never rounded to 0 or 100."""
     percent = 100 * share
     if 0 < percent < 0.1 or 99.9 < percent < 100:
@@ -221,15 +211,15 @@ def _percent(share: float) -> str:
     return f"{percent:.3g} %"
 
 
-def _bytes(count: float) -> str:
-    return _scaled(count, "B")
+def _format_bytes(count: float) -> str:
+    return _format_scaled(count, "B")
 
 
-def _flops(count: float) -> str:
-    return _scaled(count, "FLOP")
+def _format_flops(count: float) -> str:
+    return _format_scaled(count, "FLOP")
 
 
-def _scaled(count: float, unit: str) -> str:
+def _format_scaled(count: float, unit: str) -> str:
     for prefix in ("", "k", "M", "G"):
         if count < 1000:
             return f"{count:.3g} {prefix}{unit}"

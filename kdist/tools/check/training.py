@@ -23,7 +23,6 @@ from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
 from ...training.user_model.compiled_model import checked_model
 from ...training.user_model.functions import UserFunctions, reason_of
-from ...workers.multi_worker_strategy import MultiWorkerMirroredStrategy
 from .batches import Batches, read_batches
 from .check_options import CheckOptions
 from .comparison import CheckResult, Difference, Precision, Record, compare
@@ -31,25 +30,16 @@ from .comparison import CheckResult, Difference, Precision, Record, compare
 _METRICS = "/keras/src/metrics/"
 
 
-def make_strategies(
-    replicas: Sequence[int], workers: int = 1, shards: int | None = None
-) -> list[ExactStrategy]:
+def make_strategies(replicas: Sequence[int], shards: int | None = None) -> list[ExactStrategy]:
     """Return a strategy for each number of replicas. The call fixes the number of logical CPUs.
 
     Args:
-        replicas: Numbers of replicas. With several workers the numbers are ignored: each worker
-            uses all its GPUs, or one CPU.
-        workers: Number of workers in the cluster of this process.
+        replicas: Numbers of replicas.
         shards: Number of parts of each batch; `None` for one part per replica.
 
     Raises:
-        UserError: There are too few GPUs, TensorFlow has started with fewer logical CPUs, or
-            `shards` is given with several workers.
+        UserError: There are too few GPUs, or TensorFlow has started with fewer logical CPUs.
     """
-    if workers > 1:
-        if shards is not None:
-            raise UserError("received several workers with --bits, which is checked on one machine")
-        return [MultiWorkerMirroredStrategy()]
     MirroredStrategy(replicas=max(replicas))  # first, as the largest number splits the CPU
     return [MirroredStrategy(replicas=count, shards=shards) for count in replicas]
 
@@ -141,24 +131,27 @@ def run_check(
     with quiet_stderr():
         if options.bits:
             (alone,) = make_strategies((1,), shards=options.shards)
-            one, precision = train(plan, alone, name="one replica"), Precision("bits")
-            if one.error:
-                raise UserError(f"the model does not train on one replica: {one.error}")
+            single, precision = train(plan, alone, name="one replica"), Precision("bits")
+            if single.error:
+                raise UserError(f"the model does not train on one replica: {single.error}")
         else:
-            plan, one, precision = _on_one(plan, float64)
-        runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
-        found, again, precision = _compared(plan, one, runs, precision)
-        notes = list(one.notes)
+            plan, single, precision = _train_single(plan, float64)
+        runs = [
+            train(plan, strategy, name=f"{strategy.num_replicas_in_sync} replicas")
+            for strategy in strategies
+        ]
+        found, again, precision = _compare_runs(plan, single, runs, precision)
+        notes = list(single.notes)
         for strategy, run in zip(strategies, runs, strict=True):
             if found[run.name] and not again and not run.error:
-                notes.append(f"{run.name}: {_wrong_operation(plan, strategy)}")
+                notes.append(f"{run.name}: {_find_wrong_operation(plan, strategy)}")
                 break
     return CheckResult(
         differences=found,
         errors={run.name: run.error for run in runs if run.error},
         unrepeatable=again,
         precision=str(precision),
-        steps=_steps_text(batches.sizes, options.epochs),
+        steps=_describe_steps(batches.sizes, options.epochs),
         notes=notes,
         **({"reference": f"one replica of {options.shards} shards"} if options.bits else {}),
     )
@@ -199,35 +192,29 @@ def train(
         start: Called with the model when training begins and the model has its weights.
     """
     record = Record(name=name)
-    with _quiet(), _keras_in(plan.floats):
+    with _silence_messages(), _keras_floats(plan.floats):
         keras.utils.set_random_seed(plan.options.seed)
         try:
-            record.model = _make(plan, strategy)
-            _fit(plan, strategy, record, start)
-        except UserError as error:
-            record.error = reason_of(error)
+            record.model = _make_model(plan, strategy)
+            _fit_model(plan, strategy, record, start)
         except Exception as error:
-            where = line_of_error(error)
+            where = "" if isinstance(error, UserError) else line_of_error(error)
             record.error = f"{where}: " * bool(where) + reason_of(error)
+            record.message = str(error)
     return record
 
 
-def _wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
+def _find_wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
     """Find the wrongly divided operation by a training with validated steps; return its message."""
-    record = Record(name="validated")
-    with _quiet(), _keras_in(plan.floats), validated():
-        keras.utils.set_random_seed(plan.options.seed)
-        try:
-            record.model = _make(plan, strategy)
-            _fit(plan, strategy, record, None)
-        except Exception as error:
-            found = re.search(f"{WRONG}.*", str(error))
-            if found:
-                return found[0]
+    with validated():
+        record = train(plan, strategy, name="validated")
+    found = re.search(f"{WRONG}.*", record.message)
+    if found:
+        return found[0]
     return "each operation of its steps has the values of one device: the inputs differ"
 
 
-def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
+def _make_model(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     made = plan.build() if strategy is None else strategy.build(plan.build)
     model = checked_model(made, function="build")
     if strategy is None or not model.jit_compile:
@@ -237,7 +224,7 @@ def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     return model
 
 
-def _fit(
+def _fit_model(
     plan: Plan,
     strategy: ExactStrategy | None,
     record: Record,
@@ -248,8 +235,8 @@ def _fit(
     data, epochs = batches.dataset(), plan.options.epochs
     model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=[steps])
     after = epochs * len(batches.parts) + 1
-    names = dict.fromkeys(_by_path(model.weights), 0.0)
-    record.add(after, "copies", names if strategy is None else _spreads(model, strategy))
+    names = dict.fromkeys(_name_by_path(model.weights), 0.0)
+    record.add(after, "copies", names if strategy is None else _replica_spreads(model, strategy))
     if plan.is_evaluated:
         try:
             scores = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
@@ -281,7 +268,7 @@ class _RecordSteps(keras.callbacks.Callback):
         if self._start is not None:
             build_for_fit(self.model)  # without a strategy, the first step would build it
             self._start(self.model)
-        self._record.add(0, "initial weights", _numpy(self.model.weights))
+        self._record.add(0, "initial weights", _read_variables(self.model.weights))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del logs
@@ -293,19 +280,25 @@ class _RecordSteps(keras.callbacks.Callback):
         losses = {name: v for name, v in numbers.items() if name.endswith("loss")}
         self._record.add(step, "loss", losses)
         trained = {id(v) for v in model.trainable_weights}
-        self._record.add(step, "state", _numpy(v for v in model.weights if id(v) not in trained))
-        self._record.add(step, "weights", _numpy(model.trainable_weights))
+        self._record.add(
+            step, "state", _read_variables(v for v in model.weights if id(v) not in trained)
+        )
+        self._record.add(step, "weights", _read_variables(model.trainable_weights))
         optimizers = optimizers_of(model)
-        self._record.add(step, "optimizer", _numpy(v for one in optimizers for v in one.variables))
+        self._record.add(
+            step,
+            "optimizer",
+            _read_variables(v for optimizer in optimizers for v in optimizer.variables),
+        )
         metrics = {name: v for name, v in numbers.items() if name not in losses}
         self._record.add(step, "metric", metrics)
 
 
-def _numpy(variables: Any) -> dict[str, Any]:
-    return {name: variable.numpy() for name, variable in _by_path(variables).items()}
+def _read_variables(variables: Any) -> dict[str, Any]:
+    return {name: variable.numpy() for name, variable in _name_by_path(variables).items()}
 
 
-def _by_path(variables: Any) -> dict[str, keras.Variable]:
+def _name_by_path(variables: Any) -> dict[str, keras.Variable]:
     named: dict[str, keras.Variable] = {}
     for variable in variables:
         name, number = variable.path, 2
@@ -315,30 +308,30 @@ def _by_path(variables: Any) -> dict[str, keras.Variable]:
     return named
 
 
-def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
+def _replica_spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
     """Return the largest difference between the replicas' copies of each weight."""
     found = {}
-    for name, variable in _by_path(model.weights).items():
+    for name, variable in _name_by_path(model.weights).items():
         copies = strategy.experimental_local_results(variable.value)
-        first, *others = [np.nan_to_num(np.asarray(one, "float64")) for one in copies]
+        first, *others = [np.nan_to_num(np.asarray(copy, "float64")) for copy in copies]
         found[name] = max((float(np.max(np.abs(first - o), initial=0)) for o in others), default=0)
     return found
 
 
-def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
+def _train_single(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
     """Train on one replica, in float64 if the model allows it."""
     reason = "" if float64 else "as GPUs train"
     wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
     for tried in (wide, plan) if float64 else (plan,):
-        one = train(tried, name="one replica")
-        if not one.error:
-            tried = dataclasses.replace(tried, is_evaluated=not one.notes)
-            return tried, one, _precision(one.model, tried, reason)
-        reason = reason or f"in float64 it fails: {one.error.rstrip('.')}"
-    raise UserError(f"the model does not train on one replica: {one.error}")
+        single = train(tried, name="one replica")
+        if not single.error:
+            tried = dataclasses.replace(tried, is_evaluated=not single.notes)
+            return tried, single, _model_precision(single.model, tried, reason)
+        reason = reason or f"in float64 it fails: {single.error.rstrip('.')}"
+    raise UserError(f"the model does not train on one replica: {single.error}")
 
 
-def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
+def _model_precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
     layers = [model, *flatten_layers(model)]
     dtypes = {layer.compute_dtype for layer in layers}
     if dtypes & {"float16", "bfloat16"}:
@@ -348,41 +341,41 @@ def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
     return Precision("float32", reason or "a layer of it computes in float32")
 
 
-def _compared(
-    plan: Plan, one: Record, runs: Sequence[Record], precision: Precision
+def _compare_runs(
+    plan: Plan, single: Record, runs: Sequence[Record], precision: Precision
 ) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
     """Compare the runs; if they differ, repeat the run on one replica, and simulate rounding."""
 
     def differences(
         precision: Precision, rounded: Record | None = None
     ) -> dict[str, Sequence[Difference]]:
-        return {run.name: compare(one, run, precision, rounded) for run in runs}
+        return {run.name: compare(single, run, precision, rounded) for run in runs}
 
     found = differences(precision)
     if not any(found.values()) or precision.level == "bits":
         return found, [], precision
-    again = compare(one, train(plan, name="again"), precision)
+    again = compare(single, train(plan, name="again"), precision)
     if again:
         return found, again, precision
     levels = [precision]
-    line = _float32_line(plan, one.model) if precision.level == "float64" else ""
+    line = _find_float32_line(plan, single.model) if precision.level == "float64" else ""
     if line:
         levels.append(Precision("float32", line))
     for level in levels:
-        rounded = train(plan, name="rounded", start=_round(level))
+        rounded = train(plan, name="rounded", start=_perturb_weights(level))
         beyond = differences(level, rounded)
         if not any(beyond.values()):
             return beyond, [], level
     return found, [], precision
 
 
-def _float32_line(plan: Plan, model: keras.Model) -> str:
+def _find_float32_line(plan: Plan, model: keras.Model) -> str:
     """Return the first line of a step that computes in float32 although Keras is set to float64.
 
     Keras's metrics are skipped: their float32 sums do not justify a larger tolerance.
     """
     dataset = plan.batches.dataset()
-    with _quiet(), _keras_in(plan.floats):
+    with _silence_messages(), _keras_floats(plan.floats):
         step = tf.function(lambda batches: model.train_step(next(batches)), autograph=False)
         graph = step.get_concrete_function(iter(dataset)).graph
     for op in graph.get_operations():
@@ -404,7 +397,7 @@ def _is_float32(node: Any) -> bool:
     )
 
 
-def _round(precision: Precision) -> Callable[[keras.Model], None]:
+def _perturb_weights(precision: Precision) -> Callable[[keras.Model], None]:
     """Return a function that changes initial weights by a rounding error."""
     draw = np.random.default_rng(0)
 
@@ -417,18 +410,13 @@ def _round(precision: Precision) -> Callable[[keras.Model], None]:
     return change
 
 
-def _name_of(strategy: ExactStrategy) -> str:
-    workers, replicas = strategy.workers, strategy.num_replicas_in_sync
-    return f"{replicas} replicas" + f" of {workers} workers" * (workers > 1)
-
-
-def _steps_text(sizes: Sequence[int], epochs: int) -> str:
+def _describe_steps(sizes: Sequence[int], epochs: int) -> str:
     shown = ", ".join(map(str, sizes)) if len(sizes) <= 6 else f"{sizes[0]} … {sizes[-1]}"
     return f"{epochs} epoch{'s' * (epochs > 1)} of batches of {shown} samples"
 
 
 @contextlib.contextmanager
-def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
+def _keras_floats(floats: Literal["float64", "float32"]) -> Iterator[None]:
     """Set Keras's float type, unless the program uses a policy such as mixed precision."""
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     if floats == "float64" and policy.name == "float32":
@@ -442,7 +430,7 @@ def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_messages() -> Iterator[None]:
     """Keep warnings and the log messages of steps off the console."""
     loggers = [logging.getLogger(name) for name in ("tensorflow", "kdist")]
     levels = [logger.level for logger in loggers]

@@ -44,7 +44,7 @@ def check_all(replicas: int | None) -> None:
             finding = Finding(name, "broken", str(error))
         except Exception as error:  # TensorFlow and drivers raise exceptions of any type
             text = f"{type(error).__name__}: {error}"
-            finding = Finding(name, "broken", text, "report this, with kdist doctor --json")
+            finding = Finding(name, "broken", text, "report this, with all lines of kdist doctor")
         child.answer(**{name: dataclasses.asdict(finding)})
         if name == "TensorFlow" and finding.state == "broken":
             return

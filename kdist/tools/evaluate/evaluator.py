@@ -22,16 +22,6 @@ from ...training.user_model.functions import explain_errors_of, load_functions
 from .run_models import Evaluation, SavedModel
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ModelAndData:
-    """A compiled model, and the arguments of its `evaluate`."""
-
-    model: keras.Model
-    arguments: dict[str, Any]
-    samples: int | None
-    files: tuple[str, ...] = ()
-
-
 class Evaluator:
     """Evaluates saved models of a run in turn, on exactly all validation data.
 
@@ -52,9 +42,46 @@ class Evaluator:
         keras.utils.set_random_seed(config.seed)  # as in the run, for a random split of the data
         with precision_scope(config.precision, self._strategy.devices):
             if config.model is None:
-                self._parts = _network_parts(config, self._strategy, announce)
+                self._make_network(announce)
             else:
-                self._parts = _own_parts(config, self._strategy)
+                self._make_own_model()
+
+    def _make_network(self, announce: Callable[[str], None]) -> None:
+        """Make a network of kdist, and take all test images, also for a run on a subset."""
+        config, strategy = self._config, self._strategy
+        data = load_data(dataclasses.replace(config, subset=None), announce=announce)
+        # The run's training images standardize the test images.
+        trained = data if config.subset is None else data.subset(config.subset)
+        prepared = preprocessing(config, trained)
+        plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
+        labels = data.test_labels
+        batches = evaluation_batches(
+            prepared.evaluated(data.test_images),
+            np.eye(data.classes)[labels] if config.label_smoothing else labels,
+            batch_size=plan.validation_batch,
+            standardization=prepared.standardization,
+        )
+        self._model = make_model(config, data, strategy, plan)
+        self._arguments: dict[str, Any] = {"x": batches}
+        self._samples: int | None = len(labels)
+        self._files: tuple[str, ...] = ()
+
+    def _make_own_model(self) -> None:
+        """Make the user's model, and take its validation data."""
+        config, strategy = self._config, self._strategy
+        functions = load_functions(config.model or "", config.data or "data")
+        plan, data = own_data(config, functions, replicas=strategy.num_replicas_in_sync)
+        if data.validation is None:
+            raise UserError(
+                f"{functions.data_name}() of {functions.files[-1]} returns no"
+                " validation data to evaluate on: return training and validation data"
+            )
+        validation = UserData(training=data.validation)
+        self._arguments = validation.fit_arguments(batch=plan.validation_batch)
+        self._arguments.pop("shuffle", None)
+        self._model = own_model(config, functions, data, strategy, plan)
+        self._samples = validation.samples()
+        self._files = functions.files
 
     def evaluate(self, saved: SavedModel) -> Evaluation:
         """Evaluate a model.
@@ -66,72 +93,27 @@ class Evaluator:
             DamagedCheckpointError: The checkpoint cannot be read.
             UserError: The file's weights do not fit the model of the run's settings.
         """
-        model = self._parts.model
+        config, averaged = self._config, self._averaged
         with (
-            explain_errors_of(*self._parts.files),
-            precision_scope(self._config.precision, self._strategy.devices),
+            explain_errors_of(*self._files),
+            precision_scope(config.precision, self._strategy.devices),
         ):
             if saved.checkpoint is not None:
-                restore_weights(model, saved.checkpoint, averaged=self._averaged)
+                restore_weights(self._model, saved.checkpoint, averaged=averaged)
             else:
-                _load_weights(model, saved.path)
-            results = model.evaluate(**self._parts.arguments, verbose=0, return_dict=True)
+                _load_weights(self._model, saved.path)
+            results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)
+        if saved.checkpoint is None and config.model is None:
+            # A training with averages saves them as the weights of its final model.
+            averaged = config.ema_momentum is not None
         return Evaluation(
             epoch=saved.epoch,
             step=saved.step,
-            samples=self._parts.samples,
+            samples=self._samples,
             metrics={name: float(value) for name, value in results.items()},
-            weights="averaged" if self._has_averages(saved) else "trained",
+            weights="averaged" if averaged else "trained",
             file=saved.path.name,
         )
-
-    def _has_averages(self, saved: SavedModel) -> bool:
-        # A training with averages saves them as the weights of its final model.
-        if saved.checkpoint is None and self._config.model is None:
-            return self._config.ema_momentum is not None
-        return self._averaged
-
-
-def _network_parts(
-    config: TrainConfig, strategy: MirroredStrategy, announce: Callable[[str], None]
-) -> _ModelAndData:
-    # All test images, also for a run on a subset. They are standardized by the run's training
-    # images.
-    data = load_data(dataclasses.replace(config, subset=None), announce=announce)
-    trained = data if config.subset is None else data.subset(config.subset)
-    prepared = preprocessing(config, trained)
-    plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
-    labels = np.eye(data.classes)[data.test_labels] if config.label_smoothing else data.test_labels
-    batches = evaluation_batches(
-        prepared.evaluated(data.test_images),
-        labels,
-        batch_size=plan.validation_batch,
-        standardization=prepared.standardization,
-    )
-    return _ModelAndData(
-        model=make_model(config, data, strategy, plan),
-        arguments={"x": batches},
-        samples=len(labels),
-    )
-
-
-def _own_parts(config: TrainConfig, strategy: MirroredStrategy) -> _ModelAndData:
-    functions = load_functions(config.model or "", config.data or "data")
-    plan, data = own_data(config, functions, replicas=strategy.num_replicas_in_sync)
-    if data.validation is None:
-        raise UserError(
-            f"{functions.data_name}() of {functions.files[-1]} returns no"
-            " validation data to evaluate on: return training and validation data"
-        )
-    validation = UserData(training=data.validation)
-    arguments = validation.fit_arguments(batch=plan.validation_batch)
-    arguments.pop("shuffle", None)
-    return _ModelAndData(
-        model=own_model(config, functions, data, strategy, plan),
-        arguments=arguments,
-        samples=validation.samples(),
-        files=functions.files,
-    )
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:

@@ -1,16 +1,17 @@
-"""The saved models of a run, and the lines of the table."""
+"""The saved models of a run of `kdist train`, and the lines of the table."""
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ...arguments import path_text
 from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ...errors import UserError, error_text
 from ...runs.folder import saved_model
 from ...runs.record import RunRecord, read_run
+
+_LEAST_WIDTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,75 +70,90 @@ class Evaluation:
         }
 
 
-_LEAST_WIDTH = 8
-
-
 def _line(cells: Iterable[tuple[str, str]]) -> str:
     *columns, (_, file) = cells
     padded = [text.rjust(max(len(name), _LEAST_WIDTH)) for name, text in columns]
     return "  ".join([*padded, file])
 
 
-class RunModels:
-    """The models of a run of `kdist train`.
-
-    Args:
-        path: The run folder.
-
-    Attributes:
-        folder: The run folder.
-        settings: Settings of the run.
+def run_folder(path: str) -> Path:
+    """Return a run's folder.
 
     Raises:
-        UserError: The run folder does not exist, or cannot be read.
+        UserError: There is no such folder.
     """
+    folder = Path(path_text("the run", path))
+    if not os.path.isdir(folder):  # unlike `Path`, takes any path
+        raise UserError(
+            f"{folder} is not a folder: pass the folder that kdist train has named; for a"
+            " model file, call kdist.load_model(path, strategy=...).evaluate(...)"
+        )
+    return folder
 
-    def __init__(self, path: str) -> None:
-        self.folder = Path(path_text("the run", path))
-        if not os.path.isdir(self.folder):  # unlike `Path`, takes any path
-            raise UserError(
-                f"{self.folder} is not a folder: pass the folder that kdist train has named; for a"
-                " model file, call kdist.load_model(path, strategy=...).evaluate(...)"
-            )
-        self.settings: Mapping[str, Any] = self._read().settings
 
-    def checkpoints(self) -> list[SavedModel]:
-        """Return the checkpoints, the newest first."""
-        return [
-            SavedModel(
-                path=file.path,
-                checkpoint=file,
-                epoch=file.epoch + (file.batch > 0),
-                step=file.batch or None,
-            )
-            for file in checkpoint_files(self.folder / "checkpoints")
-        ]
+def read_run_record(folder: Path) -> RunRecord:
+    """Read a run, which may be unfinished.
 
-    def final(self) -> SavedModel | None:
-        """Return the model that the run saved when it ended; `None` without a model."""
-        path = saved_model(self.folder)
-        if path is None or not self.has_result():
-            return None
-        return SavedModel(path=path, epoch=int(self._read().fact("epochs") or 0) or None)
+    Raises:
+        UserError: The run cannot be read.
+    """
+    try:
+        return read_run(folder, unfinished=True)
+    except (UserError, OSError) as error:
+        raise UserError(f"cannot evaluate {folder}: {error_text(error)}") from error
 
-    def newest(self) -> list[SavedModel]:
-        """Return models, the newest first; the final model of a complete run is the newest."""
-        final = self.final()
-        ended = [] if final is None else [final]
-        checkpoints = self.checkpoints()
-        is_complete = self.has_result() and self._read().status.is_complete
-        return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
 
-    def has_result(self) -> bool:
-        """Whether the run has ended with a result; resuming a run removes its result."""
-        return (self.folder / "summary.json").is_file()
+def newest_models(folder: Path) -> list[SavedModel]:
+    """Return models, the newest first; the final model of a complete run is the newest."""
+    final = _final_model(folder)
+    ended = [] if final is None else [final]
+    is_complete = _has_result(folder) and read_run_record(folder).status.is_complete
+    checkpoints = _checkpoints(folder)
+    return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
 
-    def has_ended(self) -> bool:
-        """Whether the run has a result, or its process on this machine was killed."""
-        return self.has_result() or is_abandoned(self.folder / "checkpoints")
 
-    def _read(self) -> RunRecord:
-        try:
-            return read_run(self.folder, unfinished=True)
-        except (UserError, OSError) as error:
-            raise UserError(f"cannot evaluate {self.folder}: {error_text(error)}") from error
+def new_models(folder: Path, wait: Callable[[], None]) -> Iterator[SavedModel]:
+    """Yield each checkpoint as it appears, and at the end the final model."""
+    seen: set[str] = set()
+    had_ended = False
+    while True:
+        # Asked first, so that files saved before the end are seen.
+        has_ended = _has_result(folder) or is_abandoned(folder / "checkpoints")
+        for model in reversed(_checkpoints(folder)):
+            if model.path.name not in seen:
+                seen.add(model.path.name)
+                yield model
+        final = _final_model(folder)
+        # The run saves its model after its result, so the loop looks for the model a last time.
+        if has_ended and (final is not None or had_ended):
+            break
+        had_ended = has_ended
+        wait()
+    if final is not None:
+        yield final
+
+
+def _checkpoints(folder: Path) -> list[SavedModel]:
+    """Return the checkpoints, the newest first."""
+    return [
+        SavedModel(
+            path=file.path,
+            checkpoint=file,
+            epoch=file.epoch + (file.batch > 0),
+            step=file.batch or None,
+        )
+        for file in checkpoint_files(folder / "checkpoints")
+    ]
+
+
+def _final_model(folder: Path) -> SavedModel | None:
+    """Return the model that the run saved when it ended; `None` without a model."""
+    path = saved_model(folder)
+    if path is None or not _has_result(folder):
+        return None
+    return SavedModel(path=path, epoch=int(read_run_record(folder).fact("epochs") or 0) or None)
+
+
+def _has_result(folder: Path) -> bool:
+    """Whether the run has ended with a result; resuming a run removes its result."""
+    return (folder / "summary.json").is_file()

@@ -9,14 +9,10 @@ from typing import Any
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...launch import child
-from ...performance.resources import available_memory
 
 INSIDE = "KDIST_FINDER"
 """Environment variable of a try: a model's file that starts a search must not start it again."""
 
-# Free memory that Python and TensorFlow need before the model is made, plus room for other
-# programs.
-_RUNTIME_BYTES = 2**30
 # Margin for fragmentation and for validation.
 _MARGIN = 0.05
 # The search ends when the smallest size that fails is within 5 % of the largest size that works.
@@ -60,7 +56,7 @@ class BatchSizeTry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """The result of `find_batch_size`.
+    """The result of `find_batch_size`; `print` shows a recommendation.
 
     Attributes:
         batch_size: Recommended samples per replica: `largest`, less 5 % if memory is the limit.
@@ -74,6 +70,13 @@ class BatchSize:
     largest: int
     limit: str
     tries: tuple[BatchSizeTry, ...]
+
+    def __str__(self) -> str:
+        limit = _LIMITS[self.limit]
+        return (
+            f"largest batch size per replica that works: {self.largest} ({limit})\n"
+            f"use --batch-size {self.batch_size}"
+        )
 
 
 def find_batch_size(
@@ -122,18 +125,16 @@ def find_batch_size(
     """
     first = positive_integer("start", start, hint="pass the first batch size")
     last = positive_integer("most", most, hint="pass the largest batch size")
+    arguments = {
+        "model": model,
+        "data": data,
+        "replicas": replicas,
+        "shard_optimizer": shard_optimizer,
+    }
     tries: list[BatchSizeTry] = []
 
     def works(batch_size: int) -> bool:
-        orders = {
-            "model": model,
-            "data": data,
-            "batch_size": batch_size,
-            "replicas": replicas,
-            "shard_optimizer": shard_optimizer,
-            "memory": free_memory(),
-        }
-        tries.append(run_in_process(orders))
+        tries.append(run_in_process({**arguments, "batch_size": batch_size}))
         announce(tries[-1])
         return tries[-1].works
 
@@ -144,20 +145,6 @@ def find_batch_size(
     limit = min(failed, key=lambda each: each.batch_size).lacks if failed else "most"
     safe = max(int(largest * (1 - _MARGIN)), 1) if limit == "memory" else largest
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
-
-
-def batch_lines(found: BatchSize) -> list[str]:
-    """Return lines that recommend a batch size."""
-    return [
-        f"largest batch size per replica that works: {found.largest} ({_LIMITS[found.limit]})",
-        f"use --batch-size {found.batch_size}",
-    ]
-
-
-def free_memory() -> int | None:
-    """Return the bytes that the model of a CPU try may use; `None` if unknown."""
-    free = available_memory()
-    return None if free is None else max(free - _RUNTIME_BYTES, 0)
 
 
 def _nothing_fits(last: BatchSizeTry) -> TrainingError:

@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from ...errors import UserError
 from ...launch.child import answer, is_out_of_memory, orders
+from ...performance.resources import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.data import NoSamplesError, UserData, first_samples
 from ...training.user_model.functions import UserFunctions, load_functions
 from .batch_size import BatchSizeTry
-from .short_fit import build_model, fit_epochs
+from .short_fit import train_model
 
 _STEPS = 3
 # If the machine runs out of memory nevertheless, the kernel ends this process first.
@@ -37,24 +38,9 @@ def main() -> None:
 
 
 def try_batch_size(
-    *,
-    model: str,
-    data: str,
-    batch_size: int,
-    replicas: int | None,
-    memory: int | None,
-    shard_optimizer: bool = False,
+    *, model: str, data: str, batch_size: int, replicas: int | None, shard_optimizer: bool
 ) -> BatchSizeTry:
-    """Train a few full batches.
-
-    Args:
-        model: `"FILE.py:FUNCTION"`.
-        data: The function that returns the data.
-        batch_size: Samples per replica and step.
-        replicas: As for `kdist.MirroredStrategy`.
-        memory: Bytes that the process may have in addition to its memory before the model is made,
-            for all replicas together; `None` for no limit. On GPUs there is no limit.
-        shard_optimizer: As for `kdist.MirroredStrategy`.
+    """Train a few full batches; see `find_batch_size`.
 
     Raises:
         UserError: The user's functions fail, or their data cannot have this batch size.
@@ -65,13 +51,14 @@ def try_batch_size(
     batches = full_batches(functions, global_batch)
     if batches is None:
         return BatchSizeTry(batch_size=batch_size, works=False, lacks="data")
-    # Not on GPUs: CUDA reserves far more addresses than it uses.
-    limited = limit_memory(memory if strategy.devices[0].startswith("CPU") else None)
+    # CUDA reserves far more addresses than it uses, so that a try on GPUs gets no limit.
+    limited = strategy.devices[0].startswith("CPU") and limit_memory()
     answer(limited=limited)  # from here on, a crash is a failed allocation
     steps = _TimedSteps()
     try:
-        built = build_model(functions, strategy)
-        fit_epochs(built, batches, global_batch=global_batch, epochs=_STEPS, callback=steps)
+        train_model(
+            functions, strategy, batches, global_batch=global_batch, epochs=_STEPS, callback=steps
+        )
     except Exception as error:
         if not is_out_of_memory(error, limited=limited):
             raise
@@ -128,33 +115,22 @@ def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None
     return data if is_full else None
 
 
-def limit_memory(more: int | None) -> bool:
-    """Limit the memory of this process; an allocation above the limit fails at once.
+def limit_memory() -> bool:
+    """Limit this process to the free memory; return whether it has a limit now.
 
     The function limits the data segment (`setrlimit`, `RLIMIT_DATA`). Since Linux 4.7 the data
     segment counts all private writable memory. TensorFlow then raises an error, long before the
     machine has to swap or to end programs.
-
-    Args:
-        more: Bytes that the process may allocate in addition; `None` for no limit.
-
-    Returns:
-        Whether the process has a limit now.
     """
-    used = _data_bytes()
-    if more is None or used is None:
+    free, status = available_memory(), Path("/proc/self/status")
+    used = re.search(r"VmData:\s+(\d+) kB", status.read_text("utf-8") if status.exists() else "")
+    if free is None or used is None:
         return False
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = used + more if hard == resource.RLIM_INFINITY else min(used + more, hard)
+    limit = int(used[1]) * 1024 + free
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     return True
-
-
-def _data_bytes() -> int | None:
-    with contextlib.suppress(OSError):
-        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"))
-        return int(found[1]) * 1024 if found else None
-    return None
 
 
 if __name__ == "__main__":

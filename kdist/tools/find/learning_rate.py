@@ -13,8 +13,8 @@ from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.functions import UserFunctions, load_functions
-from .rate_curve import LossAverage, RateCurve, check_range, rates_of
-from .short_fit import build_model, fit_epochs
+from .rate_curve import RateCurve, average_losses, check_range, rates_of
+from .short_fit import train_model
 
 _BATCH = 32
 
@@ -81,11 +81,8 @@ def find_learning_rate(
     loaded = functions.load_data(global_batch)
     functions.check_batch(loaded, batch_size)
     keras.utils.set_random_seed(seed)
-    model = build_model(functions, strategy)
     test = RangeTest(rates_of(least, most, steps))
-    with strategy.scope():
-        test.set_rate_of(model)
-    fit_epochs(model, loaded, global_batch=global_batch, epochs=steps, callback=test)
+    train_model(functions, strategy, loaded, global_batch=global_batch, epochs=steps, callback=test)
     if not math.isfinite(test.losses[0]):
         raise TrainingError(
             f"loss is {test.losses[0]} at the first step, before a learning rate has had any"
@@ -103,37 +100,17 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
             " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
             " of the data's function"
         )
-    return UserFunctions(files=(_file_of(build), _file_of(data)), build=build, make_data=data)
+    return UserFunctions(
+        files=(_source_file(build), _source_file(data)), build=build, make_data=data
+    )
 
 
-def _file_of(function: Callable[..., Any]) -> str:
+def _source_file(function: Callable[..., Any]) -> str:
     """Return the source file of a function, for error messages; `"<unknown>"` if unknown."""
     try:
         return inspect.getsourcefile(function) or "<unknown>"
     except TypeError:  # an object that can be called, or a function written in C
         return "<unknown>"
-
-
-class SetRate(keras.optimizers.schedules.LearningRateSchedule):
-    """Learning rate schedule that returns the assigned rate, independent of the step count.
-
-    An optimizer does not count steps that it skips because of float16 loss scaling. The optimizer
-    of a model from a file may have counted earlier steps.
-
-    Args:
-        rate: The initial rate.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self.rate = keras.Variable(rate, trainable=False, dtype=keras.config.floatx())
-
-    def __call__(self, step: Any) -> Any:  # noqa: ARG002
-        """Return the learning rate."""
-        return tf.identity(self.rate.value)  # a variable of several replicas cannot be an argument
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments."""
-        return {"rate": float(keras.ops.convert_to_numpy(self.rate))}
 
 
 class RangeTest(keras.callbacks.Callback):
@@ -150,39 +127,36 @@ class RangeTest(keras.callbacks.Callback):
         super().__init__()
         self.losses: list[float] = []
         self._rates = rates
-        self._average = LossAverage()
-        self._smoothed: list[float] = []
-        self._diverged = False
 
-    def set_rate_of(self, model: keras.Model) -> None:
-        """Replace the learning rate of a compiled model.
+    @property
+    def curve(self) -> RateCurve:
+        """The curve so far."""
+        rates = self._rates[: len(self.losses)]
+        return RateCurve(rates=rates, losses=self.losses, smoothed=average_losses(self.losses))
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Replace the learning rate or schedule of the model by a variable.
 
         Raises:
             UserError: The model has several optimizers.
         """
-        optimizers = optimizers_of(model)
+        optimizers = optimizers_of(self.model)
         if len(optimizers) != 1:
             raise UserError(
                 f"the model has {len(optimizers)} optimizers, and a range test varies the rate of"
                 " one: build a model with one optimizer"
             )
-        self._rate = SetRate(self._rates[0])
-        optimizers[0].learning_rate = self._rate
-
-    @property
-    def curve(self) -> RateCurve:
-        """The curve so far."""
-        return RateCurve(
-            rates=self._rates[: len(self.losses)],
-            losses=self.losses,
-            smoothed=self._smoothed,
-            diverged=self._diverged,
-        )
+        with self.model.distribute_strategy.scope():
+            rate = keras.Variable(self._rates[0], trainable=False, dtype=keras.config.floatx())
+        # The rate does not depend on the optimizer's count of steps: the optimizer does not count
+        # steps that it skips because of float16 loss scaling, and may have counted earlier steps.
+        optimizers[0].learning_rate = lambda: tf.identity(rate.value)
+        self._rate = rate
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Reset the metrics, so that they cover this batch alone, and set its learning rate."""
         self.model.reset_metrics()
-        self._rate.rate.assign(self._rates[len(self.losses)])
+        self._rate.assign(self._rates[len(self.losses)])
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Record the loss."""
@@ -192,7 +166,5 @@ class RangeTest(keras.callbacks.Callback):
                 " rate is found: let train_step return it as 'loss'"
             )
         self.losses.append(float(logs["loss"]))
-        average, self._diverged = self._average.add(self.losses[-1])
-        self._smoothed.append(average)
-        if self._diverged or len(self.losses) == len(self._rates):
+        if self.curve.diverged or len(self.losses) == len(self._rates):
             self.model.stop_training = True

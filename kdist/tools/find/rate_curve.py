@@ -7,18 +7,20 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...arguments import as_integer, positive_number
+from ...arguments import as_integer, number_within
 from ...errors import UserError
 from ...files import atomic_write
 
 # The default range of a test: the first rate is far too small, the last rate diverges.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0
+_FEWEST_STEPS = 10
 
+# The running average forgets 5 % of earlier losses with each step.
+_DECAY = 0.95
 # Fraction of steps that is ignored at the start, where the average has not settled.
 _SETTLE = 0.1
 # A smaller relative fall of the average may be chance.
 _FALL = 0.02
-_FEWEST_STEPS = 10
 # The loss has exploded when its average exceeds this multiple of its minimum.
 DIVERGENCE = 4.0
 # A rise below this fraction of the first loss is no explosion, even if the minimum is near zero.
@@ -27,34 +29,27 @@ _RISE = 0.01
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RateCurve:
-    """The losses of a range test over its learning rates.
+    """The losses of a range test over its learning rates; `print` shows the suggestion.
 
     Attributes:
         rates: The learning rate of each step, increasing.
         losses: The loss of each step's batch.
         smoothed: The running average of the losses.
-        diverged: Whether the test ended because the loss exploded.
     """
 
     rates: Sequence[float]
     losses: Sequence[float]
     smoothed: Sequence[float]
-    diverged: bool
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss exploded, or is not finite, at the last step."""
+        return has_diverged(self.smoothed)
 
     @property
     def at_minimum(self) -> float:
         """The learning rate at which the average is lowest."""
         return self.rates[min(self._known, key=lambda i: self.smoothed[i])]
-
-    @property
-    def steepest(self) -> float:
-        """The learning rate at which the average falls fastest, per factor of the rate."""
-        known = self._known
-        lowest = min(known, key=lambda i: self.smoothed[i])
-        inner = [i for i in known if i - 1 in known and i < lowest and i + 1 in known]
-        if not inner:
-            return self.at_minimum
-        return self.rates[min(inner, key=self._slope)]
 
     @property
     def suggestion(self) -> float:
@@ -87,9 +82,13 @@ class RateCurve:
         last = len(self.smoothed) if end is None else max(end, 1)
         return range(min(int(_SETTLE * len(self.smoothed)), last - 1), last)
 
-    def _slope(self, i: int) -> float:
-        fall = self.smoothed[i + 1] - self.smoothed[i - 1]
-        return fall / math.log(self.rates[i + 1] / self.rates[i - 1])
+    def __str__(self) -> str:
+        how = f"unsure: {self.doubt}" if self.doubt else "the loss fell, and then rose again"
+        return (
+            f"suggested learning rate: {self.suggestion:.2g}, a tenth of that at the lowest loss"
+            f" ({self.at_minimum:.2g})\n"
+            f"{len(self.rates)} steps, from {self.rates[0]:.2g} to {self.rates[-1]:.2g}: {how}"
+        )
 
     def to_csv(self) -> str:
         """Return a table with a row per step: `step,learning_rate,loss,smoothed_loss`."""
@@ -99,6 +98,28 @@ class RateCurve:
         rows = zip(self.rates, self.losses, self.smoothed, strict=True)
         table.writerows((step, *row) for step, row in enumerate(rows, 1))
         return text.getvalue()
+
+
+def average_losses(losses: Sequence[float], *, decay: float = _DECAY) -> list[float]:
+    """Return the running average after each loss, corrected for its start at zero.
+
+    Args:
+        losses: The loss of each step.
+        decay: Factor of earlier losses at each step, at least 0 and below 1.
+    """
+    averages, total = [], 0.0
+    for step, loss in enumerate(losses, 1):
+        total = decay * total + (1 - decay) * loss
+        averages.append(total / (1 - decay**step))
+    return averages
+
+
+def has_diverged(averages: Sequence[float]) -> bool:
+    """Whether the last average of a loss exploded, or is not finite."""
+    last, least = averages[-1], min(averages)
+    # A loss may be negative, such as a log-likelihood.
+    rise = max((DIVERGENCE - 1) * abs(least), _RISE * abs(averages[0]))
+    return not math.isfinite(last) or last > least + rise
 
 
 def rates_of(least: float, most: float, steps: int) -> list[float]:
@@ -119,58 +140,13 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
     Raises:
         UserError: An argument is out of range.
     """
-    low = positive_number("least", least, hint="pass the first learning rate, such as 1e-6")
-    high = positive_number("most", most, hint="pass the last learning rate, such as 10")
-    if high <= low:
-        raise UserError(
-            f"most is {most!r}, but has to be above least, {least!r}: pass a larger one"
-        )
+    low = number_within("least", least, above=0, hint="pass the first learning rate, such as 1e-6")
+    number_within("most", most, above=low, hint="pass the last learning rate, such as 10")
     count = as_integer(steps)
     if count is None or count < _FEWEST_STEPS:
         raise UserError(
             f"steps is {steps!r}, but has to be an integer of at least {_FEWEST_STEPS}: pass more"
         )
-
-
-class LossAverage:
-    """A running average of losses, corrected for its start at zero.
-
-    Args:
-        smoothing: Decay at each step, at least 0 and below 1.
-    """
-
-    def __init__(self, smoothing: float = 0.95) -> None:
-        self._smoothing = smoothing
-        self._sum = 0.0
-        self._steps = 0
-        self._least = math.inf
-        self._first = 0.0
-
-    def add(self, loss: float) -> tuple[float, bool]:
-        """Add the loss of a step; return the average, and whether it exploded or is not finite."""
-        self._steps += 1
-        self._sum = self._smoothing * self._sum + (1 - self._smoothing) * loss
-        average = self._sum / (1 - self._smoothing**self._steps)
-        if not math.isfinite(average):
-            return average, True
-        if self._steps == 1:
-            self._first = abs(average)
-        self._least = min(self._least, average)
-        # A loss may be negative, such as a log-likelihood.
-        rise = max((DIVERGENCE - 1) * abs(self._least), _RISE * self._first)
-        return average, average > self._least + rise
-
-
-def rate_lines(curve: RateCurve) -> list[str]:
-    """Return lines that recommend a learning rate."""
-    doubt = curve.doubt
-    how = f"unsure: {doubt}" if doubt else "the loss fell, and then rose again"
-    return [
-        f"suggested learning rate: {curve.suggestion:.2g}, a tenth of that at the lowest loss"
-        f" ({curve.at_minimum:.2g})",
-        f"steepest fall of the loss: at {curve.steepest:.2g}",
-        f"{len(curve.rates)} steps, from {curve.rates[0]:.2g} to {curve.rates[-1]:.2g}: {how}",
-    ]
 
 
 def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
@@ -184,11 +160,7 @@ def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
     from ...charts.figures import learning_rate_figure  # draws with Altair
 
     figure = learning_rate_figure(
-        curve.rates,
-        curve.losses,
-        curve.smoothed,
-        suggestion=curve.suggestion,
-        steepest=curve.steepest,
+        curve.rates, curve.losses, curve.smoothed, suggestion=curve.suggestion
     )
     table, picture = folder / "learning-rate.csv", folder / "learning-rate.png"
     atomic_write(table, curve.to_csv())

@@ -10,8 +10,24 @@ from ...training.user_model.data import UserData
 from ...training.user_model.functions import UserFunctions
 
 
-def build_model(functions: UserFunctions, strategy: MirroredStrategy) -> keras.Model:
-    """Make the user's model under a strategy, with `steps_per_execution=1`.
+def train_model(
+    functions: UserFunctions,
+    strategy: MirroredStrategy,
+    data: UserData,
+    *,
+    global_batch: int,
+    epochs: int,
+    callback: keras.callbacks.Callback,
+) -> None:
+    """Make the user's model, and train it step by step until the callback ends the training.
+
+    Args:
+        functions: The user's functions.
+        strategy: The strategy that makes the model.
+        data: Training data, without validation. Batched data keep their batches.
+        global_batch: Samples per step over all replicas, for arrays.
+        epochs: Maximum number of epochs.
+        callback: Ends the training.
 
     Raises:
         UserError: The function fails, or returns no compiled model.
@@ -19,26 +35,6 @@ def build_model(functions: UserFunctions, strategy: MirroredStrategy) -> keras.M
     model = checked_model(strategy.build(functions.make_model), function="build")
     strategy.model_state(model).chosen_steps = None
     model.steps_per_execution = 1
-    return model
-
-
-def fit_epochs(
-    model: keras.Model,
-    data: UserData,
-    *,
-    global_batch: int,
-    epochs: int,
-    callback: keras.callbacks.Callback,
-) -> None:
-    """Train without validation until the callback ends the training.
-
-    Args:
-        model: A compiled model.
-        data: The data. Batched data keep their batches.
-        global_batch: Samples per step over all replicas, for arrays.
-        epochs: Maximum number of epochs.
-        callback: Ends the training.
-    """
     arguments = UserData(training=data.training).fit_arguments(batch=global_batch)
     with warnings.catch_warnings():
         # Keras warns after the first epoch if it does not know the number of batches.

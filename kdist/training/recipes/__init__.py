@@ -6,7 +6,7 @@ from typing import Any
 
 from ...arguments import path_text
 from ...errors import UserError, error_text
-from ...files import check_plain, parse_json, read_text
+from ...files import parse_json, read_text
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -51,6 +51,6 @@ def read_settings(path: str) -> dict[str, Any]:
 
 def _parse_toml(text: str) -> Any:
     try:
-        return check_plain(tomllib.loads(text))
+        return tomllib.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
