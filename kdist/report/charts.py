@@ -8,7 +8,7 @@ from typing import Literal
 
 _WIDTH, _HEIGHT = 360, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 26, 50
-_CHARACTER = 6.3  # width of a digit of the axes' font
+_CHARACTER = 6.8  # width of a digit of the axes' font
 _MOST_POINTS = 300
 _MOST_MARKERS = 60
 # Beyond them, differences of numbers are infinite or 0.
@@ -97,7 +97,7 @@ class _Axis:
         self._high += margin
         is_whole = all(number.is_integer() for number in numbers)
         places = sorted(numbers) if at_values else self._round_numbers(is_whole)
-        self.ticks = [(self.at(place), _text(place)) for place in places]
+        self.ticks = [(self.at(place), _text(place, digits=4)) for place in places]
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self._log else value
@@ -114,7 +114,7 @@ class _Axis:
     def _round_numbers(self, is_whole: bool) -> list[float]:
         """Return about six round numbers within the ends."""
         span = self._high - self._low
-        if self._log and span > 1.5:
+        if self._log and span > 2:
             powers = range(math.ceil(self._low), math.floor(self._high) + 1, math.ceil(span / 6))
             return [10.0**power for power in powers]
         low, high = (10**self._low, 10**self._high) if self._log else (self._low, self._high)
@@ -126,10 +126,10 @@ class _Axis:
         return [float(f"{number * step:.12g}") for number in steps]
 
 
-def _text(value: float | str) -> str:
+def _text(value: float | str, digits: int = 6) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.6g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,19 +31,21 @@ body {{ margin: 0 auto; max-width: 1100px; padding: 16px; background: var(--page
 h1, h2, h3, p, li {{ overflow-wrap: anywhere }}
 h3, p, figure {{ margin: 8px 0 }}
 h2 {{ margin-top: 40px }}
-.faint, th {{ color: var(--faint); font-size: 14px }}
+.faint {{ font-size: 14px }}
 .headlines, .charts {{ display: grid; gap: 16px;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)) }}
 .headlines article {{ border: 1px solid var(--line); border-radius: 6px; padding: 8px 16px }}
 .value {{ font-size: 32px; font-weight: 600 }}
 .table {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-size: 14px }}
+table {{ border-collapse: collapse; font-size: 13px }}
+.faint, th {{ color: var(--faint) }}
 th, td {{ padding: 6px 8px 6px 0; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top }}
 @media (min-width: 700px) {{
+  table {{ font-size: 14px }}
   td {{ padding-right: 16px; white-space: nowrap }}
-  td:first-child, td:last-child {{ min-width: 3em; max-width: 24em; white-space: normal;
-    overflow-wrap: anywhere }}
+  td:first-child, td:last-child {{ max-width: 24em; white-space: normal;
+    overflow-wrap: break-word }}
 }}
 svg {{ width: 100%; height: auto }}
 ul {{ margin: 8px 0; padding: 0; list-style: none; font-size: 14px }}

@@ -226,7 +226,7 @@ def _soonest(data: str, results: Sequence[Result]) -> Headline | None:
         return Headline(title, "not reached", f"{reached} of {count(len(known), 'run')} reached it")
     times = sorted(result.time for result in group if math.isfinite(result.time))
     about = f"{_name_group(group)}; median, {len(times)} of {count(len(group), 'run')} reached it"
-    if len(group) > 1:
+    if len(times) > 1:
         about += f", from {seconds(times[0])} to {seconds(times[-1])}"
     return Headline(title, seconds(_median_time(group)), about)
 
@@ -361,7 +361,7 @@ def search_figure(record: SearchRecord) -> Figure:
             log_x=isinstance(part, Mapping) and "log" in str(part.get("sampling")),
             # Penalties are so much larger than scores that they would hide how these differ.
             log_y=any(missed),
-            ticks_at_values=len(set(x)) < 7,
+            ticks_at_values=isinstance(part, list),
         )
 
     numbers = [number for number, _ in trials]
