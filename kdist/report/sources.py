@@ -34,6 +34,12 @@ class SweepRecord:
     rows: Sequence[Row]
 
     @property
+    def train_settings(self) -> Mapping[str, Any]:
+        """The settings of every run."""
+        train = self.settings.get("train")
+        return train if isinstance(train, Mapping) else {}
+
+    @property
     def done(self) -> list[Row]:
         """The finished points."""
         return [row for row in self.rows if row["status"] == "done"]

@@ -142,7 +142,7 @@ def find_results(sources: Sources) -> list[Result]:
         *(
             Result(
                 name=f"{sweep.name}, {row['name']}",
-                data=data_set(sweep.settings.get("train") or {}),
+                data=data_set(sweep.train_settings),
                 setting=f"{sweep.path} {[row[name] for name in sweep.experiment.setting]}",
                 images_per_sec=row["images_per_sec"],
             )

@@ -104,6 +104,13 @@ def test_headlines_of_sweeps(tmp_path):
     assert found["Images"].about == "t, b64-r2-round1 and 1 more; median of 2 runs"
 
 
+def test_a_sweep_whose_settings_are_odd_is_shown(tmp_path):
+    for kind, rows in (("throughput", throughput_rows()), ("accuracy", accuracy_rows()[:1])):
+        sweep = write_sweep(tmp_path / kind, kind, rows, settings={"train": 5})
+        assert sections_of(sweep)[0].tables[0].rows
+        assert headlines_of(sweep)
+
+
 @pytest.mark.parametrize("accuracies", [(), (0.0,)])
 def test_a_run_that_learned_nothing(tmp_path, accuracies):
     found = headlines_of(write_run(tmp_path / "a", accuracies))

@@ -1,4 +1,4 @@
-"""What a report is given: found, read, named and compared."""
+"""Runs, sweeps and searches of a report: found, read, named and compared."""
 
 import pytest
 from kdist.errors import UserError
