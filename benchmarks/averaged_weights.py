@@ -4,21 +4,17 @@
 
 `Cifar10Net` is trained with the tutorial's settings: 128 images a step, crops of 24x24, mirrored,
 of more or less contrast, SGD at 0.1, and an average of the weights with momentum 0.9999 that begins
-small. After every 200 steps both are evaluated on all test images. Prints the table, and draws it
-with `--chart averaged-weights.png`.
+small. After every 200 steps both are evaluated on all test images. Prints the table.
 """
 
 import argparse
 import os
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import altair as alt
 import kdist
 import keras
 import tensorflow as tf
-from kdist.charts.figures import Figure
 from kdist.data import RandomCrop, RandomHorizontalFlip
 from kdist.models import Cifar10Net
 
@@ -27,7 +23,6 @@ parser.add_argument("--steps", type=int, default=2000, help="training steps")
 parser.add_argument("--every", type=int, default=200, help="steps between evaluations")
 parser.add_argument("--data-dir", help="folder of CIFAR-10; default: found or downloaded")
 parser.add_argument("--subset", type=int, help="train on this many images only")
-parser.add_argument("--chart", type=Path, help="PNG file of the curves")
 args = parser.parse_args()
 SIZE = 24
 
@@ -68,27 +63,19 @@ with strategy.scope():
         metrics=["accuracy"],
     )
 
-rows = []
-
 
 class EvaluateBoth(keras.callbacks.Callback):
     """Evaluates the weights, then their average."""
 
     def on_epoch_end(self, epoch, logs=None):
-        """Add a row for each, and print a line."""
+        """Print a line with both accuracies."""
         step = (epoch + 1) * args.every
-        for weights, callbacks in (
-            ("raw", []),
-            ("averaged", [keras.callbacks.SwapEMAWeights()]),
-        ):
+        accuracies = []
+        for callbacks in ([], [keras.callbacks.SwapEMAWeights()]):
             _, accuracy = self.model.evaluate(test, verbose=0, callbacks=callbacks)
-            rows.append({"step": step, "weights": weights, "accuracy": accuracy})
-        raw, averaged = rows[-2:]
-        print(
-            f"| {step:,} | {raw['accuracy']:.3f} | {averaged['accuracy']:.3f} |"
-            f" {logs['loss']:.2f} |",
-            flush=True,
-        )
+            accuracies.append(accuracy)
+        raw, averaged = accuracies
+        print(f"| {step:,} | {raw:.3f} | {averaged:.3f} | {logs['loss']:.2f} |", flush=True)
 
 
 print("| step | accuracy, raw weights | averaged weights | training loss |")
@@ -101,18 +88,3 @@ model.fit(
     verbose=0,
     callbacks=[EvaluateBoth()],
 )
-
-if args.chart is not None:
-    curves = alt.Chart(alt.NamedData(name="rows"), width=680, height=340).mark_line(point=True)
-    figure = Figure(
-        id="averaged-weights",
-        title="Averaged and raw weights of Cifar10Net on CIFAR-10",
-        caption="Accuracy on all test images; average of momentum 0.9999, which begins small.",
-        chart=curves.encode(
-            x=alt.X("step:Q", title="Step"),
-            y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
-            color=alt.Color("weights:N", title=None),
-        ),
-        data={"rows": rows},
-    )
-    args.chart.write_bytes(figure.png())

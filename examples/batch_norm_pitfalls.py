@@ -1,6 +1,6 @@
 """Two common questions about batch norm on several GPUs, reproduced in Keras 3 and answered.
 
-    python examples/batch_norm_pitfalls.py --plot pitfalls.png
+    python examples/batch_norm_pitfalls.py --plot pitfalls.html
 
 1. There are four ways to keep the moving averages; with two GPUs some give wrong results. Which,
    and why?
@@ -17,12 +17,15 @@ statistics in all cases. Takes about five minutes on two CPU cores.
 # ruff: noqa: ARG002, D102, D103 - the names of the methods are Keras's
 
 import argparse
+from pathlib import Path
 
 import kdist
 import keras
 import numpy as np
 import tensorflow as tf
 from kdist.callbacks import BatchNormMonitor, StopAtNonFinite
+from kdist.report.charts import Chart, Figure, Point, Series
+from kdist.report.page import Section, render_page
 
 GLOBAL_BATCH = 64
 MOMENTUM = 0.9
@@ -200,20 +203,21 @@ def train(name, case, epochs, x, y, test):
 
 
 def plot(results, path):
-    import altair as alt
-
-    rows = [
-        {"case": case, "way": name, "epoch": epoch, "accuracy": value}
-        for (case, name), (accuracy, *_) in results.items()
-        for epoch, value in enumerate(accuracy, 1)
+    charts = [
+        Chart(
+            title=f"Test accuracy, {case}",
+            axis="Epoch",
+            series=[
+                Series(name, [Point(epoch, value) for epoch, value in enumerate(accuracy, 1)])
+                for (own, name), (accuracy, *_) in results.items()
+                if own == case
+            ],
+        )
+        for case in dict.fromkeys(case for case, _ in results)
     ]
-    chart = alt.Chart(alt.InlineData(values=rows), width=280, height=280).mark_line(point=True)
-    chart.encode(
-        x=alt.X("epoch:O", title="Epoch", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
-        color=alt.Color("way:N", title=None, sort=None),
-        column=alt.Column("case:N", title=None, sort=None),
-    ).save(path, scale_factor=2)
+    figure = Figure(caption="One line per way.", charts=charts)
+    page = render_page("Batch norm's pitfalls", [Section(title="Ways", figures=[figure])])
+    Path(path).write_text(page, encoding="utf-8")
 
 
 def main():
@@ -222,7 +226,7 @@ def main():
     parser.add_argument("--subset", type=int, help="train on this many images only")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--plot", help="write the accuracies to this PNG")
+    parser.add_argument("--plot", help="draw the accuracies into this HTML file")
     args = parser.parse_args()
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2

@@ -1,6 +1,6 @@
 """Lab 3 of the course, at CPU size: how far can the batch grow?
 
-    python examples/lab3_large_batch.py --plot lab3.png      # about two minutes on two cores
+    python examples/lab3_large_batch.py --plot lab3.html     # about two minutes on two cores
 
 Trains a small convolutional network with batch norm on the embedded sample, its images halved to
 14 x 14, on two replicas, each time for the same number of epochs. The learning rate, 0.125 for a
@@ -16,10 +16,13 @@ Prints the test accuracy of each run by epoch, and which runs diverged: they end
 # ruff: noqa: D103
 
 import argparse
+from pathlib import Path
 
 import kdist
 import keras
 from kdist.callbacks import StopAtNonFinite
+from kdist.report.charts import Chart, Figure, Point, Series
+from kdist.report.page import Section, render_page
 from kdist.schedules import WarmUp
 
 BASE_RATE, BASE_BATCH = 0.125, 32
@@ -86,19 +89,14 @@ def train(strategy, run, epochs, x, y, test):
 
 
 def plot(results, path):
-    import altair as alt
-
-    rows = [
-        {"run": name, "epoch": epoch, "accuracy": accuracy}
+    series = [
+        Series(name, [Point(epoch, value) for epoch, value in enumerate(accuracies, 1)])
         for name, accuracies in results.items()
-        for epoch, accuracy in enumerate(accuracies, 1)
     ]
-    chart = alt.Chart(alt.InlineData(values=rows), width=500, height=300).mark_line(point=True)
-    chart.encode(
-        x=alt.X("epoch:O", title="Epoch", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(domain=[0, 1])),
-        color=alt.Color("run:N", title=None, sort=None),
-    ).save(path, scale_factor=2)
+    chart = Chart(title="Test accuracy", axis="Epoch", series=series, from_zero=True)
+    figure = Figure(caption="One line per run.", charts=[chart])
+    page = render_page("Large batches", [Section(title="Runs", figures=[figure])])
+    Path(path).write_text(page, encoding="utf-8")
 
 
 def main():
@@ -106,7 +104,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
-    parser.add_argument("--plot", help="write the accuracies to this PNG")
+    parser.add_argument("--plot", help="draw the accuracies into this HTML file")
     args = parser.parse_args()
     strategy = kdist.MirroredStrategy(replicas=args.replicas)
     data = kdist.data.fashion_mnist(sample=True)

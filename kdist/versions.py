@@ -7,7 +7,6 @@ from .errors import UserError
 
 TESTED = {"Keras": ("3.14", "3.15"), "TensorFlow": ("2.20", "2.21")}
 EXTRAS = {
-    "report": ("altair", "jinja2", "vl_convert"),
     "dashboard": ("wandb_workspaces",),
     "tune": ("sklearn",),
 }

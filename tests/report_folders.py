@@ -87,6 +87,9 @@ def write_sweep(folder, kind, rows, **about):
             run = folder / "points" / row["name"] / "run"
             write_run(run, given["run"], batch_size=row["batch_size"], seed=row["seed"] or 0)
             row["run_dir"] = str(run.relative_to(folder))
+            summary = json.loads((run / "summary.json").read_text())
+            summary["met_seconds"] = row["seconds_to_target"]
+            (run / "summary.json").write_text(json.dumps(summary))
         written.append(row)
     (folder / "points.json").write_text(json.dumps(written))
     return folder

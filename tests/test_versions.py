@@ -14,11 +14,12 @@ ROOT = Path(__file__).parents[1]
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "jinja2" else real(name)
+        importlib.util, "find_spec", lambda name: None if name == "wandb_workspaces" else real(name)
     )
-    require("dashboard")
-    with pytest.raises(UserError, match=r"this needs jinja2, .*pip install 'kdist\[report\]'"):
-        require("report")
+    require("tune")
+    words = r"this needs wandb_workspaces, .*pip install 'kdist\[dashboard\]'"
+    with pytest.raises(UserError, match=words):
+        require("dashboard")
 
 
 def test_every_extra_that_is_asked_for_can_be_installed():

@@ -57,17 +57,14 @@ def prepare(home: Path) -> None:
     os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody answers there
     for name in ("WANDB_SWEEP_ID", "KERAS_HOME"):
         os.environ.pop(name, None)
-    for name in ("kdist.report.sections", "jinja2", "vl_convert", "wandb"):
+    for name in ("kdist.report.write_report", "wandb"):
         importlib.import_module(name)  # now, as a case has little time
-    from kdist.charts.figures import Figure
     from kdist.data import image_files
 
     # They take a while, and are the same each time or drawn by the cases in processes.
     image_files.read_sample = functools.cache(image_files.read_sample)
     # Downloads import Keras.
     image_files._download = mock.Mock(side_effect=image_files.DownloadError("no network"))
-    Figure.png = lambda *_, **__: b""  # type: ignore[method-assign]
-    Figure.svg = lambda *_: "<svg/>"  # type: ignore[method-assign]
 
 
 def run(case: Case) -> Outcome:

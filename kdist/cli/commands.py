@@ -1,6 +1,6 @@
 """Commands with few options: each command calls the function that does the work."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -10,6 +10,9 @@ from ..tools.evaluate.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes
+
+if TYPE_CHECKING:
+    from ..study.driver import Outcome
 
 
 @takes(options=options_of(CheckOptions))
@@ -61,15 +64,24 @@ def report(
     ],
     /,
     *,
-    output: Annotated[str, Parameter(help="HTML file.")] = "report.html",
+    output: Annotated[
+        str | None, Parameter(help="HTML file; by default report.html in the folder of all RUNS.")
+    ] = None,
 ) -> None:
     """Show runs, sweeps and searches in one HTML file that opens without a network."""
-    require("report")
-    from ..report.page import write_report
+    from ..report.write_report import write_report
 
-    for path, reason in write_report(runs, output=output):
+    page, skipped = write_report(runs, output=output)
+    for path, reason in skipped:
         print(f"Skipped: {path}: {reason}")
-    print(f"Report: {output}")
+    print(f"Report: {page}")
+
+
+def end_study(outcome: "Outcome") -> int:
+    """Write the report of a sweep or search into its folder, and return its exit code."""
+    if outcome.rows and not outcome.stopped:
+        report([str(outcome.folder)])
+    return outcome.exit_code
 
 
 def dashboard(

@@ -10,7 +10,6 @@ from ..files import folder_for_files, writable_folder
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
 from ..training.user_model.functions import data_name
-from ..versions import require
 from .options import parse_integer
 
 app = App(
@@ -86,14 +85,13 @@ def rate(
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
     seed: Seed = 0,
     output: Annotated[
-        str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
+        str, Parameter(help="Folder for learning-rate.csv and learning-rate.html.")
     ] = "runs/find",
 ) -> None:
     """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
     _check(model, data, replicas, batch_size)
     path_text("--output", output)
     check_range(least=least, most=most, steps=steps)
-    require("report")
     folder = Path(output)
     with folder_for_files(folder):
         writable_folder(folder, option="--output")

@@ -11,7 +11,7 @@ from ..study.experiment import Experiment
 from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
-from ..versions import require
+from .commands import end_study
 from .options import (
     ConfigFile,
     OwnModelName,
@@ -126,10 +126,9 @@ def _train_settings(
 
 
 def _sweep(experiment: Experiment, folder: Any) -> int:
-    require("report")
     from ..study.sweep_run import sweep
 
-    return sweep(experiment, **given(folder)).exit_code
+    return end_study(sweep(experiment, **given(folder)))
 
 
 app = App(
@@ -141,7 +140,7 @@ app = App(
 app.command(
     _timed(ThroughputSweep),
     name="throughput",
-    help="Measure images per second by batch size, and find the batch size that is large enough.",
+    help="Measure images per second by batch size.",
 )
 app.command(accuracy)
 app.command(_timed(ScalingSweep), name="scaling", help="Measure the efficiency of 1 to N replicas.")

@@ -9,7 +9,7 @@ from ..study.search_settings import Search, check_given
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
-from ..versions import require
+from .commands import end_study
 from .options import ConfigFile, given, options_of, read_files, takes
 
 # A search validates and saves its trials itself, in a folder of its own.
@@ -40,7 +40,6 @@ def tune(
         **given(search),
     )
     check_given(asked, given(settings))
-    require("report")
     from ..study.search_run import tune as run
 
-    return run(asked).exit_code
+    return end_study(run(asked))

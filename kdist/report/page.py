@@ -1,62 +1,154 @@
-"""`write_report`: a report as one HTML file that needs no network and no script."""
+"""`render_page`: headlines, tables and charts as one HTML page without scripts."""
 
-import base64
-from collections.abc import Sequence
-from importlib import resources
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
 
-from ..errors import UserError
-from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
-from .inputs import find_sources
+from ..study.tables import ResultsTable
+from .charts import Figure
 
-if TYPE_CHECKING:
-    from .sections import Report
+GENERATOR = '<meta name="generator" content="kdist report">'
+"""In the first lines of every page; tells a report from other HTML files."""
 
-# Altair, jinja2 and vl-convert are imported inside the functions: a path that leads nowhere is
-# reported at once.
+# The browser itself runs no script and loads nothing from anywhere.
+_HEAD = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{GENERATOR}
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<style>
+:root {{ color-scheme: light dark; --page: #fff; --text: #1c2230; --faint: #5a6272;
+  --line: #dde1e7 }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --page: #14181f; --text: #e4e8ef; --faint: #a3adbd; --line: #363d4a }}
+}}
+body {{ margin: 0 auto; max-width: 1100px; padding: 16px; background: var(--page);
+  color: var(--text); font: 16px/1.5 system-ui, sans-serif }}
+h1, h2, h3, p, li {{ overflow-wrap: anywhere }}
+h3, p, figure {{ margin: 8px 0 }}
+h2 {{ margin-top: 40px }}
+.faint {{ font-size: 14px }}
+.headlines, .charts {{ display: grid; gap: 16px;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)) }}
+.headlines article {{ border: 1px solid var(--line); border-radius: 6px; padding: 8px 16px }}
+.value {{ font-size: 32px; font-weight: 600 }}
+.table {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-size: 13px }}
+.faint, th {{ color: var(--faint) }}
+th, td {{ padding: 6px 8px 6px 0; border-bottom: 1px solid var(--line); text-align: left;
+  vertical-align: top }}
+@media (min-width: 700px) {{
+  table {{ font-size: 14px }}
+  td {{ padding-right: 16px; white-space: nowrap }}
+  td:first-child, td:last-child {{ max-width: 24em; white-space: normal;
+    overflow-wrap: break-word }}
+}}
+svg {{ width: 100%; height: auto }}
+ul {{ margin: 8px 0; padding: 0; list-style: none; font-size: 14px }}
+li {{ display: inline-block; margin-right: 16px }}
+</style>
+"""
 
-# The beginning of every page, which tells a report from other HTML files.
-_GENERATOR = b'<meta name="generator" content="kdist report">'
-_FIRST_BYTES = 2000
-_HINT = "pass another --output"
+
+@dataclass(frozen=True)
+class Headline:
+    """A figure in large type.
+
+    Attributes:
+        title: Its name, with the unit and the data set.
+        value: The figure.
+        about: The runs of the figure, and how certain it is.
+    """
+
+    title: str
+    value: str
+    about: str
 
 
-def write_report(paths: Sequence[str], *, output: str) -> list[tuple[str, str]]:
-    """Write an HTML report of runs, sweeps and searches.
+@dataclass(kw_only=True)
+class Section:
+    """A part of a page.
+
+    Attributes:
+        title: Its heading.
+        lead: A sentence below the heading.
+        tables: Its tables.
+        figures: Its charts.
+    """
+
+    title: str
+    lead: str = ""
+    tables: list[ResultsTable] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+
+
+def render_page(
+    title: str, sections: Sequence[Section], *, about: str = "", headlines: Sequence[Headline] = ()
+) -> str:
+    """Return a page as HTML; text from files is escaped.
 
     Args:
-        paths: Folders of runs, sweeps and searches, or folders of these.
-        output: The HTML file; an existing report is replaced.
-
-    Returns:
-        The paths that the report does not show, each with the reason.
-
-    Raises:
-        UserError: Nothing can be shown, a path does not exist, or `output` cannot be written or is
-            not a report.
+        title: The heading.
+        sections: The parts of the page.
+        about: A sentence below the heading.
+        headlines: The figures that come first.
     """
-    page = output_file(output, option="--output")
-    with explain_write_errors(page, hint=_HINT):
-        if page.exists():
-            with page.open("rb") as file:
-                if _GENERATOR not in file.read(_FIRST_BYTES):
-                    raise UserError(f"{page} is not a report of kdist: {_HINT}, or remove it")
-    sources = find_sources(paths)
-    from .sections import make_report
-
-    text = render_page(make_report(sources))
-    with explain_write_errors(page, hint=_HINT), folder_for_files(page.parent):
-        atomic_write(page, text)
-    return sources.skipped
-
-
-def render_page(report: "Report") -> str:
-    """Render the HTML of a report; text from files is escaped, and charts are SVG images."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    return "\n".join(
+        [
+            f"{_HEAD}<title>{escape(title)} | kdist report</title>\n</head>\n<body>",
+            f'<h1>{escape(title)}</h1>\n<p class="faint">{escape(about)}</p>',
+            '<div class="headlines">',
+            *(
+                f'<article><h3>{escape(line.title)}</h3><p class="value">{escape(line.value)}</p>'
+                f'<p class="faint">{escape(line.about)}</p></article>'
+                for line in headlines
+            ),
+            "</div>",
+            *map(_render_section, sections),
+            "</body>\n</html>\n",
+        ]
     )
-    environment.filters["base64"] = lambda text: base64.b64encode(text.encode()).decode()
-    template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    return environment.from_string(template).render(report=report)
+
+
+def _render_section(section: Section) -> str:
+    return "\n".join(
+        [
+            f"<section>\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.lead)}</p>",
+            *map(_render_table, section.tables),
+            *map(_render_figure, section.figures),
+            "</section>",
+        ]
+    )
+
+
+def _render_table(table: ResultsTable) -> str:
+    def row(cells: Iterable[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+    return "\n".join(
+        [
+            f'<h3>{escape(table.title)}</h3>\n<div class="table" tabindex="0"><table>',
+            f"<thead>{row(table.columns, 'th')}</thead>\n<tbody>",
+            *(row(cells, "td") for cells in table.rows),
+            f'</tbody>\n</table></div>\n<p class="faint">{escape(table.note)}</p>',
+        ]
+    )
+
+
+def _render_figure(figure: Figure) -> str:
+    return "\n".join(
+        [
+            "<figure>\n<ul>",
+            *(
+                f'<li><span style="color: {colour}">●</span> {escape(name)}</li>'
+                for name, colour in figure.legend
+            ),
+            '</ul>\n<div class="charts">',
+            *(chart.svg() for chart in figure.charts),
+            f'</div>\n<figcaption class="faint">{escape(figure.caption)}</figcaption>\n</figure>',
+        ]
+    )

@@ -15,13 +15,12 @@ from typing import Protocol
 
 from rich.console import Console
 
-from ..charts.statistics import Row
 from ..errors import UserError, error_text
 from ..launch.child import Share
 from ..runs.record import RunRecord, read_run
 from ..runs.text import count
 from ..signals import signal_of
-from .folder import StudyFolder
+from .folder import Row, StudyFolder
 from .progress import Progress, print_line
 from .trial import Trial
 from .trial_process import TrialProcess
@@ -65,11 +64,13 @@ class Outcome:
 
     Attributes:
         rows: A row for each trial that ended, in the order in which they ended.
+        folder: The folder of the sweep or search.
         signal: The signal that ended it; `None` if there was none.
         stopped: The reason why it stopped early; empty if it did not.
     """
 
     rows: Sequence[Row]
+    folder: Path
     signal: Signals | None = None
     stopped: str = ""
 
@@ -124,18 +125,19 @@ class Driver:
         trial would fail; Ctrl-C, SIGTERM and SIGHUP end it, too. The trials that they hit get no
         row, and run again, or continue from their checkpoints, with the same command.
         """
+        outcome = Outcome(rows=self._rows, folder=self._folder.path)
         try:
             self._begin_trials()
             while self._running:
                 self._end_trial(*self._wait())
                 self._begin_trials()
         except KeyboardInterrupt as error:
-            return Outcome(rows=self._rows, signal=signal_of(error))
+            return dataclasses.replace(outcome, signal=signal_of(error))
         except OSError as error:
-            return Outcome(rows=self._rows, stopped=explain_disk(error, self._folder.path))
+            return dataclasses.replace(outcome, stopped=explain_disk(error, self._folder.path))
         finally:
             self._end_all()
-        return Outcome(rows=self._rows)
+        return outcome
 
     def _begin_trials(self) -> None:
         """Begin trials while there are shares; record those that cannot be run."""
@@ -200,11 +202,11 @@ class Driver:
                 process.kill()
 
 
-def print_end(outcome: Outcome, folder: StudyFolder, console: Console) -> None:
+def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     """Print how to resume a study that ended early."""
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-        ended = f"{count(len(outcome.rows), folder.noun)} ended in {folder.path}"
+        ended = f"{count(len(outcome.rows), noun)} ended in {outcome.folder}"
         print_line(console, f"{reason}; {ended}, where the same command resumes.")
 
 

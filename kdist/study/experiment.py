@@ -1,28 +1,22 @@
-"""`Experiment`: a kind of sweep: its points, the columns of their rows, tables and figures."""
+"""`Experiment`: a kind of sweep: its points, the columns of their rows, its table and charts."""
 
 import abc
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge, Gt, Le, MaxLen
+from annotated_types import Ge, Le, MaxLen
 
-from ..charts.statistics import Row
-from ..charts.tables import ResultsTable
-from ..errors import UserError
-from ..fields import fields_of
 from ..performance.hardware import on_cpu
+from ..runs.record import finite
 from ..runs.text import count
 from ..training.user_model.functions import files_of
-from .folder import StudyFolder, as_list
+from .folder import Row, StudyFolder, as_list
+from .tables import MISSING, ResultsTable, Spread
 from .trial import Trial
-
-if TYPE_CHECKING:
-    from ..charts.figures import Figure
-
 
 # At most a hundred values of a setting, each of which is a run of several seconds.
 Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MaxLen(100)]
@@ -33,14 +27,18 @@ class Experiment(abc.ABC):
     """A kind of sweep; the fields are its settings, and equal settings are the same sweep.
 
     A new kind is a subclass in `sweep_kinds.py`, with a command in `kdist/cli/sweep.py`. It varies
-    settings of `TrainConfig`. Summaries are class methods, as a report has rows and settings but no
-    experiment to run.
+    settings of `TrainConfig`. Results are class methods, as a report has rows but no experiment to
+    run.
 
     Attributes:
         kind: The name on the command line and in `study.json`.
         setting: The columns that name a setting; points that agree in them are repetitions.
         required: The columns of every point that is done.
         trains: Whether runs are whole trainings, or only time a few epochs.
+        columns: The headings of the table: a key of a result, and the format of its number.
+        note: The sentences below the table.
+        axis: The key of a result on the horizontal axis of the charts, and the axis's title.
+        charts: The keys of the spreads that are drawn, and the titles of their charts.
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
@@ -51,6 +49,10 @@ class Experiment(abc.ABC):
     setting: ClassVar[tuple[str, ...]]
     required: ClassVar[tuple[str, ...]]
     trains: ClassVar[bool] = False
+    columns: ClassVar[Mapping[str, tuple[str, str]]]
+    note: ClassVar[str]
+    axis: ClassVar[tuple[str, str]]
+    charts: ClassVar[Mapping[str, str]]
 
     train: Mapping[str, Any]
     replicas: Counts = (1,)
@@ -75,11 +77,6 @@ class Experiment(abc.ABC):
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
     @property
-    def timed_batch(self) -> int:
-        """The largest global batch whose speed is measured, which the data have to fill."""
-        return 0
-
-    @property
     @abc.abstractmethod
     def repetitions(self) -> int:
         """The number of runs of every setting."""
@@ -95,12 +92,6 @@ class Experiment(abc.ABC):
             for turn in range(self.repetitions)
             for point in self.round(turn)[:: -1 if turn % 2 else 1]
         ]
-
-    @classmethod
-    def group(cls, axes: Mapping[str, Any]) -> str:
-        """Describe the setting of a point or row, such as `batch 8, replicas 2`."""
-        words = {"batch_size": "batch ", "replicas": "replicas "}
-        return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
 
     def point(
         self, name: str, replicas: int, batch: int, config: Mapping[str, Any], **axes: Any
@@ -119,7 +110,7 @@ class Experiment(abc.ABC):
             name=name,
             config={**config, "batch_size": batch, "replicas": replicas},
             columns={**dict.fromkeys(COLUMNS), "name": name, "kind": self.kind, **axes},
-            group=self.group(axes),
+            group=tuple(axes[name] for name in self.setting),
         )
 
     def common_settings(self) -> dict[str, Any]:
@@ -134,23 +125,66 @@ class Experiment(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Sum up the points that are done, as plain data.
+    def results_of(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
+        """Return the results of a setting by key: numbers, texts and spreads.
 
         Args:
-            rows: The rows of these points, with the required columns.
+            rows: Its rows, with the required columns.
+            base: The rows of the same setting with the smallest number of replicas.
+        """
+
+    @classmethod
+    def summarize(cls, rows: Sequence[Row]) -> list[Row]:
+        """Return a row for each setting, with its results.
+
+        Args:
+            rows: The rows of the points that are done, with the required columns.
+        """
+        others = [name for name in cls.setting if name != "replicas"]
+        least = min((row["replicas"] for row in rows), default=0)
+        bases = grouped((row for row in rows if row["replicas"] == least), *others)
+        return [
+            {
+                **dict(zip(cls.setting, key, strict=True)),
+                "batch_size": group[0]["batch_size"],
+                "global_batch": group[0]["batch_size"] * group[0]["replicas"],
+                **cls.results_of(group, bases.get(tuple(group[0][n] for n in others), [])),
+            }
+            for key, group in sorted(grouped(rows, *cls.setting).items())
+        ]
+
+    @classmethod
+    @abc.abstractmethod
+    def title(cls, settings: Mapping[str, Any]) -> str:
+        """Return the title of the table.
+
+        Args:
             settings: The settings of the sweep, as in `study.json`.
         """
 
     @classmethod
-    @abc.abstractmethod
-    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        """Return the summary as tables; tables without rows are omitted."""
+    def table(cls, summary: Sequence[Row], settings: Mapping[str, Any]) -> ResultsTable:
+        """Return the results of `summarize` as a table."""
+        return ResultsTable(
+            title=cls.title(settings),
+            columns=list(cls.columns),
+            rows=[[_cell(row[k], form) for k, form in cls.columns.values()] for row in summary],
+            note=cls.note,
+        )
 
-    @classmethod
-    @abc.abstractmethod
-    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
-        """Return the charts of the summary."""
+
+def _cell(value: Any, form: str) -> str:
+    if isinstance(value, Spread):
+        return value.text(form)
+    return MISSING if value is None else format(value, form)
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Group rows by the values of columns, in order of first occurrence."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
@@ -169,43 +203,22 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
     )
 
 
-Positive = Annotated[float, Gt(0)]
+_WORDS = ("name", "kind", "status", "error", "mode", "lr_rule", "run_dir")
+_POSITIVE = (
+    *("batch_size", "replicas", "global_batch", "round", "images_per_step"),
+    *("images_per_sec", "images_per_sec_low", "images_per_sec_high"),
+    *("seconds", "seconds_to_target", "epochs_to_target"),
+)
 
-
-@dataclasses.dataclass(kw_only=True)
-class PointRow:
-    """The columns of a point's row, in the order of `points.csv`; a kind has some of them."""
-
-    name: str
-    kind: str
-    status: Literal["done", "failed"]
-    error: str
-    batch_size: Positive
-    replicas: Positive
-    global_batch: Positive
-    # By the kind of sweep.
-    round: Positive
-    mode: str
-    lr_rule: str
-    seed: float
-    # Read from the folder of the run.
-    learning_rate: float
-    images_per_step: Positive
-    images_per_sec: Positive
-    images_per_sec_low: Positive
-    images_per_sec_high: Positive
-    seconds: Positive
-    epochs: float
-    diverged: bool
-    reached_target: bool
-    seconds_to_target: Positive
-    epochs_to_target: Positive
-    val_accuracy: float
-    best_val_accuracy: float
-    run_dir: str
-
-
-COLUMNS = {field.name: field for field in fields_of(PointRow)}
+COLUMNS = (
+    *("name", "kind", "status", "error", "batch_size", "replicas", "global_batch"),
+    *("round", "mode", "lr_rule", "seed"),  # by the kind of sweep
+    *("learning_rate", "images_per_step"),  # and the following: read from the folder of the run
+    *("images_per_sec", "images_per_sec_low", "images_per_sec_high", "seconds", "epochs"),
+    *("diverged", "reached_target", "seconds_to_target", "epochs_to_target"),
+    *("val_accuracy", "best_val_accuracy", "run_dir"),
+)
+"""The columns of a point's row, in the order of `points.csv`; a kind has some of them."""
 
 
 def read_rows(folder: StudyFolder, experiment: type[Experiment]) -> list[Row]:
@@ -220,14 +233,18 @@ def read_rows(folder: StudyFolder, experiment: type[Experiment]) -> list[Row]:
 
 def explain_invalid(row: Row, experiment: type[Experiment]) -> str:
     """Return why a row cannot be used: a value that is missing or of the wrong type; or nothing."""
-    for name, column in COLUMNS.items():
-        if row[name] is not None:
-            try:
-                column.check(row[name])
-            except UserError:
-                return f"it has {name} {row[name]!r}"
-    required = ["name", "status"]
+    for name, value in row.items():
+        number = finite(value)
+        is_number = number is not None and (number > 0 or name not in _POSITIVE)
+        is_valid = isinstance(value, str) if name in _WORDS else is_number
+        if name in ("diverged", "reached_target"):
+            is_valid = isinstance(value, bool)
+        if value is not None and not is_valid:
+            return f"it has {name} {value!r}"
+    if row["status"] not in ("done", "failed"):
+        return f"it has status {row['status']!r}"
+    required = ["name"]
     if row["status"] == "done":
-        required += [*experiment.setting, *experiment.required]
+        required += ["batch_size", *experiment.setting, *experiment.required]
     missing = [name for name in required if row[name] is None]
     return f"it has no {missing[0]}" if missing else ""

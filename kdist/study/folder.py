@@ -20,12 +20,14 @@ from ..files import (
     parse_json,
     read_text,
 )
-from ..runs.folder import RUNS
 from ..runs.text import sanitize_text
+
+Row = dict[str, Any]
+"""The result of a point or trial, by column."""
 
 STUDY_FILE = "study.json"
 FORMAT = 5
-_RESULTS = ("summary.json", "oracle.json", "best.json")
+_RESULTS = ("oracle.json", "best.json", "report.html")
 # The properties of a machine with which speeds can be compared.
 _SAME_MACHINE = ("cpu", "cores", "devices")
 
@@ -51,28 +53,30 @@ class About:
             now: The other study.
             may_change: Settings that may differ; nested settings with a dot, as `config.depth`.
         """
-        now = About(**json.loads(as_json(dataclasses.asdict(now))))  # as in a file
         if self.kind != now.kind:
             return [f"its kind is {self.kind}, not {now.kind}"]
-        then, here = ({n: about.machine.get(n) for n in _SAME_MACHINE} for about in (self, now))
-        return _changes(self.settings, now.settings, may_change) + _changes(then, here, ())
+        then, here = self._flat(), About(**json.loads(as_json(dataclasses.asdict(now))))._flat()
+        changed = [name for name in sorted({*then, *here}) if then.get(name) != here.get(name)]
+        found = []
+        for name in changed:
+            kind, _, file = name.partition(".")
+            if kind != "files" and name not in may_change:
+                found.append(
+                    f"its {name} is {as_list(then.get(name))}, not {as_list(here.get(name))}"
+                )
+            elif kind == "files" and name in then and name in here:
+                found.append(f"{file} has changed since")
+        return found
 
-
-def _changes(
-    then: Mapping[str, Any], now: Mapping[str, Any], may_change: Collection[str], prefix: str = ""
-) -> list[str]:
-    found = []
-    for name in sorted({*then, *now}):
-        was, is_now, whole = then.get(name), now.get(name), f"{prefix}{name}"
-        if whole == "files":
-            was, is_now = was or {}, is_now or {}
-            changed = [file for file in is_now if file in was and was[file] != is_now[file]]
-            found += [f"{file} has changed since" for file in changed]
-        elif isinstance(was, Mapping) and isinstance(is_now, Mapping):
-            found += _changes(was, is_now, may_change, f"{whole}.")
-        elif was != is_now and whole not in may_change:
-            found.append(f"its {whole} is {as_list(was)}, not {as_list(is_now)}")
-    return found
+    def _flat(self) -> dict[str, Any]:
+        """The settings by name, nested ones with a dot, and the properties of the machine."""
+        flat = {name: self.machine.get(name) for name in _SAME_MACHINE}
+        for name, value in self.settings.items():
+            if isinstance(value, Mapping):
+                flat |= {f"{name}.{part}": nested for part, nested in value.items()}
+            else:
+                flat[name] = value
+        return flat
 
 
 def as_list(value: Any) -> str:
@@ -237,24 +241,6 @@ class StudyFolder:
         writer.writerows(flat)
         atomic_write(self.path / f"{self.noun}s.csv", text.getvalue())
         self.write(self._rows_file, rows)
-
-    def read_summary(self) -> dict[str, Any] | None:
-        """Read the summary of a finished study; `None` if there is none, or points are left."""
-        with contextlib.suppress(UserError):
-            found = self.read("summary.json")
-            return found if found is not None and found.get("points_left") == 0 else None
-        return None
-
-
-def same_studies(about: About) -> Iterator[StudyFolder]:
-    """Yield the folders below `runs/` with the same sweep, newest first."""
-    files = RUNS.glob(f"sweep-*/{STUDY_FILE}")
-    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
-        folder = StudyFolder(file.parent)
-        with contextlib.suppress(UserError):  # of another version, or damaged
-            found = folder.about()
-            if found is not None and not found.differences(about):
-                yield folder
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,29 +1,17 @@
-"""Lines and tables of a study on the terminal, with the time left."""
+"""Lines of a study on the terminal, with the time left."""
 
 import time
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from ..charts.tables import ResultsTable
 from ..runs.text import count, time_left
 
 
 def print_line(console: Console, line: str) -> None:
-    """Print a line without markup; a terminal wraps it."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def print_table(console: Console, table: ResultsTable) -> None:
-    """Print a table whose cells wrap at the width of the console, and its note."""
-    shown = Table(*table.columns, title=table.title)
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(shown, highlight=False)
-    for line in table.note.splitlines():
-        console.print(Text(line))
+    """Print a line without markup; on a terminal it wraps between words."""
+    console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
 class Progress:

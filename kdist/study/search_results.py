@@ -1,24 +1,19 @@
-"""Results of a search: the rows of its trials, their table and chart, and the best settings."""
+"""Results of a search: the rows of its trials, their table, and the best settings."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arguments import as_real
-from ..charts.statistics import Row
-from ..charts.tables import ResultsTable, seconds
 from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..runs.record import RunRecord, finite
 from ..training.config import TrainConfig
-from ..training.networks import NETWORKS, SIZES
-from ..training.settings import Checkpoints, Output, model_name
-from .folder import StudyFolder
+from ..training.settings import Checkpoints, Output
+from .folder import Row, StudyFolder
 from .search_settings import Search
+from .tables import ResultsTable, seconds
 from .trial import measure
-
-if TYPE_CHECKING:
-    from ..charts.figures import Figure
 
 PENALTY = 10
 """Factor on the time budget of a trial that missed the target: the penalized average runtime
@@ -73,9 +68,6 @@ def read_result(run: RunRecord, search: Search) -> Row:
         UserError: The loss was not finite, or no epoch has the metric.
     """
     measured = measure(run)
-    if measured["diverged"]:
-        where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
-        raise UserError(f"the loss was not finite: {where}")
     row = {name: measured[name] for name in COLUMNS if name in measured}
     if search.objective == "seconds_to_target":
         reached, best = measured["seconds_to_target"], measured["best_val_accuracy"] or 0.0
@@ -166,31 +158,3 @@ def trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
         note=f"Best first, by {search.objective}. Learning rates are those for one replica and a"
         f" batch of {search.config.batch_size}.",
     )
-
-
-def trials_figure(trials: Sequence[Row], search: Search) -> "Figure":
-    """Draw the trials that ended, in order and against each hyperparameter that varied."""
-    from ..charts.figures import search_figure
-
-    def outcome(row: Row) -> str:
-        if row["status"] == "failed":
-            return "failed"
-        return "missed the target" if row["reached"] is False else "trial"
-
-    ranges = {name: part for name, part in (search.space or {}).items() if isinstance(part, dict)}
-    return search_figure(
-        search.objective,
-        [
-            {"trial": number, "outcome": outcome(row)} | {k: row[k] for k in ("score", "values")}
-            for number, row in enumerate(trials, 1)
-        ],
-        better=max if search.direction == "max" else min,
-        log=[name for name, part in ranges.items() if "log" in str(part.get("sampling"))],
-    )
-
-
-def searched_model(search: Search) -> str:
-    """Name the network of a search."""
-    if SIZES & set(search.space or ()):
-        return NETWORKS[search.config.network].title
-    return model_name(search.config.to_dict())

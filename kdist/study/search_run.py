@@ -5,11 +5,8 @@ import os
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
-from ..charts.statistics import Row
 from ..errors import UserError
-from ..files import atomic_write
 from ..launch.child import Share
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..runs.text import count
@@ -17,17 +14,11 @@ from ..tracking.wandb_account import asked_mode
 from ..training.images import load_data
 from ..training.worker_place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
-from .folder import StudyFolder
-from .progress import print_line, print_table
-from .search_results import (
-    best_settings,
-    read_trials,
-    searched_model,
-    sort_trials,
-    trials_figure,
-    trials_table,
-)
+from .folder import Row, StudyFolder
+from .progress import print_line
+from .search_results import best_settings, read_trials, sort_trials, trials_table
 from .search_settings import MAY_CHANGE, Search
+from .tables import print_table
 from .trial_process import TrialProcess
 
 
@@ -78,7 +69,7 @@ def tune(
                 _show(search, folder, outcome.rows, console)
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
-    print_end(outcome, folder, console)
+    print_end(outcome, folder.noun, console)
     if len(outcome.rows) == len(rows) and outcome.is_whole:
         print_line(
             console,
@@ -118,19 +109,15 @@ def _explain_failures(search: Search, rows: Sequence[Row]) -> str:
 
 
 def _show(search: Search, folder: StudyFolder, rows: Sequence[Row], console: Console) -> None:
-    """Print the table, and write the chart and the best settings."""
+    """Print the table, and write the best settings."""
     print_table(console, trials_table(rows, search))
     for row in rows:
         if row["status"] == "failed":
-            console.print(Text(f"Failed: {row['name']}: {row['error']}"))
+            print_line(console, f"Failed: {row['name']}: {row['error']}")
     settings = best_settings(rows, search)
     if settings is None:
         print_line(console, "No trial was completed.")
         return
-    figure = trials_figure(rows, search)
-    path = folder.path / f"{figure.id}.png"
-    atomic_write(path, figure.png(of=searched_model(search)))
-    print_line(console, f"Chart: {path}")
     best = sort_trials(rows, search)[0]
     folder.write("best.json", settings)
     print_line(console, f"Best trial: {best['name']}, {search.objective} {best['score']:.4g}")

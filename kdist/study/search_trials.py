@@ -12,12 +12,11 @@ from .._upstream.keras_tuner import (
     HyperbandOracle,
     RandomSearchOracle,
 )
-from ..charts.statistics import Row
 from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..runs.record import RunRecord
 from ..training.config import SearchTrial, TrainConfig
-from .folder import StudyFolder
+from .folder import Row, StudyFolder
 from .search_results import COLUMNS, describe_values, read_result, trial_config
 from .search_settings import Search
 from .search_space import Range

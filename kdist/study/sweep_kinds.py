@@ -3,49 +3,29 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ..charts.statistics import (
-    Row,
-    StepTimeFit,
-    TimeToTarget,
-    fit_step_time,
-    format_spread,
-    grouped,
-    rows_to_target,
-    spread,
-)
-from ..charts.tables import ResultsTable
 from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
 from ..fields import check_fields
 from ..launch.shares import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
-from ..runs.text import count
 from ..training.config import TrainConfig
 from .experiment import Counts, Experiment
+from .folder import Row
+from .tables import Spread, setting
 from .trial import Trial
-
-if TYPE_CHECKING:
-    from ..charts.figures import Figure
-
 
 Epochs = Annotated[int, Ge(2), Le(1_000_000)]
 Rounds = Annotated[int, Ge(1), Le(1000)]  # each is a training of every setting
 Images = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 
-GAIN = 0.05
-"""Doubling the batch has to bring this share of images per second to be worth it."""
-
-TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
-"""The required columns of a timed point."""
-
-TIMED_RUN = {"validate": False, "save_model": False}
-"""Settings of a run that measures speed."""
+_TIMED_RUN = {"validate": False, "save_model": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +40,7 @@ class TimedSweep(Experiment):
         rounds: Runs of each point.
     """
 
-    required: ClassVar[tuple[str, ...]] = TIMED
+    required: ClassVar[tuple[str, ...]] = ("images_per_step", "images_per_sec")
 
     epochs: Epochs = 3
     rounds: Rounds = 3
@@ -71,19 +51,25 @@ class TimedSweep(Experiment):
 
     def timed_point(self, name: str, replicas: int, batch: int, turn: int, **axes: Any) -> Trial:
         """Make a point of a round; `turn` is from 0."""
-        config = {**self.common_settings(), **TIMED_RUN, "epochs": self.epochs}
+        config = {**self.common_settings(), **_TIMED_RUN, "epochs": self.epochs}
         name = f"{name}-r{replicas}-round{turn + 1}"
         return self.point(name, replicas, batch, config, round=turn + 1, **axes)
 
-    def check_subset(self) -> None:
-        """Refuse a global batch that an epoch cannot fill."""
-        images = self.train.get("subset")
-        if images is not None and images < self.timed_batch:
-            raise UserError(
-                f"subset={images} does not fill a global batch of {self.timed_batch}, so that its"
-                " speed cannot be measured: raise it, or drop the largest batch or number of"
-                " replicas"
-            )
+    @classmethod
+    def results_of(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
+        alone = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
+        return {
+            "images_per_sec": Spread.of(row["images_per_sec"] for row in rows),
+            "milliseconds": Spread.of(
+                1e3 * row["images_per_step"] / row["images_per_sec"] for row in rows
+            ),
+            # Ratios within a round, as its runs are near each other in time.
+            "efficiency": Spread.of(
+                row["images_per_sec"] / row["replicas"] / alone[row["round"]]
+                for row in rows
+                if row["round"] in alone
+            ),
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,17 +81,24 @@ class ThroughputSweep(TimedSweep):
     """
 
     kind: ClassVar[str] = "throughput"
-    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
+    setting: ClassVar[tuple[str, ...]] = ("replicas", "batch_size")
+    columns: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "Replicas": ("replicas", ".0f"),
+        "Batch": ("batch_size", ".0f"),
+        "Images/s": ("images_per_sec", ",.0f"),
+        "Step, ms": ("milliseconds", ",.1f"),
+    }
+    note: ClassVar[str] = "Batch: per replica. Median (min to max) of the rounds."
+    axis: ClassVar[tuple[str, str]] = ("batch_size", "Batch per replica, images")
+    charts: ClassVar[Mapping[str, str]] = {
+        "images_per_sec": "Images per second",
+        "milliseconds": "Milliseconds per step",
+    }
 
     batch_sizes: Counts = (8, 16, 32, 64, 128, 256, 512, 700)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        self.check_subset()
-
-    @property
-    def timed_batch(self) -> int:
-        return max(self.batch_sizes) * max(self.replicas)
 
     def round(self, turn: int) -> list[Trial]:
         return [
@@ -115,124 +108,8 @@ class ThroughputSweep(TimedSweep):
         ]
 
     @classmethod
-    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        fits = [_fit(replicas, group) for (replicas,), group in _groups(rows, "replicas")]
-        return {
-            "points": [
-                {
-                    "replicas": replicas,
-                    "batch_size": batch,
-                    "rounds": len(group),
-                    "images_per_sec": (speed := _over_epochs(group)),
-                    "step_seconds": _step_seconds(group[0]["images_per_step"], speed),
-                }
-                for (replicas, batch), group in _groups(rows, "replicas", "batch_size")
-            ],
-            "fits": [fit for fit in fits if fit is not None],
-        }
-
-    @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        speeds = _table(
-            "Speed",
-            summary["points"],
-            {
-                "replicas": lambda row: f"{row['replicas']:.0f}",
-                "batch per replica": lambda row: f"{row['batch_size']:.0f}",
-                "images/s (min to max epoch)": _spread("images_per_sec", ",.0f"),
-                "rounds": lambda row: str(row["rounds"]),
-            },
-        )
-        fits = _table(
-            "Fitted step time",
-            summary["fits"],
-            {
-                "replicas": lambda fit: f"{fit['replicas']:.0f}",
-                "overhead per step, ms": _spread("overhead_seconds", ".1f", 1e3),
-                "rate, images/s": _spread("images_per_sec", ",.0f"),
-                f"batch from which doubling gains under {GAIN:.0%}": _spread(
-                    "batch_of_diminishing_returns", ",.0f"
-                ),
-            },
-            note="Step time = overhead + global batch / rate, fitted to all rounds; in brackets,"
-            " min to max of the fits to single rounds. The last column's batch is per replica.",
-        )
-        return [*speeds, *fits]
-
-    @classmethod
-    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
-        from ..charts.figures import throughput_figures
-
-        return throughput_figures(summary)
-
-
-def _table(
-    title: str,
-    rows: Sequence[Mapping[str, Any]],
-    columns: Mapping[str, Callable[[Mapping[str, Any]], str]],
-    note: str = "",
-) -> list[ResultsTable]:
-    """Make a table of rows, by a function from a row to the text of each column, unless empty."""
-    cells = [[text(row) for text in columns.values()] for row in rows]
-    return [ResultsTable(title=title, columns=list(columns), rows=cells, note=note)] if rows else []
-
-
-def _spread(
-    name: str, form: str, factor: float = 1.0, none: str = ""
-) -> Callable[[Mapping[str, Any]], str]:
-    return lambda row: format_spread(row[name], form, factor) or none
-
-
-def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
-    return sorted(grouped(rows, *names).items())
-
-
-def _over_epochs(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the median of the rounds, with the slowest and fastest epoch if there are several."""
-    low = min(row["images_per_sec_low"] for row in rows)
-    high = max(row["images_per_sec_high"] for row in rows)
-    found = spread(row["images_per_sec"] for row in rows) or {}
-    return found | ({"low": low, "high": high} if low < high or len(rows) > 1 else {})
-
-
-def _step_seconds(images: float, speed: Mapping[str, float | None]) -> dict[str, float | None]:
-    seconds = {name: images / rate if rate else None for name, rate in speed.items()}
-    return {"median": seconds["median"], "low": seconds["high"], "high": seconds["low"]}
-
-
-def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Fit all rows, with the minimum and maximum of the rounds' own fits."""
-    whole = _fitted(rows)
-    if whole is None:
-        return None
-    each = [_fitted(group) for group in grouped(rows, "round").values()]
-    rounds = [fit for fit in each if fit is not None]
-
-    def with_ends(value_of: Callable[[StepTimeFit], float]) -> dict[str, float | None]:
-        value = value_of(whole)
-        if len(rounds) < 2:  # a single round has no spread
-            return {"median": value, "low": None, "high": None}
-        ends = [end for end in (*map(value_of, rounds), value) if math.isfinite(end)]
-        low, high = min(ends, default=math.inf), max(ends, default=math.inf)
-        return {"median": value, "low": low, "high": high}
-
-    return {
-        "replicas": replicas,
-        "overhead_seconds": with_ends(lambda fit: fit.overhead_seconds),
-        "images_per_sec": with_ends(lambda fit: fit.images_per_sec),
-        "batch_of_diminishing_returns": with_ends(
-            lambda fit: fit.batch_of_diminishing_returns(GAIN) / replicas
-        ),
-    }
-
-
-def _fitted(rows: Sequence[Row]) -> StepTimeFit | None:
-    # The mean step of an epoch, whose last step may be smaller: the time of an epoch is linear in
-    # its steps and images.
-    steps = [row["images_per_step"] for row in rows]
-    if len(set(steps)) < 2:
-        return None
-    return fit_step_time(steps, [row["images_per_sec"] for row in rows])
+    def title(cls, settings: Mapping[str, Any]) -> str:
+        return "Speed"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,6 +131,25 @@ class AccuracySweep(Experiment):
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
     required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
     trains: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "Batch": ("batch_size", ".0f"),
+        "Replicas": ("replicas", ".0f"),
+        "Rule": ("lr_rule", ""),
+        "Reached": ("reached", ""),
+        "Seconds": ("seconds", ",.1f"),
+        "Epochs": ("epochs", "g"),
+        "Best accuracy": ("accuracy", ".3f"),
+    }
+    note: ClassVar[str] = (
+        "Batch: per replica. Median (min to max) of the seeds; a run that never reached the target"
+        " counts as the slowest."
+    )
+    axis: ClassVar[tuple[str, str]] = ("global_batch", "Global batch, images")
+    charts: ClassVar[Mapping[str, str]] = {
+        "seconds": "Seconds to the target",
+        "epochs": "Epochs to the target",
+        "accuracy": "Best validation accuracy",
+    }
 
     batch_sizes: Counts = (32, 64, 128, 256, 512)
     lr_rules: Sequence[Rule] = ("linear",)
@@ -303,57 +199,30 @@ class AccuracySweep(Experiment):
         return self.point(name, replicas, batch, config, **axes)
 
     @classmethod
-    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        train = settings.get("train")
-        target = train.get("target_accuracy") if isinstance(train, Mapping) else None
+    def results_of(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
+        diverged = sum(bool(row["diverged"]) for row in rows)
         return {
-            "target_accuracy": finite(target),
-            "groups": [
-                {
-                    **dict(zip(cls.setting, key, strict=True)),
-                    "global_batch": group[0]["global_batch"],
-                    "runs": len(group),
-                    "reached": sum(bool(row["reached_target"]) for row in group),
-                    "diverged": sum(bool(row["diverged"]) for row in group),
-                    "seconds_to_target": _interval(rows_to_target(group, "seconds")),
-                    "epochs_to_target": _interval(rows_to_target(group, "epochs")),
-                    "best_val_accuracy": spread(row["best_val_accuracy"] for row in group),
-                }
-                for key, group in _groups(rows, *cls.setting)
-            ],
+            "reached": f"{sum(time_to_target(row) < math.inf for row in rows)} of {len(rows)}"
+            + (f", {diverged} diverged" if diverged else ""),
+            "seconds": Spread.of(map(time_to_target, rows), statistics.median_low),
+            "epochs": Spread.of(
+                (time_to_target(row, "epochs") for row in rows), statistics.median_low
+            ),
+            "accuracy": Spread.of(row["best_val_accuracy"] for row in rows),
         }
 
     @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        target = summary["target_accuracy"]
-        note = "Median (min to max); a run that never reached the target counts as the slowest."
-        return _table(
-            f"Time to validation accuracy above {'?' if target is None else format(target, 'g')}",
-            summary["groups"],
-            {
-                "batch per replica": lambda row: f"{row['batch_size']:.0f}",
-                "replicas": lambda row: f"{row['replicas']:.0f}",
-                "rule": lambda row: str(row["lr_rule"]),
-                "reached": lambda row: (
-                    f"{row['reached']} of {row['runs']}"
-                    + (f", {row['diverged']} diverged" if row["diverged"] else "")
-                ),
-                "seconds": _spread("seconds_to_target", ",.1f", none="more than half never"),
-                "epochs": _spread("epochs_to_target", "g", none="more than half never"),
-                "best accuracy": _spread("best_val_accuracy", ".3f"),
-            },
-            note=note,
-        )
-
-    @classmethod
-    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
-        from ..charts.figures import accuracy_figures
-
-        return accuracy_figures(summary)
+    def title(cls, settings: Mapping[str, Any]) -> str:
+        train = settings.get("train")
+        target = finite(train.get("target_accuracy")) if isinstance(train, Mapping) else None
+        return f"Time to validation accuracy above {setting(target)}"
 
 
-def _interval(found: TimeToTarget) -> dict[str, float | None]:
-    return {"median": found.median, "low": found.low, "high": found.high}
+def time_to_target(row: Row, unit: str = "seconds") -> float:
+    """Return the seconds or epochs in which a run reached the target; infinite if it never did."""
+    time = row[f"{unit}_to_target"]
+    is_reached = row["reached_target"] and not row["diverged"] and time is not None
+    return time if is_reached else math.inf
 
 
 def replica_counts() -> list[int]:
@@ -376,7 +245,21 @@ class ScalingSweep(TimedSweep):
     """
 
     kind: ClassVar[str] = "scaling"
-    setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
+    setting: ClassVar[tuple[str, ...]] = ("mode", "replicas")
+    columns: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "Mode": ("mode", ""),
+        **ThroughputSweep.columns,
+        "Efficiency": ("efficiency", ".2f"),
+    }
+    note: ClassVar[str] = (
+        f"{ThroughputSweep.note} Efficiency: images/s per replica over those of the smallest number"
+        " of replicas in the same round."
+    )
+    axis: ClassVar[tuple[str, str]] = ("replicas", "Replicas")
+    charts: ClassVar[Mapping[str, str]] = {
+        "efficiency": "Efficiency",
+        "images_per_sec": "Images per second",
+    }
 
     batch_size: Images = 64
     global_batch: Images | None = None
@@ -390,93 +273,36 @@ class ScalingSweep(TimedSweep):
                 f"global_batch={self.global_batch} does nothing without strong scaling: add strong"
                 " to modes, or remove it"
             )
-        if self.global_batch is None:
-            object.__setattr__(self, "global_batch", self.batch_size * max(self.replicas))
-        uneven = [number for number in self.replicas if self._strong % number]
+        strong = self._strong
+        uneven = [number for number in self.replicas if strong % number]
         if "strong" in self.modes and uneven:
             raise UserError(
-                f"a global batch of {self.global_batch} cannot be divided evenly among"
-                f" {uneven[0]} replicas: pass a global_batch that is a multiple of"
-                f" {math.lcm(*self.replicas)}, or other replicas"
+                f"a global batch of {strong} cannot be divided evenly among {uneven[0]} replicas:"
+                f" pass a global_batch that is a multiple of {math.lcm(*self.replicas)}, or other"
+                " replicas"
             )
-        self.check_subset()
+        object.__setattr__(self, "global_batch", strong)
 
     @property
     def _strong(self) -> int:
-        return self.global_batch or 0
-
-    @property
-    def timed_batch(self) -> int:
-        weak = self.batch_size * max(self.replicas) if "weak" in self.modes else 0
-        return max(weak, self._strong if "strong" in self.modes else 0)
+        return self.global_batch or self.batch_size * max(self.replicas)
 
     def round(self, turn: int) -> list[Trial]:
-        def batch(mode: str, replicas: int) -> int:
-            return self.batch_size if mode == "weak" else self._strong // replicas
-
         return [
-            self.timed_point(mode, replicas, batch(mode, replicas), turn, mode=mode)
+            self.timed_point(
+                mode,
+                replicas,
+                self.batch_size if mode == "weak" else self._strong // replicas,
+                turn,
+                mode=mode,
+            )
             for mode in self.modes
             for replicas in self.replicas
         ]
 
     @classmethod
-    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        base = min((row["replicas"] for row in rows), default=0)
-        groups = grouped(rows, "mode", "replicas")
-        points = [
-            _point_summary(mode, replicas, group, groups.get((mode, base), []))
-            for (mode, replicas), group in groups.items()
-        ]
-        order = sorted(
-            points, key=lambda row: (row["mode"] != "weak", row["mode"], row["replicas"])
-        )
-        return {"base_replicas": base, "points": order}
-
-    @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        return _table(
-            "Efficiency",
-            summary["points"],
-            {
-                "mode": lambda row: str(row["mode"]),
-                "replicas": lambda row: f"{row['replicas']:.0f}",
-                "batch": lambda row: f"{row['batch_size']:.0f}",
-                "images/s": _spread("images_per_sec", ",.0f"),
-                "efficiency": _spread("efficiency", ".2f"),
-                "step, ms": _spread("step_seconds", ".1f", 1e3),
-            },
-            note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
-            f" replica over those of {count(summary['base_replicas'], 'replica')}.",
-        )
-
-    @classmethod
-    def figures(cls, summary: Mapping[str, Any]) -> list["Figure"]:
-        from ..charts.figures import scaling_figures
-
-        return scaling_figures(summary)
-
-
-def _point_summary(
-    mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
-) -> dict[str, Any]:
-    """Sum up a mode and number of replicas, compared round by round."""
-    alone = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
-    # Ratios within a round, as its runs are near each other in time.
-    efficiencies = [
-        (row["images_per_sec"] / replicas) / alone[row["round"]]
-        for row in rows
-        if row["round"] in alone
-    ]
-    return {
-        "mode": mode,
-        "replicas": replicas,
-        "batch_size": rows[0]["batch_size"],
-        "global_batch": rows[0]["global_batch"],
-        "images_per_sec": spread(row["images_per_sec"] for row in rows),
-        "efficiency": spread(efficiencies),
-        "step_seconds": spread(row["images_per_step"] / row["images_per_sec"] for row in rows),
-    }
+    def title(cls, settings: Mapping[str, Any]) -> str:
+        return "Efficiency"
 
 
 EXPERIMENTS: dict[str, type[Experiment]] = {

@@ -8,25 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from ..arguments import path_text
-from ..charts.statistics import Row, done, failures
 from ..errors import UserError
-from ..files import atomic_write
 from ..launch.child import OUT_OF_MEMORY
 from ..performance.hardware import machine as describe_machine
-from ..runs.folder import unused_path
+from ..runs.folder import RUNS, unused_path
 from ..runs.record import RunRecord
 from ..runs.text import count
 from ..training.config import TrainConfig
 from ..training.images import load_data
-from ..training.settings import model_name
 from ..training.worker_place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
-from .folder import About, StudyFolder, same_studies
-from .progress import print_line, print_table
+from .folder import STUDY_FILE, About, Row, StudyFolder
+from .progress import print_line
+from .tables import print_table
 from .trial import Trial, measure
 from .trial_process import TrialProcess, remove_checkpoints
 
@@ -83,11 +80,12 @@ def sweep(
         outcome = Driver(points, folder, points.rows, console, start=start).run()
         if points.rows and not outcome.stopped:
             try:
-                _show(points, folder, here, console)
+                folder.write_rows(points.rows)  # in the order of the points
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
-    print_end(outcome, folder, console)
-    if len(failures(points.rows)) == points.total:
+            _show(points, here, console)
+    print_end(outcome, folder.noun, console)
+    if len(points.failed) == points.total:
         print_line(console, "Every point failed: --retry-failed runs them again")
     return outcome
 
@@ -118,22 +116,25 @@ def check_experiment(
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
     if config.model is None:
         images = len(load_data(config, announce=announce, or_sample=False).train_images)
-        if images < experiment.timed_batch:
+        largest = max(point.columns["global_batch"] for point in last)
+        if images < largest and not experiment.trains:
             raise UserError(
-                f"{images:,} training images do not fill a global batch of"
-                f" {experiment.timed_batch:,}, so that its speed cannot be measured: drop the"
-                " largest batch or number of replicas"
+                f"{images:,} training images do not fill a global batch of {largest:,}, so that its"
+                " speed cannot be measured: drop the largest batch or number of replicas"
             )
 
 
 def _find_unfinished(
     about: About, experiment: Experiment, retry_failed: bool
 ) -> StudyFolder | None:
-    """Find the newest of the same sweeps below `runs/` with points to run, or without a summary."""
-    for folder in same_studies(about):
-        with contextlib.suppress(UserError):  # damaged
-            rows = _rows(folder, experiment, retry_failed)
-            if len(rows) < len(experiment.points()) or folder.read_summary() is None:
+    """Find the newest of the same sweeps below `runs/` with points to run."""
+    files = RUNS.glob(f"sweep-*/{STUDY_FILE}")
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        folder = StudyFolder(file.parent)
+        with contextlib.suppress(UserError):  # of another version, or damaged
+            found = folder.about()
+            is_same = found is not None and not found.differences(about)
+            if is_same and len(_rows(folder, experiment, retry_failed)) < len(experiment.points()):
                 return folder
     return None
 
@@ -170,6 +171,11 @@ class SweepPoints:
         return [self._rows[point.name] for point in self._points if point.name in self._rows]
 
     @property
+    def failed(self) -> list[Row]:
+        """The rows of the points that failed."""
+        return [row for row in self.rows if row["status"] == "failed"]
+
+    @property
     def left(self) -> int:
         """The number of points without a row."""
         return len(self._points) - len(self._rows)
@@ -188,10 +194,7 @@ class SweepPoints:
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a point; see `Study`."""
-        found = measure(run)
-        if found["diverged"] and not self.experiment.trains:
-            where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
-            raise UserError(f"the loss was not finite: {where}")
+        found = measure(run, may_diverge=self.experiment.trains)
         asked = trial.columns["global_batch"]
         if trial.config.get("model") and found["global_batch"] != asked:
             raise UserError(
@@ -228,30 +231,14 @@ class SweepPoints:
             remove_checkpoints(self._folder.trial(trial.name))
 
 
-def _show(
-    points: SweepPoints, folder: StudyFolder, machine: dict[str, Any], console: Console
-) -> None:
-    """Print tables, and write rows, charts and the summary; also of a sweep cut short."""
-    experiment, failed = points.experiment, failures(points.rows)
-    ended, warning = done(points.rows), shared_cores_warning(machine, points.rows)
-    summary = {
-        "points_left": points.left,
-        "warning": warning,
-        **experiment.summarize(ended, experiment.settings),
-        "failed": failed,
-    }
-    folder.write_rows(points.rows)
-    for table in experiment.tables(summary):
-        print_table(console, table)
-    for row in failed:
-        console.print(Text(f"Failed: {row['name']}: {row['error']}"))
+def _show(points: SweepPoints, machine: dict[str, Any], console: Console) -> None:
+    """Print the table of the points that ended, the errors, and a warning about shared cores."""
+    experiment = points.experiment
+    ended = [row for row in points.rows if row["status"] == "done"]
+    if ended:
+        print_table(console, experiment.table(experiment.summarize(ended), experiment.settings))
+    for row in points.failed:
+        print_line(console, f"Failed: {row['name']}: {row['error']}")
+    warning = shared_cores_warning(machine, points.rows)
     if warning:
-        console.print(Text(f"Warning: {warning}"))
-    verb = "is" if len(failed) == 1 else "are"
-    hidden = f"{count(len(failed), 'point')} failed and {verb} not drawn."
-    note = " ".join(filter(None, [hidden if failed else "", warning]))
-    for figure in experiment.figures(summary):
-        path = folder.path / f"{figure.id}.png"
-        atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
-        print_line(console, f"Chart: {path}")
-    folder.write("summary.json", summary)  # last: with it the sweep is finished
+        print_line(console, f"Warning: {warning}")

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ..charts.statistics import Row
 from ..errors import UserError
 from ..runs.record import RunRecord
 from ..training.config import SearchTrial
+from .folder import Row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,20 +29,23 @@ class Trial:
     config: Mapping[str, Any]
     columns: Mapping[str, Any]
     words: str = ""
-    group: str = ""
+    group: tuple[Any, ...] = ()
     search: SearchTrial | None = None
     continues: str | None = None
     error: str = ""
 
 
-def measure(run: RunRecord) -> Row:
+def measure(run: RunRecord, *, may_diverge: bool = False) -> Row:
     """Return the columns that are read from the folder of a run.
 
     Raises:
-        UserError: Nothing was trained.
+        UserError: Nothing was trained, or the loss was not finite and `may_diverge` is false.
     """
     images, batch = (int(run.fact(name) or 0) for name in ("training_images", "global_batch"))
     diverged = run.summary.get("diverged") is not None
+    if diverged and not may_diverge:
+        where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
+        raise UserError(f"the loss was not finite: {where}")
     if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
     rates, met_epoch = run.rates if run.is_warm else [], run.fact("met_epoch")

@@ -29,7 +29,7 @@ def test_rate_of_the_example(tmp_path):
         rows = list(csv.DictReader(file))
     assert len(rows) == 12
     assert float(rows[-1]["learning_rate"]) == 10
-    assert (tmp_path / "found" / "learning-rate.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "found" / "learning-rate.html").read_text()
 
 
 def test_batch_passes_its_options(monkeypatch, capsys):

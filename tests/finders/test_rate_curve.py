@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from kdist.charts.figures import learning_rate_figure
 from kdist.errors import UserError
+from kdist.report.charts import learning_rate_figure
 from kdist.tools.find.rate_curve import (
     RateCurve,
     average_losses,
@@ -123,6 +123,8 @@ def test_the_picture():
         found.smoothed,
         suggestion=found.suggestion,
     )
-    assert len(figure.data["batches"]) == len(figure.data["average"]) - 1 == len(found.rates) - 1
-    assert figure.data["mark"][0]["text"] == f"suggested: {found.suggestion:.2g}"
-    assert figure.png(of="build").startswith(b"\x89PNG")
+    batches, average, suggested = figure.charts[0].series
+    assert len(batches.drawn) == len(average.drawn) - 1 == len(found.rates) - 1
+    assert suggested.name == f"suggested: {found.suggestion:.2g}"
+    assert {point.x for point in suggested.points} == {found.suggestion}
+    assert "<circle" in figure.charts[0].svg()

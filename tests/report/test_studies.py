@@ -2,10 +2,10 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.inputs import find_sources
-from kdist.report.studies import read_study
+from kdist.report.sources import find_sources, read_study
 from kdist.study.experiment import COLUMNS
 from kdist.study.folder import FORMAT
+from kdist.study.sweep_kinds import ThroughputSweep
 from report_folders import accuracy_rows, throughput_rows, write_run
 from report_folders import write_sweep as write_whole_sweep
 
@@ -31,13 +31,8 @@ def test_rows_come_back(tmp_path):
     (tmp_path / "points.json").write_text(json.dumps(rows))
     sweep = read_study(tmp_path)
     assert sweep.rows == rows
-    assert (sweep.kind, sweep.settings, sweep.machine) == (
-        "throughput",
-        {"epochs": 3},
-        {},
-    )
-    assert sweep.path == tmp_path
-    assert sweep.skipped == []
+    assert sweep.experiment is ThroughputSweep
+    assert (sweep.path, sweep.settings, sweep.machine) == (tmp_path, {"epochs": 3}, {})
 
 
 def test_what_is_no_row_is_left_out(tmp_path):
@@ -105,27 +100,17 @@ def test_failed_points_are_kept_apart(tmp_path):
     assert [row["name"] for row in sweep.done] == ["b8-r1-round1", "b16-r1-round1"]
 
 
-def test_only_whole_trainings_have_runs_to_show(tmp_path):
-    assert sweep_of(tmp_path, "throughput", throughput_rows()).runs == {}
-    runs = sweep_of(tmp_path / "other", "accuracy", accuracy_rows()[:2]).runs
-    assert list(runs) == ["b32-linear-seed0", "b32-linear-seed1"]
-
-
-def test_a_point_whose_run_folder_is_incomplete_is_listed(tmp_path):
-    folder = write_whole_sweep(tmp_path / "s", "accuracy", accuracy_rows()[:2])
+def test_whole_trainings_are_among_the_runs_and_timed_ones_are_not(tmp_path):
+    folder = write_whole_sweep(tmp_path / "accuracy", "accuracy", accuracy_rows()[:2])
+    timed = write_whole_sweep(tmp_path / "timed", "throughput", throughput_rows()[:1])
+    write_run(timed / "points" / "b8-r1-round1" / "run", validate=False)
+    sources = find_sources([str(tmp_path)])
+    assert [run.name for run in sources.points] == ["b32-linear-seed0", "b32-linear-seed1"]
     (folder / "points" / "b32-linear-seed0" / "run" / "summary.json").unlink()
-    sources = find_sources([str(folder)])
-    assert [run.path.parent.name for run in sources.all_runs] == ["b32-linear-seed1"]
-    ((_, reason),) = sources.sweeps[0].skipped
-    assert "incomplete: summary.json" in reason
-
-
-def test_a_run_folder_outside_the_sweep_is_not_followed(tmp_path):
-    write_run(tmp_path / "elsewhere")
-    rows = [accuracy_rows()[0] | {"run_dir": "../elsewhere"}]
-    rows[0].pop("run")
-    folder = write_whole_sweep(tmp_path / "s", "accuracy", rows)
-    sources = find_sources([str(folder)])
-    assert sources.all_runs == []
-    ((_, reason),) = sources.sweeps[0].skipped
-    assert "outside" in reason
+    (folder / "points" / "b32-linear-seed1" / "run" / "config.json").unlink()
+    sources = find_sources([str(tmp_path)])
+    assert [run.name for run in sources.points] == ["b32-linear-seed0 (unfinished)"]
+    ((path, reason),) = sources.skipped
+    assert path.endswith("b32-linear-seed1/run")
+    assert reason == "incomplete: config.json missing"
+    assert sources.runs == []

@@ -1,12 +1,12 @@
-import base64
 import json
 import os
+import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.page import write_report
+from kdist.report.write_report import write_report
 from report_folders import (
     accuracy_rows,
     scaling_rows,
@@ -34,14 +34,11 @@ class Page(HTMLParser):
     def handle_data(self, data):
         self.words.append(data.strip())
 
-    def charts(self):
-        """The words of each chart; an image that is no SVG raises an error."""
-        urls = [attributes["src"] for tag, attributes in self.tags if tag == "img"]
-        return [
-            list(ElementTree.fromstring(base64.b64decode(url.partition(",")[2])).itertext())
-            for url in urls
-            if url.startswith("data:image/svg+xml;base64,")
-        ]
+
+def charts_of(page):
+    """The words of each chart; a chart that is no XML raises an error."""
+    charts = re.findall(r"<svg.*?</svg>", page.read_text(), re.S)
+    return [list(ElementTree.fromstring(chart).itertext()) for chart in charts]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +56,8 @@ def written(tmp_path_factory):
         write_sweep(folder / "in" / kind, kind, rows)
     write_search(folder / "in" / "tune", search_trials())
     page = folder / "out" / "report.html"
-    skipped = write_report([str(folder / "in")], output=str(page))
+    found, skipped = write_report([str(folder / "in")], output=str(page))
+    assert found == page
     return page, skipped
 
 
@@ -68,18 +66,20 @@ def test_names_from_run_folders_are_escaped(written):
     assert not [tag for tag, _ in page.tags if tag in ("b", "script")]
     assert EVIL in page.words
     assert any("<b>old" in words for words in page.words)
-    assert any(EVIL in words for words in page.charts())
+    assert any(f"{EVIL}: 1, 0.5" in words for words in charts_of(written[0]))
 
 
 def test_every_section_has_its_chart_and_the_page_needs_nothing_from_outside(written):
     page = Page(written[0].read_text())
-    titles = [title for chart in page.charts() for title in chart]
+    charts = charts_of(written[0])
+    titles = [title for chart in charts for title in chart]
     for title in (
         *("Images per second", "Best validation accuracy", "Efficiency", "base_lr"),
         *("Validation accuracy", "Seconds of training"),
     ):
         assert title in titles
-    assert len(page.charts()) == 6  # three sweeps, a search, runs of two data sets
+    # Three sweeps, a search of two hyperparameters that varied, runs of two data sets.
+    assert len(charts) == 2 + 3 + 2 + 3 + 2 * 7
     for _, attributes in page.tags:
         for name in ("src", "href"):
             assert attributes.get(name, "data:").startswith("data:")
@@ -112,11 +112,32 @@ def test_names_of_another_encoding(tmp_path):
     summary = json.loads((run / "summary.json").read_text()) | {"data": "\ud800"}
     (run / "summary.json").write_text(json.dumps(summary))
     output = tmp_path / "report.html"
-    ((path, _),) = write_report([str(tmp_path / "in")], output=str(output))
+    _, ((path, _),) = write_report([str(tmp_path / "in")], output=str(output))
     assert path.endswith("old-?")
     page = Page(output.read_text())
     assert "run-?" in page.words
-    assert len(page.charts()) == 1
+    assert len(charts_of(output)) == 7
+
+
+def test_the_page_is_beside_the_runs(tmp_path, monkeypatch):
+    for name in ("a", "b/c", "b/d"):
+        write_run(tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    for paths, folder in (
+        (["runs"], "runs"),
+        (["runs/a"], "runs/a"),
+        (["runs/b/c", "runs/b/d/"], "runs/b"),
+        (["runs/a", str(tmp_path / "runs" / "b" / "d")], "runs"),
+    ):
+        page, _ = write_report(paths)
+        assert str(page) == f"{folder}/report.html"
+        assert page.is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    monkeypatch.chdir("runs/b")
+    page, _ = write_report(["c", "../a"])
+    assert page == tmp_path / "runs" / "report.html"
+    with pytest.raises(UserError, match="c, /dev/null have no folder in common: pass the page"):
+        write_report(["c", "/dev/null"])
 
 
 def test_a_file_of_something_else_is_not_overwritten(tmp_path):
@@ -158,7 +179,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kdist.report.page.atomic_write", full)
+    monkeypatch.setattr("kdist.report.write_report.atomic_write", full)
     write_run(tmp_path / "a")
     output = tmp_path / "new" / "report.html"
     with pytest.raises(UserError, match=r"cannot write .*report\.html: No space left on device"):

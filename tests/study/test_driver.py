@@ -3,6 +3,7 @@
 import errno
 import io
 import signal
+from pathlib import Path
 
 import pytest
 from fake_runs import FakeProcess
@@ -189,10 +190,10 @@ def test_a_full_disk_stops_the_study(drive):
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        (Outcome(rows=[{"status": "done"}, {"status": "failed"}]), 0),
-        (Outcome(rows=[{"status": "failed"}]), 1),
-        (Outcome(rows=[{"status": "done"}], stopped="full"), 1),
-        (Outcome(rows=[], signal=signal.SIGHUP), 129),
+        (Outcome(folder=Path(), rows=[{"status": "done"}, {"status": "failed"}]), 0),
+        (Outcome(folder=Path(), rows=[{"status": "failed"}]), 1),
+        (Outcome(folder=Path(), rows=[{"status": "done"}], stopped="full"), 1),
+        (Outcome(folder=Path(), rows=[], signal=signal.SIGHUP), 129),
     ],
 )
 def test_exit_codes(outcome, code):

@@ -10,7 +10,6 @@ from kdist.study.search_results import (
     read_result,
     read_trials,
     sort_trials,
-    trials_figure,
     trials_table,
 )
 from kdist.study.search_settings import Search
@@ -125,13 +124,6 @@ def test_the_table_has_scores_and_settings(searched):
     missed = {**rows[0], "reached": False, "score": 600.0, "values": {"width": 1}}
     (row,) = trials_table([missed], TIMED).rows
     assert row[1] == "600, missed the target"
-
-
-def test_the_chart_has_all_trials(searched):
-    search, rows = searched
-    data = trials_figure(rows, search).data["trials"]
-    assert [row["outcome"] for row in data] == ["trial"] * 5 + ["failed"]
-    assert [row["score"] for row in data][3:] == [pytest.approx(0.9), pytest.approx(0.88), None]
 
 
 @pytest.mark.parametrize(("short", "full"), [("accuracy", "val_accuracy"), ("loss", "val_loss")])

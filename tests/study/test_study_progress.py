@@ -1,7 +1,6 @@
 import io
 
-from kdist.charts.tables import ResultsTable
-from kdist.study.progress import Progress, print_table
+from kdist.study.progress import Progress, print_line
 from rich.console import Console
 
 
@@ -46,11 +45,13 @@ def test_without_a_total_there_is_no_time_left():
     assert console.file.getvalue() == "trial-0: done (2.0 seconds)\n"
 
 
-def test_a_table_fits_the_console():
-    settings = ", ".join(f"setting{number} 0.123" for number in range(12))
-    console = make_console(80)
-    table = ResultsTable(title="T", columns=["Trial", "Settings"], rows=[["0", settings]])
-    print_table(console, table)
+def test_on_a_terminal_lines_wrap_between_words():
+    line = "trial-0: " + ", ".join(f"setting{number} 0.123456" for number in range(9))
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    print_line(console, line)
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    assert "setting11" in console.file.getvalue()
+    assert " ".join(map(str.strip, lines)) == line
+    console = make_console(80)  # of a file
+    print_line(console, line)
+    assert console.file.getvalue() == f"{line}\n"

@@ -10,7 +10,6 @@ import types
 from contextlib import closing
 
 import pytest
-from kdist.charts.statistics import row_to_target
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, TrainingError, UserError
 from kdist.launch.child import judge
@@ -20,7 +19,7 @@ from kdist.study import trial_process
 from kdist.study.driver import Driver
 from kdist.study.experiment import COLUMNS
 from kdist.study.folder import StudyFolder
-from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep
+from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep, time_to_target
 from kdist.study.sweep_run import SweepPoints
 from kdist.study.trial import Trial, measure
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
@@ -159,7 +158,7 @@ def test_a_run_that_diverged_never_reached_its_target(process, tmp_path, epochs)
     row = process(copy_run(tmp_path), point=point, kind="accuracy")
     assert (row["status"], row["diverged"], row["reached_target"]) == ("done", True, False)
     assert (row["epochs"], row["seconds"]) == (epochs, 7.5)
-    assert row_to_target(row, "epochs") == (math.inf, False)
+    assert time_to_target(row, "epochs") == math.inf
 
 
 def test_a_run_that_diverged_has_no_speed(process, tmp_path):

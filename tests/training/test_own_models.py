@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from kdist.cli.options import with_model
 from kdist.errors import UserError
-from kdist.report.inputs import find_sources
+from kdist.report.sources import find_sources
 from kdist.runs.record import read_run
 from kdist.strategies.mirrored_strategy import MirroredStrategy
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep

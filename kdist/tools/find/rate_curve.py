@@ -10,6 +10,8 @@ from pathlib import Path
 from ...arguments import as_integer, number_within
 from ...errors import UserError
 from ...files import atomic_write
+from ...report.charts import learning_rate_figure
+from ...report.page import Section, render_page
 
 # The default range of a test: the first rate is far too small, the last rate diverges.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0
@@ -150,19 +152,18 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
 
 
 def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
-    """Write the curve as a table and a picture; return both paths.
+    """Write the curve as a table and a page with its chart; return both paths.
 
     Args:
         curve: The curve.
         folder: An existing folder.
         of: Name of the model, for the title.
     """
-    from ...charts.figures import learning_rate_figure  # draws with Altair
-
     figure = learning_rate_figure(
         curve.rates, curve.losses, curve.smoothed, suggestion=curve.suggestion
     )
-    table, picture = folder / "learning-rate.csv", folder / "learning-rate.png"
+    table, page = folder / "learning-rate.csv", folder / "learning-rate.html"
     atomic_write(table, curve.to_csv())
-    atomic_write(picture, figure.png(of=of))
-    return [table, picture]
+    section = Section(title="Learning rate range test", figures=[figure])
+    atomic_write(page, render_page(of, [section]))
+    return [table, page]

@@ -1,21 +1,73 @@
-"""The inputs of `kdist report`: runs, sweeps and searches, their names and settings."""
+"""The runs, sweeps and searches of a report: their folders, names and settings."""
 
 import dataclasses
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ..charts.tables import MISSING, setting
 from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
-from ..study.folder import STUDY_FILE
+from ..study.experiment import Experiment, read_rows
+from ..study.folder import STUDY_FILE, Row, StudyFolder
+from ..study.search_results import read_trials, sort_trials
+from ..study.search_settings import KIND, Search, read_search
+from ..study.sweep_kinds import EXPERIMENTS
+from ..study.tables import MISSING, setting
 from ..training.settings import FOLDERS, model_name
-from .studies import SearchRecord, SweepRecord, read_study
 
 _RECORD_FILES = {STUDY_FILE, *FILES}
+
+
+@dataclasses.dataclass(kw_only=True)
+class SweepRecord:
+    """A sweep: its folder, kind, settings and machine, and a row for each point that ended."""
+
+    name: str
+    path: Path
+    experiment: type[Experiment]
+    settings: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    rows: Sequence[Row]
+
+    @property
+    def train_settings(self) -> Mapping[str, Any]:
+        """The settings of every run."""
+        train = self.settings.get("train")
+        return train if isinstance(train, Mapping) else {}
+
+    @property
+    def done(self) -> list[Row]:
+        """The finished points."""
+        return [row for row in self.rows if row["status"] == "done"]
+
+    @property
+    def failed(self) -> list[Row]:
+        """The failed points."""
+        return [row for row in self.rows if row["status"] == "failed"]
+
+
+@dataclasses.dataclass(kw_only=True)
+class SearchRecord:
+    """A search: its folder and settings, and a row for each trial that ended, in order."""
+
+    name: str
+    path: Path
+    search: Search
+    rows: Sequence[Row]
+
+    @property
+    def ranked(self) -> list[Row]:
+        """The finished trials, best first."""
+        return sort_trials(self.rows, self.search)
+
+    @property
+    def failed(self) -> list[Row]:
+        """The failed trials."""
+        return [row for row in self.rows if row["status"] == "failed"]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -24,20 +76,17 @@ class Sources:
 
     Attributes:
         runs: Run folders, also of killed runs.
+        points: The runs of sweeps that are whole trainings.
         sweeps: Sweep folders.
         searches: Folders of `kdist tune`.
         skipped: Paths that are not shown, with the reason.
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
+    points: list[RunRecord] = dataclasses.field(default_factory=list)
     sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
     searches: list[SearchRecord] = dataclasses.field(default_factory=list)
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-
-    @property
-    def all_runs(self) -> list[RunRecord]:
-        """The run folders, also of sweeps."""
-        return [*self.runs, *(run for sweep in self.sweeps for run in sweep.runs.values())]
 
 
 def find_sources(paths: Sequence[str]) -> Sources:
@@ -84,20 +133,61 @@ def _find_records(path: Path) -> list[Path]:
     return found or [path]
 
 
-def _read_into(sources: Sources, path: Path) -> None:
+def _read_into(sources: Sources, path: Path, *, is_point: bool = False) -> None:
     try:
         if not (path / STUDY_FILE).is_file():
-            sources.runs.append(read_run(path, unfinished=True))
+            runs = sources.points if is_point else sources.runs
+            runs.append(read_run(path, unfinished=True))
             return
         study = read_study(path)
-        if isinstance(study, SweepRecord):
-            sources.sweeps.append(study)
-        else:
-            sources.searches.append(study)
     except UserError as error:
         sources.skipped.append((sanitize_text(str(path)), sanitize_text(str(error))))
+        return
     except OSError as error:
         sources.skipped.append((sanitize_text(str(path)), f"cannot be read: {error.strerror}"))
+        return
+    if isinstance(study, SearchRecord):
+        sources.searches.append(study)
+        return
+    sources.sweeps.append(study)
+    if study.experiment.trains:
+        for run in sorted(path.glob("points/*/run")):
+            _read_into(sources, run, is_point=True)
+
+
+def read_study(path: Path) -> SweepRecord | SearchRecord:
+    """Read the folder of a study.
+
+    Raises:
+        UserError: The folder is of no study, or its files cannot be read, or are of another version
+            of kdist.
+    """
+    folder = StudyFolder(path)
+    about = folder.about()
+    if about is None:
+        raise UserError(f"{path} is not the folder of a study: it has no {STUDY_FILE}")
+    name = sanitize_text(path.resolve().name)
+    if about.kind in EXPERIMENTS:
+        experiment = EXPERIMENTS[about.kind]
+        return SweepRecord(
+            name=name,
+            path=path,
+            experiment=experiment,
+            settings=sanitize_text(about.settings),
+            machine=sanitize_text(about.machine),
+            rows=read_rows(folder, experiment),
+        )
+    if about.kind != KIND:
+        raise UserError(f"{path} is a study of the kind {about.kind!r}, which is unknown")
+    try:
+        folder = StudyFolder(path, "trial")
+        search = read_search(folder)
+        return SearchRecord(name=name, path=path, search=search, rows=read_trials(folder, search))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UserError(
+            f"the files of its search cannot be read ({type(error).__name__}: {error}): they are"
+            " damaged, or of another version of kdist"
+        ) from error
 
 
 # Settings
@@ -140,33 +230,30 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}-\d{6}(-\d+)?")
 
 def _name_records(sources: Sources) -> None:
     """Give each record a name that no other of its kind has, and mark how runs ended."""
-    points = {run.path for sweep in sources.sweeps for run in sweep.runs.values()}
-    runs = sources.all_runs
+    _name_studies(sources.sweeps)
+    _name_studies(sources.searches)
     # The folder of a point's run is called `run`; the folder above has the point's name.
-    tails = _unique_tails(run.path.parent if run.path in points else run.path for run in runs)
-    names = dict(zip((run.path for run in runs), tails, strict=True))
-    for run, settings in zip(sources.runs, compare_settings(sources.runs), strict=True):
+    paths = [*(run.path for run in sources.runs), *(run.path.parent for run in sources.points)]
+    names = _unique_tails(paths)
+    for at, (run, settings) in enumerate(
+        zip(sources.runs, compare_settings(sources.runs), strict=True)
+    ):
         if _DATE.fullmatch(run.path.name) and settings:
             words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
-            names[run.path] = f"{names[run.path]}: {', '.join(words)}"
+            names[at] += f": {', '.join(words)}"
+    sources.runs = list(map(_rename, sources.runs, names))
+    sources.points = list(map(_rename, sources.points, names[len(sources.runs) :]))
 
-    def rename(run: RunRecord) -> RunRecord:
-        mark = "" if run.status.is_complete else f" ({run.status.word})"
-        return dataclasses.replace(run, name=names[run.path] + mark)
 
-    sources.runs = [rename(run) for run in sources.runs]
-    tails = _unique_tails(sweep.path for sweep in sources.sweeps)
-    sources.sweeps = [
-        dataclasses.replace(
-            sweep, name=tail, runs={point: rename(run) for point, run in sweep.runs.items()}
-        )
-        for sweep, tail in zip(sources.sweeps, tails, strict=True)
-    ]
-    tails = _unique_tails(search.path for search in sources.searches)
-    sources.searches = [
-        dataclasses.replace(search, name=tail)
-        for search, tail in zip(sources.searches, tails, strict=True)
-    ]
+def _rename(run: RunRecord, name: str) -> RunRecord:
+    mark = "" if run.status.is_complete else f" ({run.status.word})"
+    return dataclasses.replace(run, name=name + mark)
+
+
+def _name_studies(studies: Sequence[SweepRecord | SearchRecord]) -> None:
+    names = _unique_tails(study.path for study in studies)
+    for study, name in zip(studies, names, strict=True):
+        study.name = name
 
 
 def _unique_tails(paths: Iterable[Path]) -> list[str]:

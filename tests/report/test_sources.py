@@ -1,8 +1,8 @@
-"""What a report is given: found, read, named and compared."""
+"""Runs, sweeps and searches of a report: found, read, named and compared."""
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.inputs import compare_settings, data_set, find_sources
+from kdist.report.sources import compare_settings, data_set, find_sources
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
 
@@ -74,9 +74,11 @@ def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
         str(write_sweep(tmp_path / name, "accuracy", accuracy_rows()[:1])) for name in ("s", "t")
     )
     run = str(write_run(tmp_path / "a"))
-    assert names(find_sources([run, one]).all_runs) == ["a", "b32-linear-seed0"]
-    assert names(find_sources([run, one, two]).all_runs) == [
-        "a",
+    sources = find_sources([run, one])
+    assert names(sources.runs + sources.points) == ["a", "b32-linear-seed0"]
+    sources = find_sources([run, one, two])
+    assert names(sources.runs) == ["a"]
+    assert names(sources.points) == [
         "s/points/b32-linear-seed0",
         "t/points/b32-linear-seed0",
     ]

@@ -1,1 +1,0 @@
-"""Charts of runs and sweeps, in Vega-Lite."""

@@ -1,0 +1,293 @@
+"""`Chart`: lines and points with their axes, as inline SVG in the colours of the page around it."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+_WIDTH, _HEIGHT = 360, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 26, 50
+_CHARACTER = 6.8  # width of a digit of the axes' font
+_MOST_POINTS = 300
+_MOST_MARKERS = 60
+# Beyond them, differences of numbers are infinite or 0.
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
+# Each has a contrast above 3 with a white and with a dark page; the first four differ for readers
+# with red-green blindness, too.
+COLOURS = (
+    *("#3b7dd8", "#d0661a", "#2a8f5c", "#c2559a"),
+    *("#96782f", "#1f8fb0", "#8062d6", "#7b8496"),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value, and the minimum and maximum of its repetitions, which are drawn as a bar."""
+
+    x: float | str
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one colour.
+
+    Attributes:
+        name: The name in the legend.
+        points: The points; a number that is not finite is not drawn.
+        style: Markers joined by a line, markers alone, small dots, or a line alone.
+    """
+
+    name: str
+    points: Sequence[Point]
+    style: Literal["joined", "markers", "dots", "line"] = "joined"
+
+    @property
+    def drawn(self) -> list[Point]:
+        """The points that are drawn: every n-th of many."""
+        known = [point for point in self.points if _is_drawn(point.y) and _is_drawn(point.x)]
+        step = -(-len(known) // _MOST_POINTS) or 1
+        return known[::step] + known[-1:] if step > 1 else known
+
+
+def _is_drawn(value: float | str | None) -> bool:
+    return isinstance(value, str) or (value is not None and abs(value) < _LARGEST)
+
+
+class _Axis:
+    """A range of numbers or a list of words, on a side of the chart.
+
+    Attributes:
+        ticks: The places of the ticks in pixels, with their text.
+    """
+
+    def __init__(
+        self,
+        values: Iterable[float | str],
+        *,
+        start: float,
+        end: float,
+        log: bool = False,
+        from_zero: bool = False,
+        at_values: bool = False,
+    ) -> None:
+        found = list(dict.fromkeys(values)) or [0.0]
+        self._start, self._end, self._log = start, end, False
+        self._words: list[str] = []
+        if any(isinstance(value, str) for value in found):
+            self._words = list(dict.fromkeys(map(_text, found)))
+            self._low, self._high = -0.5, len(self._words) - 0.5
+            self.ticks = [(self.at(word), word) for word in self._words]
+            return
+        numbers = [float(value) for value in found]
+        self._log = log and min(numbers) > _SMALLEST
+        low, high = min(numbers), max(numbers)
+        if high - low < _SMALLEST:
+            room = abs(low) / 2 or 1.0
+            low, high = low - room, high + room
+        begins_at_zero = from_zero and not self._log and min(numbers) >= 0
+        self._low = 0.0 if begins_at_zero else self._scaled(low)
+        self._high = self._scaled(high)
+        margin = 0.04 * (self._high - self._low)
+        self._low -= 0.0 if begins_at_zero else margin
+        self._high += margin
+        is_whole = all(number.is_integer() for number in numbers)
+        places = sorted(numbers) if at_values else self._round_numbers(is_whole)
+        self.ticks = [(self.at(place), _text(place, digits=4)) for place in places]
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(value) if self._log else value
+
+    def at(self, value: float | str) -> float:
+        """Return the place of a value in pixels; of a number beyond an end, the end."""
+        if self._words:
+            number = float(self._words.index(_text(value)))
+        else:
+            number = self._scaled(float(value))
+        share = (number - self._low) / (self._high - self._low)
+        return self._start + min(max(share, 0.0), 1.0) * (self._end - self._start)
+
+    def _round_numbers(self, is_whole: bool) -> list[float]:
+        """Return about six round numbers within the ends."""
+        span = self._high - self._low
+        if self._log and span > 2:
+            powers = range(math.ceil(self._low), math.floor(self._high) + 1, math.ceil(span / 6))
+            return [10.0**power for power in powers]
+        low, high = (10**self._low, 10**self._high) if self._log else (self._low, self._high)
+        rough = (high - low) / 6
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= rough)
+        step = max(step, 1.0) if is_whole else step
+        steps = range(math.ceil(low / step), math.floor(high / step) + 1)
+        return [float(f"{number * step:.12g}") for number in steps]
+
+
+def _text(value: float | str, digits: int = 6) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.{digits}g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart of one or several series.
+
+    Attributes:
+        title: The values of the vertical axis, in words.
+        axis: The values of the horizontal axis, in words.
+        series: The series.
+        log_x: Whether the horizontal axis is logarithmic, if all numbers are above 0.
+        log_y: Whether the vertical axis is.
+        from_zero: Whether the vertical axis begins at 0.
+        ticks_at_values: Whether the horizontal axis has a tick at each value.
+        range_y: The ends of the vertical axis; by default those of the values.
+    """
+
+    title: str
+    axis: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    from_zero: bool = False
+    ticks_at_values: bool = False
+    range_y: tuple[float, float] | None = None
+
+    def svg(self) -> str:
+        """Return the chart as an SVG element."""
+        points = [point for series in self.series for point in series.drawn]
+        ends = [end for point in points for end in (point.low, point.y, point.high)]
+        x = _Axis(
+            (point.x for point in points),
+            start=_LEFT,
+            end=_WIDTH - _RIGHT,
+            log=self.log_x,
+            at_values=self.ticks_at_values,
+        )
+        y = _Axis(
+            self.range_y or [end for end in ends if end is not None and _is_drawn(end)],
+            start=_HEIGHT - _BOTTOM,
+            end=_TOP,
+            log=self.log_y,
+            from_zero=self.from_zero,
+        )
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+            f' aria-label="{escape(f"{self.title} by {self.axis}")}" fill="currentColor"'
+            ' font-family="system-ui, sans-serif" font-size="11">',
+            f'<text x="0" y="12" font-weight="600">{escape(self.title)}</text>',
+            f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">'
+            f"{escape(self.axis)}</text>",
+            *_draw_ticks(x, y),
+        ]
+        for number, series in enumerate(self.series):
+            parts += _draw_series(series, COLOURS[number % len(COLOURS)], x, y)
+        return "\n".join([*parts, "</svg>"])
+
+
+def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
+    for at, words in y.ticks:
+        yield (
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"'
+            ' stroke="currentColor" opacity="0.15"/>'
+            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(words)}</text>'
+        )
+    # A text that would touch the one before moves to a second row, or is left out if it is full.
+    free = [0.0, 0.0]
+    for at, words in x.ticks:
+        half = len(words) * _CHARACTER / 2
+        middle = min(max(at, half), _WIDTH - half)
+        row = next((row for row in (0, 1) if free[row] <= middle - half), None)
+        if row is not None:
+            free[row] = middle + half + 6
+            yield (
+                f'<text x="{middle:.1f}" y="{_HEIGHT - _BOTTOM + 15 + 12 * row}"'
+                f' text-anchor="middle">{escape(words)}</text>'
+            )
+
+
+def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[str]:
+    points = [(x.at(point.x), y.at(point.y), point) for point in series.drawn]
+    if series.style in ("joined", "line") and len(points) > 1:
+        path = " ".join(f"{left:.1f},{top:.1f}" for left, top, _ in points)
+        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
+    if series.style == "line" or (series.style == "joined" and len(points) > _MOST_MARKERS):
+        return
+    radius = 1.5 if series.style == "dots" else 3
+    for left, top, point in points:
+        words = f"{series.name}: {_text(point.x)}, {_text(point.y)}"
+        if point.low is not None and point.high is not None:
+            words += f" ({_text(point.low)} to {_text(point.high)})"
+            yield (
+                f'<line x1="{left:.1f}" x2="{left:.1f}" y1="{y.at(point.low):.1f}"'
+                f' y2="{y.at(point.high):.1f}" stroke="{colour}" stroke-width="3" opacity="0.5"/>'
+            )
+        yield (
+            f'<circle cx="{left:.1f}" cy="{top:.1f}" r="{radius}" fill="{colour}">'
+            f"<title>{escape(words)}</title></circle>"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """Charts of the same series, with one legend.
+
+    Attributes:
+        caption: How to read it.
+        charts: The charts.
+    """
+
+    caption: str
+    charts: Sequence[Chart]
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """The name and colour of each series; nothing for a single one."""
+        names = list(dict.fromkeys(part.name for chart in self.charts for part in chart.series))
+        if len(names) < 2:
+            return []
+        return [(name, COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
+
+
+def learning_rate_figure(
+    rates: Sequence[float],
+    losses: Sequence[float],
+    smoothed: Sequence[float],
+    *,
+    suggestion: float,
+) -> Figure:
+    """Draw a range test: the loss of each batch, their running average, and the suggestion.
+
+    Args:
+        rates: The learning rate of each step.
+        losses: The loss of each step's batch.
+        smoothed: Their running average.
+        suggestion: The learning rate to use.
+    """
+    # The end of the average, where the loss explodes, would leave the rest a flat line.
+    average = [value for value in smoothed if math.isfinite(value)]
+    top = max(average[: max(len(average) * 9 // 10, 1)], default=1.0)
+    bottom = min((value for value in losses if math.isfinite(value)), default=0.0)
+    chart = Chart(
+        title="Loss",
+        axis="Learning rate",
+        series=[
+            Series("loss of a batch", list(map(Point, rates, losses)), "dots"),
+            Series("running average", list(map(Point, rates, smoothed)), "line"),
+            Series(
+                f"suggested: {suggestion:.2g}",
+                [Point(suggestion, bottom), Point(suggestion, top)],
+                "line",
+            ),
+        ],
+        log_x=True,
+        range_y=(bottom, top),
+    )
+    return Figure(
+        caption="Points: the loss of a batch, each with a higher learning rate. Line: its running"
+        " average. Suggested: a tenth of the rate at the lowest average.",
+        charts=[chart],
+    )

@@ -1,0 +1,128 @@
+"""Tables of results: `Spread` of repeated measurements, and how numbers are written."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+MISSING = "\N{EN DASH}"
+"""Shown where there is no value."""
+
+
+def accuracy(value: float | None) -> str:
+    """Format an accuracy with four digits, as Keras does."""
+    return MISSING if value is None else f"{value:.4f}"
+
+
+def rate(value: float | None) -> str:
+    """Format images per second with at least three digits: `1,235`, `12.3`."""
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def seconds(value: float | None) -> str:
+    """Format a duration with its unit: `0.0213 s`, `41.7 s`, `12.3 min`, `3.4 h`."""
+    if value is None:
+        return MISSING
+    if value < 600:
+        return f"{value:.1f} s" if value >= 10 else f"{value:.3g} s"
+    return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def setting(value: Any) -> str:
+    """Format the value of a setting; `None` is a dash."""
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(setting(part) for part in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {setting(part)}" for name, part in value.items())
+    return str(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """Median, minimum and maximum of repeated measurements.
+
+    A time to a target that was never reached is infinite, slower than all others: to leave it out,
+    or to take the run's duration for it, would make a setting look better than it is.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(
+        cls,
+        values: Iterable[float | None],
+        middle: Callable[[list[float]], float] = statistics.median,
+    ) -> "Spread | None":
+        """Return the spread of the values that are not `None`; `None` if all are.
+
+        Args:
+            values: The measurements.
+            middle: Returns the median; `statistics.median_low` of values that may be infinite.
+
+        Example:
+            >>> Spread.of([3.0, None, 1.0, 2.0])
+            Spread(median=2.0, low=1.0, high=3.0)
+        """
+        known = [value for value in values if value is not None]
+        return cls(middle(known), min(known), max(known)) if known else None
+
+    def text(self, form: str) -> str:
+        """Format as `median (low-high)`; of equal numbers, or without a median, as one.
+
+        Example:
+            >>> Spread(18.0, 17.0, math.inf).text(".1f")
+            '18.0 (17.0-never)'
+        """
+
+        def number(value: float) -> str:
+            return format(value, form) if math.isfinite(value) else "never"
+
+        if math.isinf(self.median) or self.low == self.high:
+            return number(self.median)
+        return f"{number(self.median)} ({number(self.low)}-{number(self.high)})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResultsTable:
+    """A table of results, for a terminal and for a page.
+
+    Attributes:
+        title: The subject of the table.
+        columns: The heading.
+        rows: The cells' text, each row as long as the heading.
+        note: A sentence or two below it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def print_table(console: Console, table: ResultsTable) -> None:
+    """Print a table whose cells wrap between words, so that no number is broken, and its note."""
+    shown = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name, *cells in zip(table.columns, *table.rows, strict=True):
+        words = [word for text in (name, *cells) for word in text.split()]
+        shown.add_column(name, min_width=max(map(len, words), default=0))
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    console.print(shown, highlight=False)
+    for line in table.note.splitlines():
+        console.print(Text(line))
