@@ -4,9 +4,16 @@ import tensorflow as tf
 from rule_harness import NONE, SOME, B, Table, ints, twin
 
 
+def count(x):
+    """Return the number of rows."""
+    return tf.shape(x)[0]
+
+
+everything = {"gradients": True, "static": True, "batches": True}
+
+
 def shapes():
     """Return rows of operations that change shapes, or make tensors of a shape."""
-    count = lambda x: tf.shape(x)[0]  # noqa: E731
     rows = Table(static=False, batches=False)
 
     rows.add(
@@ -39,9 +46,7 @@ def shapes():
             tf.reshape(tf.reshape(x, [-1, 2]), [-1, 3, 4]),
         ],
         [(B, 3, 4)],
-        gradients=True,
-        static=True,
-        batches=True,
+        **everything,
     )
     rows.add(
         "Reshape",  # to more axes than a slice has
@@ -139,9 +144,7 @@ def shapes():
             tf.broadcast_to(x, tf.shape(x)),
         ],
         [(B, 3)],
-        gradients=True,
-        static=True,
-        batches=True,
+        **everything,
     )
     rows.add(
         "BroadcastTo",
@@ -303,7 +306,6 @@ def shapes():
 
 def slices():
     """Return rows of slices and splits."""
-    count = lambda x: tf.shape(x)[0]  # noqa: E731
     rows = Table(static=False, batches=False)
 
     rows.add(
@@ -324,9 +326,7 @@ def slices():
             x[:],
         ],
         [(B, 4, 3)],
-        gradients=True,
-        static=True,
-        batches=True,
+        **everything,
     )
     rows.add(
         "StridedSlice StridedSliceGrad",
@@ -379,9 +379,7 @@ def slices():
             tf.slice(x, [0, 0], [-1, -1]),
         ],
         [(B, 3)],
-        gradients=True,
-        static=True,
-        batches=True,
+        **everything,
     )
     rows.add(
         "Slice",
