@@ -16,7 +16,7 @@ def test_integers_pass_as_int(value):
 
 
 @pytest.mark.parametrize("value", [0, -1, True, False, 2.0, "2", None, np.float32(2), [1]])
-def test_values_that_are_no_positive_integers_are_refused(value):
+def test_what_is_no_positive_integer_is_refused(value):
     with pytest.raises(UserError, match=r"patience is .* integer of at least 1: pass 2"):
         positive_integer("patience", value, hint="pass 2")
 
@@ -29,7 +29,7 @@ def test_numbers_pass_as_float(value):
 
 
 @pytest.mark.parametrize("value", [True, "0.1", None, [0.1], 1j])
-def test_values_that_are_no_numbers_are_refused(value):
+def test_what_is_no_number_is_refused(value):
     with pytest.raises(UserError, match=r"base is .* has to be a number: pass 0.1"):
         real_number("base", value, hint="pass 0.1")
 
@@ -56,6 +56,6 @@ def test_a_path_is_text(path, text):
         ("a\udcff", r"--output .* received 'a\\udcff'"),
     ],
 )
-def test_values_that_are_no_paths_are_refused(path, words):
+def test_what_no_file_is_called_is_refused(path, words):
     with pytest.raises(UserError, match=words):
         path_text("--output", path)

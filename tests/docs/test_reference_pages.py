@@ -12,7 +12,7 @@ from kdist.study.experiment import COLUMNS as POINTS
 from kdist.study.search_results import COLUMNS as TRIALS
 from markdown_pages import ROOT, documented_objects
 
-# Pages document these modules of `kdist/__init__.pyi`.
+# Where the modules are documented that `kdist/__init__.pyi` names.
 MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "schedules")
 MODULES += ("checkpoint", "tools", "tools.evaluate", "tools.find", "tracking", "training", "study")
 
