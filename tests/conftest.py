@@ -116,13 +116,13 @@ def iterators_released_in_background():
 
 @pytest.fixture
 def iterators_as_made(iterators_released_in_background, monkeypatch):
-    """Only those that kdist itself releases in the background are."""
+    """Release iterators in the background only where kdist does."""
     monkeypatch.setattr(OwnedIterator, "__init__", iterators_released_in_background)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def custom_gradients_forgotten():
-    """Those of a module, when its tests are over."""
+    """Forget a module's custom gradients after its tests."""
     yield
     forget_custom_gradients()
 

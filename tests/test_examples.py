@@ -42,7 +42,7 @@ def run(name, *arguments):
 
 
 def killed(arguments, *, once):
-    """What an example prints until there is a line about its steps and something else."""
+    """Return an example's output until `once()`, after a line about its steps."""
     name, *rest = arguments
     command = [sys.executable, "-u", str(EXAMPLES / name), *rest]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -169,7 +169,7 @@ def test_lab3_large_batch(tmp_path):
 
 
 def test_my_model(tmp_path):
-    """By `kdist train`, and by KerasTuner."""
+    """`kdist train` and KerasTuner run it."""
     model = str(EXAMPLES / "my_model.py") + ":build"
     trained = ["train", model, "--epochs", "3", "--replicas", "2", "--monitor", "val_accuracy"]
     trained += ["--data", "batches", "--run-dir", str(tmp_path / "run")]

@@ -35,7 +35,7 @@ def test_the_new_content_takes_the_place_of_the_old(tmp_path, content, written):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
+def test_a_failed_write_leaves_nothing_behind(tmp_path):
     folder = tmp_path / "taken"
     folder.mkdir()
     with pytest.raises(OSError, match="taken"):
@@ -88,7 +88,7 @@ def test_folders_that_are_not_empty_stay(tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]
 
 
-def test_where_a_folder_cannot_be_made_its_parents_are_not_left(tmp_path):
+def test_a_folder_that_cannot_be_made_leaves_no_parents(tmp_path):
     with pytest.raises(UserError, match=r"cannot write .*; pass another --run-dir"):
         writable_folder(tmp_path / "a" / "b" / ("x" * 300), option="--run-dir")
     assert list(tmp_path.iterdir()) == []
@@ -129,7 +129,7 @@ def test_a_link_stays_and_its_file_is_written(tmp_path):
         ("x" * 300, "cannot write x*: File name too long; pass another --output"),
     ],
 )
-def test_no_other_file_is_written(name, words, tmp_path, monkeypatch):
+def test_files_that_are_not_regular_are_refused(name, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     with pytest.raises(UserError, match=f"^{words}"):

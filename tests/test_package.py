@@ -1,4 +1,4 @@
-"""What is installed, and what importing it costs."""
+"""Installed files, and the cost of imports."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is said of packages that are missing."""
+"""Errors of missing packages."""
 
 import importlib.util
 import tomllib

@@ -1,4 +1,4 @@
-"""Which options the commands of `kdist` have, by their `--help`: the only part that asks it."""
+"""Options of the commands of `kdist`, read from `--help`."""
 
 import functools
 import io

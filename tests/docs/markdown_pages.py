@@ -43,7 +43,7 @@ class Block:
 
 
 def page_id(page):
-    """What a test calls a page."""
+    """Return a page's name in tests."""
     return str(page.relative_to(ROOT))
 
 
@@ -66,7 +66,7 @@ def prose(text):
 
 
 def inline_code(text):
-    """What stands between backquotes in a page's prose."""
+    """Return the texts between backquotes in a page's prose."""
     return re.findall(r"`([^`\n]+)`", prose(text))
 
 
@@ -76,7 +76,7 @@ def links(text):
 
 
 def anchors(page):
-    """What a link into a page can name: its headings, and the objects that it documents."""
+    """Return the targets of links into a page: headings, and documented objects."""
     text = _SNIPPET.sub(lambda found: (ROOT / found["path"]).read_text(), page.read_text())
     slugs = [
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

@@ -42,7 +42,7 @@ def to_run(block):
 
 
 def given():
-    """What the README calls "your" data."""
+    """Return the data that the README calls yours."""
     draws = np.random.default_rng(0)
     images = draws.normal(size=(24, 28, 28, 1)).astype("float32")
     labels = draws.integers(0, 10, size=24)

@@ -46,7 +46,7 @@ def test_names_of_kdist_exist(page):
 
 
 def resolve(name):
-    """What a dotted name of a module, or of something in one, stands for."""
+    """Return the object of a dotted name."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:

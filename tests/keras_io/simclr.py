@@ -1,24 +1,15 @@
 """Contrastive pretraining: every image against the whole batch's, and a linear probe beside it."""
 
-from typing import Any
-
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-SAMPLES, BATCH = 27, 8
 CLASSES = 4
 WIDTH = 6
 TEMPERATURE = 0.1
 
 
-def data(samples: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.uniform(0, 255, size=(samples, 8, 8, 3)), rng.integers(0, CLASSES, samples)
-
-
-def augmenter(name: str, zoom: float, brightness: float, seed: int) -> keras.Model:
+def augmenter(name, zoom, brightness, seed):
     return keras.Sequential(
         [
             keras.Input((8, 8, 3)),
@@ -32,20 +23,13 @@ def augmenter(name: str, zoom: float, brightness: float, seed: int) -> keras.Mod
     )
 
 
-def encoder() -> keras.Model:
-    return keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(WIDTH, 3, strides=2, activation="elu"),
-            layers.Conv2D(WIDTH, 3, strides=2, activation="elu"),
-            layers.Flatten(),
-            layers.Dense(WIDTH, activation="elu"),
-        ],
-        name="encoder",
-    )
+def encoder():
+    parts = [layers.Conv2D(WIDTH, 3, strides=2, activation="elu") for _ in range(2)]
+    parts += [layers.Flatten(), layers.Dense(WIDTH, activation="elu")]
+    return keras.Sequential([keras.Input((8, 8, 3)), *parts], name="encoder")
 
 
-def projection_head() -> keras.Model:
+def projection_head():
     return keras.Sequential(
         [keras.Input((WIDTH,)), layers.Dense(WIDTH, activation="elu"), layers.Dense(WIDTH)],
         name="projection_head",
@@ -53,7 +37,7 @@ def projection_head() -> keras.Model:
 
 
 class ContrastiveModel(keras.Model):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.contrastive_augmenter = augmenter("contrastive", zoom=0.5, brightness=0.6, seed=10)
         self.probe_augmenter = augmenter("probe", zoom=0.25, brightness=0.3, seed=20)
@@ -61,11 +45,7 @@ class ContrastiveModel(keras.Model):
         self.projection_head = projection_head()
         self.linear_probe = keras.Sequential([keras.Input((WIDTH,)), layers.Dense(CLASSES)])
 
-    def compile(
-        self,
-        contrastive_optimizer: keras.optimizers.Optimizer,
-        probe_optimizer: keras.optimizers.Optimizer,
-    ) -> None:
+    def compile(self, contrastive_optimizer, probe_optimizer):
         super().compile()
         self.contrastive_optimizer = contrastive_optimizer
         self.probe_optimizer = probe_optimizer
@@ -76,7 +56,7 @@ class ContrastiveModel(keras.Model):
         self.probe_accuracy = keras.metrics.SparseCategoricalAccuracy(name="p_acc")
 
     @property
-    def metrics(self) -> list[keras.Metric]:
+    def metrics(self):
         return [
             self.contrastive_loss_tracker,
             self.contrastive_accuracy,
@@ -84,7 +64,7 @@ class ContrastiveModel(keras.Model):
             self.probe_accuracy,
         ]
 
-    def contrastive_loss(self, one: Any, other: Any) -> Any:
+    def contrastive_loss(self, one, other):
         """Each view has to find its other view among all of the batch (NT-Xent)."""
 
         one = ops.normalize(one, axis=1)
@@ -99,7 +79,7 @@ class ContrastiveModel(keras.Model):
         ]
         return ops.mean(sum(losses)) / 2
 
-    def train_step(self, data: Any) -> dict[str, Any]:
+    def train_step(self, data):
         images, labels = data
 
         one = self.contrastive_augmenter(images, training=True)
@@ -125,7 +105,7 @@ class ContrastiveModel(keras.Model):
         self.probe_accuracy.update_state(labels, logits)
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def test_step(self, data: Any) -> dict[str, Any]:
+    def test_step(self, data):
         images, labels = data
         images = self.probe_augmenter(images, training=False)
         logits = self.linear_probe(self.encoder(images, training=False), training=False)
@@ -134,7 +114,7 @@ class ContrastiveModel(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics[2:]}
 
 
-def make() -> keras.Model:
+def make():
     model = ContrastiveModel()
     model.compile(
         contrastive_optimizer=keras.optimizers.Adam(0.003),

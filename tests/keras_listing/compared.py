@@ -2,8 +2,6 @@
 
 import pathlib
 import re
-from collections.abc import Callable
-from typing import Any
 
 import kdist
 import keras
@@ -19,66 +17,46 @@ ROUNDED = 1e-6  # of what Keras computes in float32
 RATE = 0.01
 
 
-def calls_of(
-    file: str, functions: dict[str, Any], guessed: Callable[[str, Any], list[str]]
-) -> dict[str, list[str]]:
-    """Expressions by the functions that they call first, from a file or guessed.
-
-    Args:
-        file: Has the calls of a function in a line, with `; ` between them.
-        functions: All functions or classes, by their names.
-        guessed: Returns the calls of one that is not in the file; none if it has no sample input.
-    """
+def calls_of(file, functions, guessed):
+    """Return the expressions that call each function: a line of the file, with `; `, or guessed."""
     lines = (pathlib.Path(__file__).parent / file).read_text().splitlines()
     written = {re.match(r"[\w.]+", line)[0]: line.split("; ") for line in lines}
     assert not set(written) - set(functions), "have no function"
-    return {name: written.get(name) or guessed(name, one) for name, one in functions.items()}
+    return {
+        name: written.get(name) or guessed(name, function) for name, function in functions.items()
+    }
 
 
-def strategies() -> list[tf.distribute.Strategy]:
+def strategies():
     """None, which is TensorFlow's default, and three replicas."""
     return [tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=REPLICAS)]
 
 
-def run_steps(
-    strategy: tf.distribute.Strategy, step: Callable[..., Any], data: Any, known: bool = False
-) -> list[Any]:
-    """What a step returns for each batch of arrays, whole.
-
-    Args:
-        strategy: The strategy.
-        step: The step.
-        data: The arrays.
-        known: Whether the sizes of batches are known while tracing, one trace for each.
-    """
+def run_steps(strategy, step, data, known=False):
+    """Return the results of a step for each batch; with `known`, sizes are known while tracing."""
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
     take = (lambda batch: batch) if known else next
     run = tf.function(lambda given: strategy.run(step, args=(take(given),)), autograph=False)
     results = [run(next(iterator) if known else iterator) for _ in range(0, ROWS, BATCH)]
     if isinstance(strategy, kdist.MirroredStrategy):
-        results = [strategy.gather(one, 0) for one in results]
+        results = [strategy.gather(result, 0) for result in results]
     return tf.nest.map_structure(np.asarray, results)
 
 
 class Expressions:
-    """A step that computes expressions, and gradients by a number that scales their inputs.
+    """A step that computes expressions of inputs and names, and gradients by a scale of inputs."""
 
-    Args:
-        expressions: The expressions.
-        names: What they can name, beside the inputs.
-    """
-
-    def __init__(self, expressions: list[str], names: dict[str, Any]) -> None:
+    def __init__(self, expressions, names):
         self.names = names
-        self.codes = {one: compile(one, one, "eval") for one in expressions}
-        self.scales = {one: tf.Variable(1.0, dtype="float64") for one in expressions}
-        self.errors: dict[str, str] = {}
+        self.codes = {code: compile(code, code, "eval") for code in expressions}
+        self.scales = {code: tf.Variable(1.0, dtype="float64") for code in expressions}
+        self.errors = {}
 
-    def __call__(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        return {one: self._result(one, inputs) for one in self.codes}
+    def __call__(self, inputs):
+        return {code: self._result(code, inputs) for code in self.codes}
 
-    def _result(self, expression: str, inputs: dict[str, Any]) -> list[Any]:
+    def _result(self, expression, inputs):
         scale = self.scales[expression]
         with tf.GradientTape() as tape:
             given = {
@@ -104,38 +82,32 @@ class Expressions:
             made.append(gradient)
         return made
 
-    def state(self) -> dict[str, Any]:
-        """What is compared after the last step."""
+    def state(self):
+        """Return the values that are compared after the last step."""
         return {}
 
 
-def tensors_of(made: Any) -> list[Any]:
+def tensors_of(made):
     """The tensors of a result."""
-    return [tf.convert_to_tensor(one) for one in keras.tree.flatten(made)]
+    return [tf.convert_to_tensor(value) for value in keras.tree.flatten(made)]
 
 
-def loss_of(made: list[Any]) -> Any:
+def loss_of(made):
     """A number that depends on all floating values; `None` if there are none."""
-    made = [tf.cast(one, "float64") for one in made if one.dtype in ("float64", "float32")]
+    made = [tf.cast(tensor, "float64") for tensor in made if tensor.dtype in ("float64", "float32")]
     numbers = [tf.reduce_sum(tf.sin(one)) for one in made]
     return tf.add_n(numbers) if numbers else None
 
 
-def tolerance_of(expression: str) -> float:
+def tolerance_of(expression):
     """How far rounding may take its values."""
     return ROUNDED if "float32" in expression else TOLERANCE
 
 
-def failures(
-    make_step: Callable[[list[str]], Any],
-    expressions: list[str],
-    data: dict[str, Any],
-    tolerance: Callable[[str], float] = tolerance_of,
-    known: bool = False,
-) -> list[str]:
-    """What fails, or differs by more than rounding."""
+def failures(make_step, expressions, data, tolerance=tolerance_of, known=False):
+    """Return messages of expressions that fail, or differ by more than rounding."""
 
-    def outcome(strategy: tf.distribute.Strategy) -> tuple[dict[str, Any], dict[str, str]]:
+    def outcome(strategy):
         keras.backend.clear_session(free_memory=False)  # names begin anew
         keras.utils.set_random_seed(0)
         with strategy.scope():
@@ -156,7 +128,7 @@ def failures(
     return found + differences(expected, made, tolerance)
 
 
-def value_of(variable: keras.Variable) -> list[Any]:
+def value_of(variable):
     """The value of a variable, which all replicas have."""
     copies = [copy.numpy() for copy in getattr(variable.value, "values", [variable.value])]
     for copy in copies:
@@ -164,10 +136,8 @@ def value_of(variable: keras.Variable) -> list[Any]:
     return copies[:1]
 
 
-def differences(
-    expected: dict[str, Any], made: dict[str, Any], tolerance: Callable[[str], float]
-) -> list[str]:
-    """What differs by more than rounding, by its name."""
+def differences(expected, made, tolerance):
+    """Return messages of values that differ by more than rounding."""
     assert list(expected) == list(made)
     found = []
     for name in expected:
@@ -182,9 +152,9 @@ def differences(
     return found
 
 
-def grouped(calls: dict[str, list[str]], most: int, apart: list[str] = ()) -> list[list[str]]:
+def grouped(calls, most, apart=()):
     """Names whose expressions are computed in one step; some apart from the others."""
-    found: list[list[str]] = []
+    found = []
     for is_apart in (False, True):
         size = most
         for name in (name for name in calls if (name in apart) == is_apart):

@@ -1,4 +1,4 @@
-"""What layers of Keras are given: expressions of a batch of inputs; most in `layer_calls.txt`."""
+"""Sample inputs of Keras's layers: expressions of a batch; most are in `layer_calls.txt`."""
 
 import inspect
 import re
@@ -56,7 +56,7 @@ EXCEPTIONS = {
 }
 
 
-def layers() -> dict[str, object]:
+def layers():
     """Classes and functions of `keras.layers`, each by one of its names."""
     names = sorted((n for n in vars(keras.layers) if n[0] != "_"), key=lambda n: (len(n), n))
     found = {id(getattr(keras.layers, name)): name for name in reversed(names)}
@@ -64,7 +64,7 @@ def layers() -> dict[str, object]:
     return {n: getattr(keras.layers, n) for n in sorted(found.values()) if n not in EXCEPTIONS}
 
 
-def guessed(name: str, layer: type) -> list[str]:
+def guessed(name, layer):
     """A call of a layer of one input; none if it has other arguments."""
     parameters = inspect.signature(layer.__init__).parameters if inspect.isclass(layer) else {}
     required = [

@@ -1,4 +1,4 @@
-"""What functions of `keras.ops` are given: expressions of a batch of inputs.
+"""Sample inputs of functions of `keras.ops`: expressions of a batch.
 
 Those of functions whose arguments cannot be guessed are in `op_calls.txt`. What Keras itself cannot
 compute is left out, such as `pad` by a single number, or `trace` of a matrix that is not square.
@@ -98,7 +98,7 @@ EXCEPTIONS = {
 }
 
 
-def functions() -> dict[str, object]:
+def functions():
     """Functions of `keras.ops` and of its modules, by the names that expressions call."""
     found = {n: f for n, f in vars(keras.ops).items() if n[0] != "_" and not inspect.ismodule(f)}
     known = {id(function) for function in found.values()}
@@ -111,7 +111,7 @@ def functions() -> dict[str, object]:
     return {name: function for name, function in found.items() if name not in EXCEPTIONS}
 
 
-def guessed(name: str, function: object) -> list[str]:
+def guessed(name, function):
     """Calls of a function of one or two tensors; none if it takes anything else."""
     parameters = inspect.signature(function).parameters
     required = [n for n, one in parameters.items() if one.default is inspect.Parameter.empty]

@@ -45,7 +45,7 @@ INPUTS = {
     "two32": _softmax(ARRAYS["y"]).astype("float32"),
     "weights": np.linspace(0, 2, ROWS),
 }
-# What losses and metrics are given, if it is not `bits, one`, by what their names begin with; the
+# Inputs of losses and metrics, other than `bits, one`, by the beginnings of their names; the
 # longest counts.
 PAIRS = {
     "bits, one": "FalseNegatives FalsePositives",
@@ -133,7 +133,7 @@ def check(make_step, expressions, tolerance=tolerance):
 
 
 def test_functions():
-    """And objects that keep nothing, of batches."""
+    """Functions, and objects without state, of batches."""
     found = [f"losses.{n}({pair_of(n)}{MORE.get(n, '')})" for n in listed(losses, False)]
     for name in listed(losses, True):
         loss = f"losses.{made(name)}"

@@ -34,9 +34,7 @@ def test_every_function_has_a_sample_input():
 
 
 @pytest.mark.parametrize(
-    "names",
-    grouped(CALLS, 120, op_samples.KNOWN_ROWS),
-    ids=lambda names: f"{names[0]}-{names[-1]}",
+    "names", grouped(CALLS, 120, op_samples.KNOWN_ROWS), ids=lambda names: f"{names[0]}-{names[-1]}"
 )
 def test_functions_of_divided_batches_are_those_of_whole_ones(names):
     known = names[0] in op_samples.KNOWN_ROWS

@@ -15,6 +15,7 @@ from kdist.layers.convert import (
 )
 from kdist.layers.sync_batch_normalization import SynchronizedKerasLayer
 from keras import layers
+from replicas import assert_close, assert_equal
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -47,7 +48,7 @@ def nested():
 
 
 def shared():
-    """One batch norm at two places."""
+    """Return a model with a batch norm at two places."""
     inputs = keras.Input((6,))
     norm = STOCK(name="norm")
     x = keras.layers.Dense(6)(norm(inputs))
@@ -146,8 +147,7 @@ def test_there_and_back_trains_as_before(make):
 
     plain = trained()
     for kinds in (("synchronized",), ("synchronized", "stock")):
-        for a, b in zip(trained(*kinds), plain, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        assert_close(trained(*kinds), plain, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -176,8 +176,7 @@ def test_a_compiled_model_goes_on_training_with_its_optimizer():
     before = model.get_layer("norm").get_weights()
     model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
     model.fit(x, y, verbose=0)
-    for a, b in zip(model.get_layer("norm").get_weights(), before, strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal(model.get_layer("norm").get_weights(), before)
 
 
 def test_a_model_that_is_not_built_yet_is_synchronized_when_it_is():
@@ -220,7 +219,7 @@ class OwnSynchronized(SyncBatchNormalization):
 
 
 @pytest.mark.parametrize("make", [OwnStock, lambda: STOCK(renorm=True)])
-def test_what_is_not_kerass_own_layer_is_synchronized_by_keras(make):
+def test_subclasses_of_keras_batch_norm_are_synchronized_by_keras(make):
     model = keras.Sequential([keras.Input((3,)), make()])
     kind = type(model.layers[0])
     convert_batch_norm(model, to="synchronized")
@@ -245,7 +244,7 @@ def test_bad_arguments():
 
 
 def test_files_of_a_synchronized_model_are_those_of_keras(tmp_path):
-    """Also of its weights alone, in both directions, and of a clone."""
+    """Models, weights and clones, in both directions."""
     plain = with_random_weights(functional)
     plain.save_weights(tmp_path / "plain.weights.h5")
     ours = convert_batch_norm(functional(), to="synchronized")
@@ -254,8 +253,7 @@ def test_files_of_a_synchronized_model_are_those_of_keras(tmp_path):
     ours.save(tmp_path / "ours.keras")
     opened = keras.models.load_model(tmp_path / "ours.keras")
     assert {type(norm) for norm in norms(opened)} == {keras.layers.BatchNormalization}
-    for one, other in zip(plain.get_weights(), opened.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(plain.get_weights(), opened.get_weights())
 
 
 def nested_model():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kdist import MirroredStrategy
 from kdist.errors import UserError
 from kdist.layers import LocalResponseNormalization
+from replicas import assert_close, fit
 
 TOWER = {"depth_radius": 4, "bias": 1.0, "alpha": 0.001 / 9, "beta": 0.75}
 OPTIONS = st.fixed_dictionaries(
@@ -46,15 +47,14 @@ def by_hand(x, depth_radius, bias, alpha, beta):
 
 @settings(deadline=None, max_examples=40)
 @given(shape=SHAPES, options=OPTIONS)
-def test_it_is_tensorflows_forward_and_backward(shape, options):
+def test_outputs_and_gradients_are_tensorflows(shape, options):
     x, upstream = values(shape), values(shape, seed=1)
     layer = LocalResponseNormalization(**options)
     ours = output_and_gradient(layer, x, upstream)
     stock = output_and_gradient(
         lambda x: tf.nn.local_response_normalization(x, **options), x, upstream
     )
-    for one, other in zip(ours, stock, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=4e-6)
+    assert_close(ours, stock, rtol=0, atol=4e-6)
 
 
 def test_the_towers_is_tensorflows_to_a_millionth():
@@ -63,8 +63,7 @@ def test_the_towers_is_tensorflows_to_a_millionth():
     stock = output_and_gradient(
         lambda x: tf.nn.local_response_normalization(x, **TOWER), x, upstream
     )
-    for one, other in zip(ours, stock, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    assert_close(ours, stock, rtol=1e-6, atol=1e-6)
 
 
 def test_the_defaults_are_tensorflows():
@@ -99,7 +98,7 @@ def test_mixed_precision_sums_in_float32(policy):
     np.testing.assert_allclose(gradient.astype(float), exact[1], rtol=1.01 * step, atol=1e-3)
 
 
-def test_it_is_saved_with_its_arguments(tmp_path):
+def test_a_saved_layer_keeps_its_arguments(tmp_path):
     inputs = keras.Input((4, 4, 6))
     model = keras.Model(inputs, LocalResponseNormalization(**TOWER, name="norm")(inputs))
     model.save(tmp_path / "model.keras")
@@ -112,25 +111,18 @@ def test_it_is_saved_with_its_arguments(tmp_path):
 def test_replicas_train_as_one(float64):
     x, y = values((7, 4, 4, 3), dtype=np.float64), np.arange(7) % 2
 
-    def trained(replicas):
-        keras.utils.set_random_seed(1)
-        with MirroredStrategy(replicas=replicas).scope():
-            model = keras.Sequential(
-                [
-                    keras.Input((4, 4, 3)),
-                    keras.layers.Conv2D(5, 3),
-                    LocalResponseNormalization(1, alpha=0.5),
-                    keras.layers.Flatten(),
-                    keras.layers.Dense(2),
-                ]
-            )
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(keras.optimizers.SGD(0.1), loss)
-        model.fit(x, y, batch_size=5, epochs=2, shuffle=False, verbose=0)
-        return model.get_weights()
+    def make():
+        layers = [keras.layers.Conv2D(5, 3), LocalResponseNormalization(1, alpha=0.5)]
+        layers += [keras.layers.Flatten(), keras.layers.Dense(2)]
+        return keras.Sequential([keras.Input((4, 4, 3)), *layers])
 
-    for one, two in zip(trained(1), trained(2), strict=True):
-        np.testing.assert_allclose(one, two, atol=1e-14)
+    def trained(replicas):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        options = {"optimizer": keras.optimizers.SGD(0.1), "loss": loss}
+        options |= {"batch_size": 5, "epochs": 2}
+        return fit(MirroredStrategy(replicas=replicas), make, x, y, **options).get_weights()
+
+    assert_close(trained(1), trained(2), atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from kdist.layers.compiled_kernels import (
     _compiled_method,
     worth_compiling,
 )
+from replicas import assert_close, assert_equal, per_replica, stock_mirrored
 
 STOCK = keras.layers.BatchNormalization
 LARGE = (16, 16, 8)  # compiled by XLA on CPUs
@@ -65,20 +66,13 @@ def local(distributed, value):
     return [np.asarray(v) for v in distributed.experimental_local_results(value)]
 
 
-def per_replica(distributed, values):
-    tensors = [tf.constant(v) for v in values]
-    return distributed.experimental_distribute_values_from_function(
-        lambda context: tensors[context.replica_id_in_sync_group]
-    )
-
-
 def copies(variable):
     """A variable's value on every replica."""
     return [v.numpy() for v in getattr(variable.value, "values", [variable.value])]
 
 
 def train(make, xs, dys, masks=None, *, compiled=None):
-    """One training call and its gradients, one replica for each of `xs`."""
+    """Return the results of a training call, with a replica for each of `xs`, and the layer."""
     distributed = strategy(len(xs))
     with distributed.scope():
         layer = make()
@@ -120,40 +114,40 @@ def check(result, layer, expected, *, tolerance, momentum=0.99):
             np.testing.assert_array_equal(copy, copies(variable)[0])
 
 
-@pytest.mark.parametrize(
-    ("sizes", "sample"),
-    [
-        *[(sizes, SMALL) for sizes in ((6,), (5, 2), (0, 0, 2), (1, 1))],
-        *[(sizes, LARGE) for sizes in ((6,), (4, 1, 0))],
+# Numbers of samples on the replicas, their shape, and what is special.
+GLOBAL_BATCHES = [
+    *[(sizes, SMALL, {}) for sizes in ((6,), (5, 2), (0, 0, 2), (1, 1))],
+    *[(sizes, LARGE, {}) for sizes in ((6,), (4, 1, 0))],
+    ((4, 4), SMALL, {"apart": 1000.0}),
+    *[
+        (sizes, sample, {"axis": axis, "dtype": dtype})
+        for axis, *samples in ((-1, (5,), (2, 3, 2, 4)), *((a, (4, 3), (3, 4, 2)) for a in (1, 2)))
+        for sample in samples
+        for sizes, dtype in (((6,), "float32"), ((5, 3), "float64"))
     ],
-)
-def test_statistics_and_gradients_of_the_global_batch(sizes, sample):
-    xs, dys = data(sizes, sample)
-    result, layer = train(lambda: SyncBatchNormalization(dtype="float64"), xs, dys)
-    check(result, layer, oracle(xs, dys), tolerance=1e-9)
+    *[(sizes, (3, 2), {"kept": 0.6}) for sizes in ((8,), (3, 0, 2))],
+    *[(sizes, (512, 4), {"kept": 0.6}) for sizes in ((8,), (4, 3))],
+    *[(sizes, (3, 2), {"kept": 0.0}) for sizes in ((3,), (3, 2))],
+    *[
+        (sizes, sample, {"dtype": dtype})
+        for sizes in ((0,), (0, 0))
+        for sample, dtype in ((SMALL, "float32"), (SMALL, "float64"), (LARGE, "float32"))
+    ],
+]
 
 
-@pytest.mark.parametrize(
-    ("sample", "axis"),
-    [((5,), -1), ((4, 3), 1), ((4, 3), 2), ((3, 4, 2), 1), ((3, 4, 2), 2), ((2, 3, 2, 4), -1)],
-)
-@pytest.mark.parametrize(("sizes", "dtype"), [((6,), "float32"), ((5, 3), "float64")])
-def test_every_rank_and_axis(sample, axis, sizes, dtype):
+@pytest.mark.parametrize(("sizes", "sample", "options"), GLOBAL_BATCHES, ids=str)
+def test_statistics_and_gradients_are_those_of_the_global_batch(sizes, sample, options):
+    """Replicas may be far apart, or empty, and masks may hide positions."""
+    axis, dtype = options.get("axis", -1), options.get("dtype", "float64")
     xs, dys = data(sizes, sample, dtype=dtype)
-    result, layer = train(lambda: SyncBatchNormalization(axis=axis, dtype=dtype), xs, dys)
-    expected = oracle(xs, dys, axis=axis)
-    check(result, layer, expected, tolerance=1e-9 if dtype == "float64" else 2e-4)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "sample"), [((8,), (3, 2)), ((8,), (512, 4)), ((3, 0, 2), (3, 2)), ((4, 3), (512, 4))]
-)
-def test_masked_positions_have_no_part_in_the_statistics(sizes, sample):
-    xs, dys = data(sizes, sample)
-    rng = np.random.default_rng(1)
-    masks = [rng.random((n, sample[0])) < 0.6 for n in sizes]
-    result, layer = train(lambda: SyncBatchNormalization(dtype="float64"), xs, dys, masks)
-    check(result, layer, oracle(xs, dys, masks=masks), tolerance=1e-9)
+    xs[-1] += options.get("apart", 0)
+    masks, rng = None, np.random.default_rng(1)
+    if "kept" in options:
+        masks = [rng.random((n, *sample[:-1])) < options["kept"] for n in sizes]
+    result, layer = train(lambda: SyncBatchNormalization(axis=axis, dtype=dtype), xs, dys, masks)
+    tolerance = 0 if not sum(sizes) else 1e-9 if dtype == "float64" else 2e-4
+    check(result, layer, oracle(xs, dys, masks=masks, axis=axis), tolerance=tolerance)
 
 
 def test_mask_over_channels():
@@ -164,24 +158,6 @@ def test_mask_over_channels():
     make = lambda: SyncBatchNormalization(axis=1, dtype="float64")  # noqa: E731
     result, layer = train(make, xs, dys, masks)
     check(result, layer, oracle(xs, dys, masks=masks, axis=1), tolerance=1e-9)
-
-
-@pytest.mark.parametrize("sizes", [(3,), (3, 2)])
-def test_fully_masked_batch_leaves_the_moving_statistics(sizes):
-    xs, dys = data(sizes, (3, 2))
-    masks = [np.zeros((n, 3), bool) for n in sizes]
-    result, layer = train(lambda: SyncBatchNormalization(dtype="float64"), xs, dys, masks)
-    check(result, layer, oracle(xs, dys, masks=masks), tolerance=1e-9)
-
-
-@pytest.mark.parametrize("sizes", [(0,), (0, 0)])
-@pytest.mark.parametrize(
-    ("sample", "dtype"), [(SMALL, "float32"), (SMALL, "float64"), (LARGE, "float32")]
-)
-def test_empty_batch(sizes, sample, dtype):
-    xs, dys = data(sizes, sample, dtype=dtype)
-    result, layer = train(lambda: SyncBatchNormalization(dtype=dtype), xs, dys)
-    check(result, layer, oracle(xs, dys), tolerance=0)
 
 
 @settings(max_examples=8, deadline=None)
@@ -217,25 +193,23 @@ def test_options(sizes, scale, center, momentum, epsilon, masked, seed):
     check(result, layer, expected, tolerance=1e-9, momentum=momentum)
 
 
-@pytest.mark.parametrize("sizes", [(12,), (8, 4)])
-@pytest.mark.parametrize(("sample", "ratio"), [((7, 5, 4), 1e4), (LARGE, -1e4)])
-def test_variance_where_the_mean_is_large(sizes, sample, ratio):
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    ("count", "sample", "ratio", "tolerance"),
+    [
+        (12, (7, 5, 4), 1e4, 1e-3),
+        (12, LARGE, -1e4, 1e-3),
+        # Half a million values a channel: adding them up one by one would lose the mean.
+        (64, (90, 90, 2), 1e4, 1e-2),
+    ],
+)
+def test_variance_where_the_mean_is_large(replicas, count, sample, ratio, tolerance):
     rng = np.random.default_rng(0)
-    xs = [(rng.normal(size=(n, *sample)) + ratio).astype("float32") for n in sizes]
-    dys = [rng.normal(size=x.shape).astype("float32") for x in xs]
-    _, layer = train(lambda: SyncBatchNormalization(momentum=0.0), xs, dys)
-    right = np.concatenate(xs).astype("float64").var((0, 1, 2))
-    np.testing.assert_allclose(layer.moving_variance, right, rtol=1e-3)
-
-
-@pytest.mark.parametrize("sizes", [(64,), (32, 32)])
-def test_variance_of_many_values_where_the_mean_is_large(sizes):
-    """Half a million values a channel: adding them up one by one would lose the mean."""
-    rng = np.random.default_rng(0)
-    xs = [(rng.normal(size=(n, 90, 90, 2)) + 1e4).astype("float32") for n in sizes]
+    x = (rng.normal(size=(count, *sample)) + ratio).astype("float32")
+    xs = np.split(x, [count * 2 // 3]) if replicas == 2 else [x]
     _, layer = train(lambda: SyncBatchNormalization(momentum=0.0), xs, xs)
-    right = np.concatenate(xs).astype("float64").var((0, 1, 2))
-    np.testing.assert_allclose(layer.moving_variance, right, rtol=1e-2)
+    right = x.astype("float64").var((0, 1, 2))
+    np.testing.assert_allclose(layer.moving_variance, right, rtol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -259,12 +233,19 @@ def test_gradients_of_many_values_keep_float32s_digits(sizes, sample, compiled):
         np.testing.assert_allclose(value, right, atol=2e-6 * np.abs(right).max(), err_msg=name)
     # A sum of products of about 10 that nearly cancel: exact to 3e-7 of the addends.
     addends = 10 * sum(x.size for x in xs) / sample[-1]
-    for value, right in zip(result["dgamma"], expected["dgamma"], strict=True):
-        np.testing.assert_allclose(value, right, atol=3e-7 * addends)
+    assert_close(result["dgamma"], expected["dgamma"], atol=3e-7 * addends)
 
 
 @pytest.mark.parametrize("sizes", [(6,), (4, 2)])
-@pytest.mark.parametrize("sample", [LARGE, (70, 32), (2048,), (8, 8, 4, 8), (16, 16, 10)])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        LARGE,
+        (2048,),
+        (16, 16, 10),
+        *(pytest.param(sample, marks=pytest.mark.slow) for sample in ((70, 32), (8, 8, 4, 8))),
+    ],
+)
 @pytest.mark.parametrize(
     ("gamma", "beta", "epsilon"), [(0.5, -2.0, 1e-2), (None, 3.0, 1e-7), (-1.5, None, 1e-3)]
 )
@@ -279,12 +260,11 @@ def test_options_of_large_samples_in_float32(sizes, sample, gamma, beta, epsilon
     expected = oracle(xs, dys, gamma=gamma, beta=beta, epsilon=epsilon)
     for name, values in result.items():
         scale = max(np.abs(right).max() for right in expected[name])
-        for value, right in zip(values, expected[name], strict=True):
-            np.testing.assert_allclose(value, right, atol=3e-5 * scale, err_msg=name)
+        assert_close(values, expected[name], atol=3e-5 * scale, err_msg=name)
 
 
 @pytest.mark.parametrize("sizes", [(6,), (4, 2)])
-def test_some_of_the_outputs_are_gathered(sizes):
+def test_gradients_of_gathered_outputs(sizes):
     """The gradient then comes as indexed slices."""
     xs, dys = data(sizes, LARGE, dtype="float32")
     distributed = strategy(len(sizes))
@@ -302,15 +282,7 @@ def test_some_of_the_outputs_are_gathered(sizes):
     got = local(distributed, run(per_replica(distributed, xs), per_replica(distributed, dys)))
     chosen = [np.zeros_like(dy) for dy in dys]
     chosen[0][1] = dys[0][1]  # of the global batch
-    for value, right in zip(got, oracle(xs, chosen)["dx"], strict=True):
-        np.testing.assert_allclose(value, right, atol=1e-5)
-
-
-def test_replicas_far_apart():
-    xs, dys = data((4, 4), SMALL)
-    xs[1] += 1000.0
-    result, layer = train(lambda: SyncBatchNormalization(dtype="float64"), xs, dys)
-    check(result, layer, oracle(xs, dys), tolerance=1e-9)
+    assert_close(got, oracle(xs, chosen)["dx"], atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float16", "bfloat16"])
@@ -347,7 +319,7 @@ def test_half_precision_has_float32_statistics(policy, sizes, sample):
         ((7, 3), 1e-7),  # too small for the fused kernel
     ],
 )
-def test_one_replica_equals_stock(sample, epsilon):
+def test_a_single_replica_equals_stock_keras(sample, epsilon):
     xs, dys = data((9,), sample, dtype="float32")
     options = {"epsilon": epsilon, "momentum": 0.9}
     ours, our_layer = train(lambda: SyncBatchNormalization(**options), xs, dys)
@@ -355,8 +327,7 @@ def test_one_replica_equals_stock(sample, epsilon):
     for name in stock:
         scale = np.abs(stock[name][0]).max()
         np.testing.assert_allclose(ours[name][0], stock[name][0], atol=3e-6 * scale, err_msg=name)
-    for a, b in zip(our_layer.get_weights(), stock_layer.get_weights(), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert_close(our_layer.get_weights(), stock_layer.get_weights(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -383,12 +354,14 @@ def test_two_layers_run_under_one_strategy():
     """Their sums, forward and backward, meet each other in one order."""
     xs, _ = data((3, 2), (4,), dtype="float32")
     distributed = strategy(2)
-    with distributed.scope():
+
+    def made():
         layers = [SyncBatchNormalization() for _ in range(3)]
         for layer in layers:
             layer.build((None, 4))
+        return layers
 
-    def step(x):
+    def step(x, layers):
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = x
@@ -396,16 +369,12 @@ def test_two_layers_run_under_one_strategy():
                 y = tf.tanh(layer(y, training=True))
         return tape.gradient(y, x)
 
-    run = tf.function(lambda x: distributed.run(step, (x,)))
+    with distributed.scope():
+        layers = made()
+    run = tf.function(lambda x: distributed.run(step, (x, layers)))
     parts = local(distributed, run(per_replica(distributed, xs)))
-    whole = tf.constant(np.concatenate(xs))
-    twins = [SyncBatchNormalization() for _ in range(3)]
-    with tf.GradientTape() as tape:
-        tape.watch(whole)
-        y = whole
-        for twin in twins:
-            y = tf.tanh(twin(y, training=True))
-    np.testing.assert_allclose(np.concatenate(parts), tape.gradient(y, whole), atol=1e-5)
+    expected = step(tf.constant(np.concatenate(xs)), made())
+    np.testing.assert_allclose(np.concatenate(parts), expected, atol=1e-5)
 
 
 def test_eager_replicas():
@@ -422,9 +391,7 @@ def test_eager_replicas():
 
 def test_under_another_strategy_it_is_keras_layer():
     xs, _ = data((3, 2), SMALL, dtype="float32")
-    distributed = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()
-    )
+    distributed = stock_mirrored()
 
     def outputs_and_weights(make):
         with distributed.scope():
@@ -434,15 +401,12 @@ def test_under_another_strategy_it_is_keras_layer():
         return [*local(distributed, run(per_replica(distributed, xs))), *layer.get_weights()]
 
     theirs = outputs_and_weights(lambda: STOCK(synchronized=True))
-    for one, other in zip(outputs_and_weights(SyncBatchNormalization), theirs, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(outputs_and_weights(SyncBatchNormalization), theirs)
 
 
 def test_under_another_strategy_a_mask_is_refused():
     """Keras would take the statistics of each replica alone."""
-    distributed = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()
-    )
+    distributed = stock_mirrored()
     with distributed.scope():
         layer = SyncBatchNormalization()
         layer.build((None, 3))
@@ -533,7 +497,7 @@ def test_second_derivative_of_the_compiled_layer_is_refused():
         gradient_and_hessian_product(SyncBatchNormalization(), x, x)
 
 
-def test_what_is_compiled():
+def test_large_samples_of_known_shape_are_compiled():
     def spec(*shape):
         return tf.TensorSpec((None, *shape))
 

@@ -9,7 +9,7 @@ from kdist.layers import LocalResponseNormalization
 from kdist.models import Cifar10Net
 
 
-def test_it_has_the_published_variables():
+def test_the_network_has_the_published_variables():
     model = Cifar10Net()
     assert model.count_params() == 1_068_298
     assert [tuple(weight.shape) for weight in model.trainable_variables] == [
@@ -39,7 +39,7 @@ def tutorial(weights, x):
     return tf.matmul(x, dense[4]) + dense[5]
 
 
-def test_it_computes_what_the_tutorial_does():
+def test_outputs_are_those_of_the_tutorial():
     keras.utils.set_random_seed(0)
     model = Cifar10Net()
     for weight in model.variables:
@@ -50,7 +50,7 @@ def test_it_computes_what_the_tutorial_does():
     np.testing.assert_allclose(model(x), expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
-def test_where_the_weights_start():
+def test_initial_weights():
     keras.utils.set_random_seed(0)
     model = Cifar10Net()
     for name, deviation, bias in [
@@ -84,7 +84,7 @@ def test_the_places_of_the_normalization():
     assert [type(norm) for norm in norms] == [LocalResponseNormalization] * 2
 
 
-def test_other_images_and_probabilities():
+def test_image_sizes_classes_and_probabilities():
     model = Cifar10Net(input_shape=(28, 30, 1), classes=4, classifier_activation="softmax")
     y = model(np.random.default_rng(0).normal(size=(2, 28, 30, 1)))
     assert y.shape == (2, 4)

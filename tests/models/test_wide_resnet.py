@@ -183,7 +183,7 @@ def test_classifier_computes_in_the_variable_dtype(policy, dtype):
     assert model.output.dtype == dtype
 
 
-def test_it_learns():
+def test_training_lowers_the_loss():
     x = np.random.default_rng(0).normal(size=(16, 8, 8, 3)).astype("float32")
     y = np.arange(16) % 4
     model = WideResNet(**SMALL)

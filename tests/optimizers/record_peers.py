@@ -52,7 +52,7 @@ def trajectory(optimizer, options, weights, gradients):
 
 
 def record(number, optimizer, arguments, options):
-    """One case, as the test reads it."""
+    """Return a case, as the test reads it."""
     rng = np.random.default_rng(number)
     weights, gradients = rng.normal(size=(4, 3)), rng.normal(size=(STEPS, 4, 3))
     after = trajectory(optimizer, options, weights, gradients)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.optimizers import LARS, NovoGrad
+from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -177,8 +178,7 @@ def test_saved_with_its_model_and_gone_on_with(optimizer, tmp_path):
     assert read.optimizer.get_config() == optimizer.get_config()
     for one in (model, read):
         one.fit(x, y, verbose=0)
-    for one, other in zip(model.get_weights(), read.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert_close(model.get_weights(), read.get_weights(), rtol=1e-6)
 
 
 @pytest.mark.usefixtures("float64")

@@ -17,7 +17,7 @@ rules = st.sampled_from(["linear", "sqrt", "none"])
 
 
 @given(rate=rates, rule=rules)
-def test_one_replica_keeps_its_rate(rate, rule):
+def test_a_single_replica_keeps_its_rate(rate, rule):
     assert scale_learning_rate(rate, replicas=1, rule=rule) == rate
 
 

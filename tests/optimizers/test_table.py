@@ -93,11 +93,11 @@ def test_exponential_is_the_labs_staircase(steps_per_epoch, epoch, part):
 
 
 @pytest.mark.parametrize("epochs", [1e30, 1e308])
-def test_it_may_never_fall(epochs):
+def test_exponential_may_never_fall(epochs):
     assert float(exponential(0.5, decay_epochs=epochs, decay_rate=0.1)(10**6)) == 0.5
 
 
-def test_it_falls_after_a_step_at_least():
+def test_exponential_falls_after_a_step_at_least():
     schedule = exponential(1.0, decay_epochs=0.01, decay_rate=0.5)
     assert [float(schedule(step)) for step in range(4)] == [1, 0.5, 0.25, 0.125]
 

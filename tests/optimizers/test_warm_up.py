@@ -15,6 +15,7 @@ from kdist.errors import UserError
 from kdist.optimizers import warm_up_ema
 from kdist.schedules import WarmUp
 from keras import optimizers
+from replicas import assert_close, assert_equal
 
 
 @given(st.floats(1e-4, 1), st.integers(0, 20), st.floats(0, 1), st.integers(0, 60))
@@ -120,13 +121,11 @@ def test_the_average_is_that_of_the_rule_and_tensorflows(momentum, float64):
     weights = Weights()
     model = trained(compiled(average_of(momentum)), callbacks=[weights])
     assert len(weights.steps) == 15
-    for ours, expected in zip(averages(model), by_hand(weights.steps, momentum), strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-10)
-    for ours, expected in zip(averages(model), of_tensorflow(weights.steps, momentum), strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-5)  # its momentum is a float32
+    assert_close(averages(model), by_hand(weights.steps, momentum), rtol=1e-10)
+    # TensorFlow's momentum is a float32.
+    assert_close(averages(model), of_tensorflow(weights.steps, momentum), rtol=1e-5)
     # `fit` ends with the averages as weights, as for every average of Keras's.
-    for weight, average in zip(model.get_weights(), averages(model), strict=True):
-        np.testing.assert_array_equal(weight, average)
+    assert_equal(model.get_weights(), averages(model))
 
 
 def test_the_first_weights_are_soon_forgotten(float64):
@@ -155,8 +154,7 @@ def test_beyond_the_warm_up_it_is_keras_bit_for_bit():
         sgd.iterations.assign(step)
         return averages(trained(model, epochs=1))
 
-    for ours, keras_own in zip(begun_at(81, True), begun_at(81, False), strict=True):
-        np.testing.assert_array_equal(ours, keras_own)
+    assert_equal(begun_at(81, True), begun_at(81, False))
     assert not np.array_equal(begun_at(5, True)[0], begun_at(5, False)[0])
 
 
@@ -170,8 +168,7 @@ def test_replicas_average_as_one(float64):
 
     expected = result(1)
     for several in (result(2, steps=2), result(3)):
-        for one, other in zip(expected, several, strict=True):
-            np.testing.assert_allclose(other, one, rtol=0, atol=1e-13)
+        assert_close(several, expected, rtol=0, atol=1e-13)
 
 
 def test_evaluation_is_of_the_average(float64):
@@ -182,8 +179,8 @@ def test_evaluation_is_of_the_average(float64):
         validation_data=(X, Y),
     )
     trained(compiled(optimizers.SGD(0.3, momentum=0.9)), callbacks=[plain])
-    for one, other in zip(swapped.steps[-1], plain.steps[-1], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)  # training continues from the weights
+    # Training continues from the weights.
+    assert_close(swapped.steps[-1], plain.steps[-1], rtol=1e-12)
     model = compiled(optimizers.SGD())
     model.set_weights(by_hand(plain.steps, 0.9999))
     expected = model.evaluate(X, Y, batch_size=5, verbose=0)
@@ -230,8 +227,7 @@ def test_a_resumed_training_averages_on(tmp_path):
         validation_data=(X, Y),
     )
     assert resumed.history.history == whole.history.history
-    for one, other in zip(resumed.get_weights(), whole.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(resumed.get_weights(), whole.get_weights())
 
     def cold():
         return optimizers.SGD(0.3, momentum=0.9, use_ema=True, ema_momentum=0.9999)

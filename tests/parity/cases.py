@@ -19,7 +19,7 @@ CASES = {
     **draw_cases.CASES,
 }
 
-# Of these, stock Keras is trained in a graph: without one, it gives all batches the same weight in
+# Stock Keras trains these cases in a graph: without one, it gives all batches the same weight in
 # the logged loss of each output. The others are the same without one, and tracing a graph takes
 # longer than so few steps.
 IN_A_GRAPH = {
@@ -29,7 +29,7 @@ IN_A_GRAPH = {
     "named_inputs_and_losses",
 }
 
-# Those of the README's table.
+# The cases of the README's table.
 IN_README = (
     "even",
     "uneven_last_batch",
@@ -93,5 +93,5 @@ IN_README = (
 
 @functools.cache
 def on_one_replica(name):
-    """What stock Keras gives for a case."""
+    """Return the outcome of stock Keras."""
     return harness.train(CASES[name], run_eagerly=name not in IN_A_GRAPH)

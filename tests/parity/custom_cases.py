@@ -1,6 +1,4 @@
-"""What users write themselves: steps, losses, metrics, and layers that keep or add something."""
-
-from typing import Any
+"""Steps, losses, metrics and layers of users' own."""
 
 import keras
 import numpy as np
@@ -15,10 +13,10 @@ from variants import ONE_LEFT, plain, uneven
 class GuideStep(keras.Model):
     """A step as Keras's guide writes it, with figures of its own in the logs."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         return self.compute_loss(x=x, y=y, y_pred=predictions)
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
             predictions = self(x, training=True)
@@ -37,12 +35,12 @@ class GuideStep(keras.Model):
 class Normalizing(optimizers.SGD):
     """Changes the gradients in its `apply`."""
 
-    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+    def apply(self, grads, trainable_variables=None):
         changed = [one / (ops.max(ops.abs(one)) + 1e-3) for one in grads]
         super().apply(changed, trainable_variables)
 
 
-def squared_errors(y: Any, predictions: Any) -> Any:
+def squared_errors(y, predictions):
     target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
     return ops.sum(ops.square(target - predictions), axis=-1)
 
@@ -50,7 +48,7 @@ def squared_errors(y: Any, predictions: Any) -> Any:
 class SummedByHand(GuideStep):
     """A sum over the samples beside a mean, and a regularizer."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         errors = squared_errors(y, predictions)
         penalty = tf.nn.l2_loss(self.trainable_variables[0])
         return ops.mean(errors) + 0.01 * tf.reduce_sum(errors) - 0.1 * penalty
@@ -59,7 +57,7 @@ class SummedByHand(GuideStep):
 class DividedByHand(GuideStep):
     """A mean that is written as a sum, divided by the number of samples."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         errors = squared_errors(y, predictions)
         return tf.reduce_sum(errors) / ops.cast(ops.shape(x)[0], errors.dtype)
 
@@ -67,7 +65,7 @@ class DividedByHand(GuideStep):
 class OfSums(GuideStep):
     """Numbers computed from sums and means: a root, a masked mean, the balance of two shares."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         errors, shares = squared_errors(y, predictions), ops.softmax(predictions)
         mask = ops.cast(x[:, 0] > 0, errors.dtype)
         masked = tf.reduce_sum(errors * mask) / tf.maximum(tf.reduce_sum(mask), 1)
@@ -83,7 +81,7 @@ class OfSums(GuideStep):
 class OfStatistics(GuideStep):
     """A loss object of the means of features over the batch, and one of a vector of means."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         means = ops.mean(predictions, axis=0), ops.mean(predictions**2, axis=0)
         return keras.losses.MeanSquaredError()(*means) + ops.mean(ops.stack([means[0][1]] * 2))
 
@@ -91,7 +89,7 @@ class OfStatistics(GuideStep):
 class GatheredRoot(GuideStep):
     """Neither a mean nor a sum: exact on gathered rows."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         return ops.sqrt(ops.mean(squared_errors(y, predictions)))
 
 
@@ -99,10 +97,10 @@ class OfManyParts(GuideStep):
     """Means and sums out of a function, a condition, TensorFlow's averages and a long list."""
 
     @tf.function
-    def mean_of(self, errors: Any, factor: Any) -> Any:
+    def mean_of(self, errors, factor):
         return factor * tf.reduce_mean(errors)
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         errors = squared_errors(y, predictions)
         total = tf.reduce_sum(errors)
         weight = tf.convert_to_tensor(self.trainable_variables[0])
@@ -120,7 +118,7 @@ class OfManyParts(GuideStep):
 class TwoSteps(GuideStep):
     """Two steps of one optimizer, the second on what the first one left."""
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         super().train_step(data)
         return super().train_step(data)
 
@@ -128,7 +126,7 @@ class TwoSteps(GuideStep):
 class Scaled(GuideStep):
     """As Keras's guide to mixed precision writes it."""
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
             loss = ops.mean(squared_errors(y, self(x, training=True)))
@@ -141,27 +139,18 @@ class Scaled(GuideStep):
 class SummedObjective(keras.Model):
     """Overrides `compute_loss` with a sum."""
 
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
-    ) -> Any:
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
         return 0.01 * ops.sum(squared_errors(y, y_pred))
 
 
 class RootObjective(keras.Model):
     """Overrides `compute_loss` with a root of a mean, and keeps a metric in it."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.root = keras.metrics.Mean(name="root")
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         root = ops.sqrt(ops.mean(squared_errors(y, y_pred)) + ops.mean(ops.square(x)))
         self.root.update_state(root)
@@ -171,7 +160,7 @@ class RootObjective(keras.Model):
 class DrawingObjective(keras.Model):
     """Hands on what it is given, and computes from draws without a seed."""
 
-    def compute_loss(self, *args: Any, **options: Any) -> Any:
+    def compute_loss(self, *args, **options):
         loss = super().compute_loss(*args, **options)
         return ops.sqrt(loss + ops.mean(keras.random.uniform(ops.shape(args[2]))))
 
@@ -179,9 +168,7 @@ class DrawingObjective(keras.Model):
 class PairsObjective(keras.Model):
     """Every sample against every other."""
 
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
-    ) -> Any:
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
         pairs = ops.expand_dims(y_pred, 1) - ops.expand_dims(y_pred, 0)
         return ops.mean(ops.square(pairs)) + ops.mean(squared_errors(y, y_pred))
 
@@ -189,29 +176,33 @@ class PairsObjective(keras.Model):
 class SampleBySample(GuideStep):
     """A loss that gives a value a sample, reduced by hand; added losses; logs that are none."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         loss = keras.losses.SparseCategoricalCrossentropy(reduction="none")
         return ops.mean(loss(y, predictions)) + sum(self.losses)
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         return {**super().train_step(data), "nothing": None}
+
+
+def mean_of_errors(model, data):
+    """Return the mean of a batch's errors, and its gradients."""
+    x, y = data
+    with tf.GradientTape() as tape:
+        loss = ops.mean(squared_errors(y, model(x, training=True)))
+    return loss, tape.gradient(loss, model.trainable_variables)
 
 
 class ClippedByHand(GuideStep):
     """Changes the gradients of the whole batch, with an optimizer kept in a list."""
 
-    def train_step(self, data: Any) -> Any:
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = ops.mean(squared_errors(y, self(x, training=True)))
-        weights = self.trainable_variables
-        gradients = tape.gradient(loss, weights)
+    def train_step(self, data):
+        loss, gradients = mean_of_errors(self, data)
         gradients, norm = tf.clip_by_global_norm(gradients, 0.1)
-        self.optimizers[0].apply(gradients, weights)
+        self.optimizers[0].apply(gradients, self.trainable_variables)
         return {"loss": loss, "norm": norm}
 
 
-def clipped_by_hand() -> keras.Model:
+def clipped_by_hand():
     model = custom(ClippedByHand)
     model.optimizers = [optimizers.Adam(0.01)]
     return model
@@ -220,16 +211,16 @@ def clipped_by_hand() -> keras.Model:
 class AccumulatedByHand(GuideStep):
     """Adds up the gradients of two batches in variables of its own, as tutorials have it."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.batches = tf.Variable(0, trainable=False)
         self.sums = [tf.Variable(tf.zeros_like(w), trainable=False) for w in self.weights_()]
         self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
 
-    def weights_(self) -> list[keras.Variable]:
+    def weights_(self):
         return [w for w in self.trainable_variables if w.shape]
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         x, y = data
         self.batches.assign_add(1)
         with tf.GradientTape() as tape:
@@ -240,7 +231,7 @@ class AccumulatedByHand(GuideStep):
         tf.cond(self.batches % 2 == 0, self.apply_sums, lambda: None)
         return {"loss": loss, "seen": tf.convert_to_tensor(self.seen)}
 
-    def apply_sums(self) -> None:
+    def apply_sums(self):
         self.optimizer.apply([tf.identity(total) for total in self.sums], self.weights_())
         for total in self.sums:
             total.assign(tf.zeros_like(total))
@@ -249,18 +240,13 @@ class AccumulatedByHand(GuideStep):
 class SharpnessAware(GuideStep):
     """Takes the gradient where the loss around the weights is largest (Foret et al. 2021)."""
 
-    def train_step(self, data: Any) -> Any:
-        x, y = data
+    def train_step(self, data):
         weights = self.trainable_variables
-        with tf.GradientTape() as tape:
-            loss = ops.mean(squared_errors(y, self(x, training=True)))
-        gradients = tape.gradient(loss, weights)
+        loss, gradients = mean_of_errors(self, data)
         scale = 0.05 / (tf.linalg.global_norm(gradients) + 1e-12)
         for weight, gradient in zip(weights, gradients, strict=True):
             weight.assign_add(gradient * scale)
-        with tf.GradientTape() as tape:
-            loss = ops.mean(squared_errors(y, self(x, training=True)))
-        around = tape.gradient(loss, weights)
+        loss, around = mean_of_errors(self, data)
         for weight, gradient in zip(weights, gradients, strict=True):
             weight.assign_sub(gradient * scale)
         self.optimizer.apply(around, weights)
@@ -270,11 +256,11 @@ class SharpnessAware(GuideStep):
 class Averages(layers.Layer):
     """Keeps running averages of a sum and of a mean over the samples."""
 
-    def build(self, shape: Any) -> None:
+    def build(self, shape):
         self.sum = self.add_weight(shape=(8,), initializer="zeros", trainable=False)
         self.mean = self.add_weight(shape=(8,), initializer="zeros", trainable=False)
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         self.sum.assign(0.9 * self.sum + 0.1 * ops.sum(x, axis=0))
         self.mean.assign_sub(0.1 * (self.mean - ops.mean(x, axis=0)))
         return x
@@ -283,31 +269,31 @@ class Averages(layers.Layer):
 class MeanOfBatches(keras.metrics.Metric):
     """A mean over batches, whatever their sizes."""
 
-    def __init__(self, name: str = "mean_of_batches") -> None:
+    def __init__(self, name="mean_of_batches"):
         super().__init__(name=name)
         self.total = self.add_variable((), "zeros", name="total")
         self.count = self.add_variable((), "zeros", name="count")
 
-    def update_state(self, y: Any, predictions: Any, sample_weight: Any = None) -> None:
+    def update_state(self, y, predictions, sample_weight=None):
         self.total.assign_add(ops.mean(predictions[:, 0]))
         self.count.assign_add(1)
 
-    def result(self) -> Any:
+    def result(self):
         return self.total / self.count
 
 
-def sample_by_sample(kind: type[keras.Model]) -> keras.Model:
+def sample_by_sample(kind):
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="tanh", activity_regularizer="l2")(inputs)
     return kind(inputs, models.classes()(hidden))
 
 
 class HandingOn(keras.Model):
-    def compute_loss(self, *args: Any, **options: Any) -> Any:
+    def compute_loss(self, *args, **options):
         return super().compute_loss(*args, **options)
 
 
-def from_the_mean(y: Any, predictions: Any) -> Any:
+def from_the_mean(y, predictions):
     """A value a sample, made of all."""
     return ops.square(predictions[:, 0] - ops.mean(predictions[:, 0]))
 
@@ -315,7 +301,7 @@ def from_the_mean(y: Any, predictions: Any) -> Any:
 class TwiceTheBatch(GuideStep):
     """Both halves of a doubled batch pass a dropout."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         doubled = self(ops.concatenate([x, -x], axis=0), training=True)
         return ops.mean(squared_errors(ops.concatenate([y, y], axis=0), doubled))
 
@@ -323,11 +309,11 @@ class TwiceTheBatch(GuideStep):
 class TwoViews(GuideStep):
     """Two views of each sample pass the model as one batch, which is divided again after it."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.drop = layers.Dropout(0.5, seed=3)
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         both = self(ops.concatenate([x, -x], axis=0), training=True)
         one, other = (self.drop(view, training=True) for view in ops.split(both, 2, axis=0))
         batch, half = ops.shape(x)[0], tf.shape(both)[0] // 2
@@ -338,7 +324,7 @@ class TwoViews(GuideStep):
 class SupervisedContrast(GuideStep):
     """Labels of two views, which are integers, are gathered in the order of the views."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         labels = ops.concatenate([ops.reshape(y, (-1,))] * 2)
         views = self(ops.concatenate([x, -x], axis=0), training=True)
         same = ops.cast(ops.equal(labels[:, None], labels[None]), views.dtype)
@@ -349,11 +335,11 @@ class SupervisedContrast(GuideStep):
 class WithoutReduction(GuideStep):
     """Losses that are not reduced: of the global batch, and of each sample."""
 
-    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+    def loss_of(self, x, y, predictions):
         target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
         return keras.losses.Dice(axis=-1, reduction=None)(target, predictions)
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
             loss = self.loss_of(x, y, self(x, training=True))
@@ -362,7 +348,7 @@ class WithoutReduction(GuideStep):
         return {"loss": ops.mean(loss)}
 
 
-def class_balanced(y: Any, predictions: Any) -> Any:
+def class_balanced(y, predictions):
     """Errors by the number of samples of their class in the batch."""
     classes = ops.cast(ops.reshape(y, (-1,)), "int32")
     counts = ops.sum(ops.one_hot(classes, 3), axis=0)
@@ -372,15 +358,13 @@ def class_balanced(y: Any, predictions: Any) -> Any:
 class BalancedObjective(keras.Model):
     """The same as weights of a loss object."""
 
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **options: Any
-    ) -> Any:
+    def compute_loss(self, x=None, y=None, y_pred=None, *args, **options):
         classes = ops.cast(ops.reshape(y, (-1,)), "int32")
         weights = tf.gather(1 / (1 + tf.math.bincount(classes, minlength=3)), classes)
         return keras.losses.SparseCategoricalCrossentropy()(y, y_pred, sample_weight=weights)
 
 
-def masked(y: Any, predictions: Any) -> Any:
+def masked(y, predictions):
     """A masked mean over the steps of sequences, from a loss object that is not reduced."""
     errors = keras.losses.SparseCategoricalCrossentropy(reduction="none")(y, predictions)
     mask = ops.cast(y > 0, errors.dtype)
@@ -390,16 +374,16 @@ def masked(y: Any, predictions: Any) -> Any:
 class Sequences(keras.Model):
     """A subclass, whose dense layer sees rows of sequences of a known number."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.embedding = layers.Embedding(10, 6)
         self.out = layers.Dense(10, activation="softmax")
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         return self.out(self.embedding(x))
 
 
-def copied(count: int) -> Any:
+def copied(count):
     tokens = samples.tokens(count)[0]
     return tokens, tokens
 
@@ -407,14 +391,14 @@ def copied(count: int) -> Any:
 class KnownSizes(keras.Model):
     """A subclass, whose step divides by sizes that are known when it is traced."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.out = models.classes()
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         return self.out(x)
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
             errors = squared_errors(y, self(x, training=True))
@@ -432,25 +416,25 @@ class KnownSizes(keras.Model):
 class Largest(keras.metrics.Metric):
     """The largest value seen: no sum over replicas."""
 
-    def __init__(self, name: str = "largest") -> None:
+    def __init__(self, name="largest"):
         super().__init__(name=name)
         self.largest = self.add_variable((), "zeros", name="largest")
 
-    def update_state(self, y: Any, predictions: Any, sample_weight: Any = None) -> None:
+    def update_state(self, y, predictions, sample_weight=None):
         self.largest.assign(ops.maximum(self.largest, ops.max(predictions)))
 
-    def result(self) -> Any:
+    def result(self):
         return self.largest
 
 
-def root_of_mean(y: Any, predictions: Any) -> Any:
+def root_of_mean(y, predictions):
     return ops.sqrt(ops.mean(squared_errors(y, predictions)))
 
 
 class Contrastive(keras.losses.Loss):
     """Overrides `__call__`, as in-batch losses do."""
 
-    def __call__(self, y: Any, predictions: Any, sample_weight: Any = None) -> Any:
+    def __call__(self, y, predictions, sample_weight=None):
         logits = ops.matmul(predictions, ops.transpose(predictions))
         alike = ops.cast(ops.equal(ops.reshape(y, (-1, 1)), ops.reshape(y, (1, -1))), logits.dtype)
         return -ops.mean(ops.sum(ops.log_softmax(logits) * alike, axis=-1))
@@ -459,24 +443,24 @@ class Contrastive(keras.losses.Loss):
 class Endpoint(layers.Layer):
     """Loss and accuracy within a layer, as Keras's guide has it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self.accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
-    def call(self, pair: Any) -> Any:
+    def call(self, pair):
         logits, targets = pair
         self.add_loss(self.loss(targets, logits))
         self.accuracy.update_state(targets, logits)
         return ops.softmax(logits)
 
 
-def endpoint() -> keras.Model:
+def endpoint():
     x, y = keras.Input((6,), name="x"), keras.Input((), name="y", dtype="int32")
     return keras.Model({"x": x, "y": y}, Endpoint()([layers.Dense(3)(x), y]))
 
 
-def endpoint_data(count: int) -> samples.Data:
+def endpoint_data(count):
     x, y = samples.classes(count)
     return ({"x": x, "y": y},)
 
@@ -484,7 +468,7 @@ def endpoint_data(count: int) -> samples.Data:
 class Summed(layers.Layer):
     """Adds a scalar to the loss that is a sum over the samples."""
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         self.add_loss(1e-3 * ops.sum(ops.square(x)))
         return x
 
@@ -492,7 +476,7 @@ class Summed(layers.Layer):
 class RootAdded(layers.Layer):
     """A loss that is the root of a mean."""
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         self.add_loss(ops.sqrt(ops.mean(ops.square(x))))
         return x
 
@@ -500,20 +484,20 @@ class RootAdded(layers.Layer):
 class Shrunk(layers.Layer):
     """Adds a vector to the loss that has the shape of its weights."""
 
-    def build(self, shape: Any) -> None:
+    def build(self, shape):
         self.scale = self.add_weight(shape=(8,), initializer="ones")
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         self.add_loss(0.01 * ops.square(self.scale))
         return x * self.scale
 
 
-def behind_hidden(layer: type[layers.Layer]) -> keras.Model:
+def behind_hidden(layer):
     inputs = keras.Input((6,))
     return keras.Model(inputs, models.classes()(layer()(layers.Dense(8, "tanh")(inputs))))
 
 
-def penalized() -> keras.Model:
+def penalized():
     dense = layers.Dense(3, "softmax", use_bias=False, kernel_regularizer="l2")
     return keras.Sequential([keras.Input((6,)), dense])
 
@@ -521,21 +505,21 @@ def penalized() -> keras.Model:
 class Kept(keras.Model):
     """Keeps a tensor in an attribute across a synchronized batch norm, and one in a list."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.hidden, self.out = layers.Dense(8, activation="tanh"), models.classes()
         self.normalization = models.synchronized()
         self.kept = None
         self.all = []
 
-    def call(self, x: Any, training: bool = False) -> Any:
+    def call(self, x, training=False):
         self.kept = self.hidden(x)
         self.all.append(self.kept)
         normalized = self.normalization(self.kept, training=training)
         return self.out(normalized + self.kept + self.all.pop())
 
 
-def positions(tokens: bool = True) -> keras.Model:
+def positions(tokens=True):
     """Looked up with the same indices for every sample.
 
     The step captures what was looked up, as these are over 128 numbers; fewer become a constant.
@@ -546,25 +530,25 @@ def positions(tokens: bool = True) -> keras.Model:
     return keras.Model(inputs, models.classes()(layers.GlobalAveragePooling1D()(x)))
 
 
-def stateful(dropout: float = 0.2) -> keras.Model:
+def stateful(dropout=0.2):
     inputs = keras.Input(batch_shape=(8, 4, 2))
     x = layers.LSTM(4, stateful=True, dropout=dropout)(inputs)
     return keras.Model(inputs, models.classes()(x))
 
 
-def custom(kind: type[keras.Model]) -> keras.Model:
+def custom(kind):
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="tanh")(inputs)
     return kind(inputs, models.classes()(layers.Dropout(0.2)(hidden)))
 
 
-def of(kind: type[keras.Model], **changes: Any) -> Case:
-    """One model with a step of its own is evaluated: Keras's test step is the same for all."""
+def of(kind, **changes):
+    """Return a case; a single model with an own step is evaluated, as test steps are Keras's."""
     scored = kind is GuideStep or not issubclass(kind, GuideStep)
     return uneven(Case(model=lambda: custom(kind), scored=scored), **changes)
 
 
-CASES: dict[str, Case] = {
+CASES = {
     "custom_step_uneven": of(GuideStep),
     "custom_step_fewer_samples_than_replicas": of(GuideStep, samples=ONE_LEFT, scored=False),
     "custom_step_clipped_and_accumulated": of(
@@ -635,10 +619,7 @@ CASES: dict[str, Case] = {
         scored=False,
     ),
     "custom_step_steps_per_execution": of(
-        GuideStep,
-        compile=lambda: {"steps_per_execution": 2},
-        feed=samples.dataset,
-        scored=False,
+        GuideStep, compile=lambda: {"steps_per_execution": 2}, feed=samples.dataset, scored=False
     ),
     "custom_sum_objective_uneven": of(SummedObjective),
     "custom_root_objective_uneven": of(RootObjective, samples=ONE_LEFT),
@@ -672,17 +653,12 @@ CASES: dict[str, Case] = {
         keras.Model, compile=lambda: {"loss": Contrastive()}, optimizer=lambda: optimizers.SGD(0.01)
     ),
     "custom_constant_loss": uneven(
-        Case(model=penalized),
-        compile=lambda: {"loss": lambda y, p: 0.5, "metrics": None},
+        Case(model=penalized), compile=lambda: {"loss": lambda y, p: 0.5, "metrics": None}
     ),
     "custom_largest_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [Largest()]}),
     "custom_root_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [root_of_mean]}),
     "endpoint_fewer_samples_than_replicas": uneven(
-        Case(
-            model=endpoint,
-            data=endpoint_data,
-            compile=lambda: {"loss": None, "metrics": None},
-        ),
+        Case(model=endpoint, data=endpoint_data, compile=lambda: {"loss": None, "metrics": None}),
         samples=ONE_LEFT,
     ),
     "added_sum_uneven": uneven(Case(model=lambda: behind_hidden(Summed))),
@@ -692,10 +668,7 @@ CASES: dict[str, Case] = {
     ),
     "kept_in_attributes_uneven": uneven(Case(model=Kept)),
     "position_embedding": Case(
-        model=positions,
-        data=samples.tokens,
-        optimizer=lambda: optimizers.Adam(0.01),
-        scored=False,
+        model=positions, data=samples.tokens, optimizer=lambda: optimizers.Adam(0.01), scored=False
     ),
     "position_embedding_clipped_uneven": uneven(
         Case(

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -15,7 +15,7 @@ WEIGHTS_TOLERANCE = 1e-9  # absolute, in float64
 METRICS_TOLERANCE = 1e-6  # Keras rounds some constants of its metrics to float32
 
 
-def sgd() -> keras.optimizers.Optimizer:
+def sgd():
     return keras.optimizers.SGD(0.1)
 
 
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is trained; every function is called anew for each run."""
+    """A training; every function is called anew for each run."""
 
     model: Callable[[], keras.Model] = small_models.mlp
     optimizer: Callable[[], Any] = sgd
@@ -56,7 +56,7 @@ class Case:
 
 @dataclasses.dataclass(kw_only=True)
 class Run:
-    """One case under way; a procedure trains it and fills in what it saw."""
+    """A case under way; a procedure trains it and fills in the history and scores."""
 
     case: Case
     strategy: tf.distribute.Strategy
@@ -66,44 +66,44 @@ class Run:
     scores: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def data(self) -> samples.Data:
+    def data(self):
         data = self.case.data(self.case.samples)
         return data if self.case.weights is None else (*data, self.case.weights(self.case.samples))
 
-    def feed(self) -> dict[str, Any]:
+    def feed(self):
         return self.case.feed(self.data, self.case.batch)
 
     @property
-    def steps(self) -> int | None:
+    def steps(self):
         """Steps of an epoch, where the data do not end by themselves."""
         if self.case.feed is samples.cycled:
             return -(-self.case.samples // self.case.batch)
         return self.case.fit().get("steps_per_epoch")
 
-    def compile(self) -> None:
+    def compile(self):
         options = {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}
         options |= self.options | self.case.compile()
         scope = self.strategy.scope() if self.case.compiled_in_scope else contextlib.nullcontext()
         with scope:
             self.model.compile(self.case.optimizer(), **options)
 
-    def fit(self, **options: Any) -> None:
+    def fit(self, **options):
         arguments = {"epochs": 2, "shuffle": False, "verbose": 0, "steps_per_epoch": self.steps}
         arguments |= {**self.case.fit(), **options}
         seen = self.model.fit(**self.feed(), **arguments).history
         self.history = {name: self.history.get(name, []) + seen[name] for name in seen}
 
-    def evaluate(self) -> None:
+    def evaluate(self):
         options = {"steps": self.steps, "verbose": 0, "return_dict": True}
         self.scores.update(self.model.evaluate(**self.feed(), **options))
 
-    def predict(self) -> list[Any]:
+    def predict(self):
         x, *_ = self.data
         outputs = self.model.predict(x, batch_size=self.case.batch, verbose=0)
         return keras.tree.flatten(outputs)
 
 
-def train(case: Case, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Outcome:
+def train(case, strategy=None, **options):
     """Train under the strategy; without one, on the one replica of stock Keras.
 
     Options are those of `compile`, such as `jit_compile`, where the case has none of its own.
@@ -138,7 +138,7 @@ def train(case: Case, strategy: tf.distribute.Strategy | None = None, **options:
 
 
 @contextlib.contextmanager
-def policy(name: str) -> Iterator[None]:
+def policy(name):
     """Keras in this dtype policy, and in float64 where that is it."""
     floatx, before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64" if name == "float64" else "float32")
@@ -150,42 +150,48 @@ def policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def _spread(strategy: tf.distribute.Strategy, variable: keras.Variable) -> float:
+def _spread(strategy, variable):
     copies = [copy.numpy() for copy in strategy.experimental_local_results(variable.value)]
     return max(_gap(copies[0], copy) for copy in copies)
 
 
-def _gap(one: Any, other: Any) -> float:
+def _gap(expected, got):
     """The largest difference: infinite for other shapes, NaN where only one is finite."""
-    one, other = np.asarray(one, "float64"), np.asarray(other, "float64")
-    if one.shape != other.shape:
+    expected, got = np.asarray(expected, "float64"), np.asarray(got, "float64")
+    if expected.shape != got.shape:
         return float("inf")
-    finite = np.isfinite(one)
-    if not np.array_equal(finite, np.isfinite(other)):
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(got)):
         return float("nan")
-    return float(np.max(np.abs(one[finite] - other[finite]), initial=0))
+    return float(np.max(np.abs(expected[finite] - got[finite]), initial=0))
 
 
-def _largest_gap(one: Any, other: Any) -> float:
-    if isinstance(one, dict):
-        if one.keys() != other.keys():
+def _largest_gap(expected, got):
+    if isinstance(expected, dict):
+        if expected.keys() != got.keys():
             return float("inf")
-        one, other = list(one.values()), [other[name] for name in one]
-    if len(one) != len(other):
+        expected, got = list(expected.values()), [got[name] for name in expected]
+    if len(expected) != len(got):
         return float("inf")
-    gaps = [_gap(a, b) for a, b in zip(one, other, strict=True)]
+    gaps = [_gap(a, b) for a, b in zip(expected, got, strict=True)]
     return float(np.max(gaps, initial=0))  # keeps a NaN, unlike max
 
 
-def differences(expected: Outcome, got: Outcome) -> dict[str, float]:
-    """By how much two runs differ, quantity by quantity."""
+def differences(expected, got):
+    """Return the differences of two runs, quantity by quantity."""
     names = ("weights", "optimizer", "predictions", "history", "scores")
     gaps = {name: _largest_gap(getattr(expected, name), getattr(got, name)) for name in names}
     return {**gaps, "copies": got.copies}
 
 
-def too_large(case: Case, gaps: dict[str, float]) -> dict[str, float]:
-    """Those of the differences that are more than rounding."""
+def too_large(case, gaps):
+    """Return the differences that are more than rounding."""
     metrics = max(METRICS_TOLERANCE, case.tolerance)
     limits = {"history": metrics, "scores": metrics}
     return {name: gap for name, gap in gaps.items() if not gap <= limits.get(name, case.tolerance)}
+
+
+def assert_same(case, expected, got):
+    """Fail if two runs differ by more than rounding."""
+    gaps = differences(expected, got)
+    assert not too_large(case, gaps), gaps

@@ -11,7 +11,7 @@ from keras import optimizers
 from optimizer_cases import OPTIMIZERS
 from variants import ONE_LEFT, bn, optimized, plain, ramp, two_heads, uneven
 
-CASES: dict[str, Case] = {
+CASES = {
     "steps_per_execution_2": dataclasses.replace(
         bn, compile=lambda: {"steps_per_execution": 2}, feed=samples.arrays
     ),

@@ -1,8 +1,6 @@
 """Losses by every reduction, what layers add to them, weights, masks and metrics."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -10,55 +8,45 @@ import samples
 import small_models as models
 from harness import Case
 from keras import losses, optimizers, regularizers
-from variants import (
-    HEADS,
-    ONE_LEFT,
-    in_arrays,
-    optimized,
-    plain,
-    ramp,
-    two_heads,
-    uneven,
-    unscored,
-)
+from variants import HEADS, ONE_LEFT, in_arrays, optimized, plain, ramp, two_heads, uneven, unscored
 
 
-def squared_error(y: Any, p: Any) -> Any:
+def squared_error(y, p):
     target = keras.ops.one_hot(keras.ops.cast(keras.ops.reshape(y, (-1,)), "int32"), 3)
     return keras.ops.sum(keras.ops.square(target - p), axis=-1)
 
 
-def ratio_of_sums(y: Any, p: Any) -> Any:
+def ratio_of_sums(y, p):
     return keras.ops.sum(squared_error(y, p)) / keras.ops.sum(keras.ops.square(p))
 
 
-def mean_squared_error(y: Any, p: Any) -> Any:
+def mean_squared_error(y, p):
     return keras.ops.mean(squared_error(y, p))
 
 
-def scalar_crossentropy(y: Any, p: Any) -> Any:
+def scalar_crossentropy(y, p):
     return keras.ops.mean(losses.sparse_categorical_crossentropy(y, p))
 
 
-def of_all_pairs(y: Any, p: Any) -> Any:
+def of_all_pairs(y, p):
     """A contrastive loss, InfoNCE: the other samples of the batch are the negatives."""
     own = keras.ops.arange(keras.ops.shape(p)[0])
     logits = keras.ops.matmul(p, keras.ops.transpose(p))
     return losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
 
 
-def of_reversed_pairs(y: Any, p: Any) -> Any:
+def of_reversed_pairs(y, p):
     return keras.ops.mean(keras.ops.square(p - p[::-1]), axis=-1)
 
 
-def finds_itself(y: Any, p: Any) -> Any:
+def finds_itself(y, p):
     """A metric with a value for each sample that depends on all."""
     nearest = keras.ops.argmax(keras.ops.matmul(p, keras.ops.transpose(p)), axis=-1)
     own = keras.ops.arange(keras.ops.shape(p)[0], dtype=nearest.dtype)
     return keras.ops.cast(nearest == own, p.dtype)
 
 
-def saturated() -> Any:
+def saturated():
     """A softmax whose probabilities are 0 and 1 in float64, though its logits are known."""
     inputs = keras.Input((6,))
     steep = keras.initializers.RandomNormal(stddev=200.0, seed=1)
@@ -66,7 +54,7 @@ def saturated() -> Any:
     return keras.Model(inputs, outputs)
 
 
-def _reduced(reduction: str) -> Callable[[], dict[str, Any]]:
+def _reduced(reduction):
     return lambda: {"loss": losses.SparseCategoricalCrossentropy(reduction=reduction)}
 
 
@@ -77,7 +65,7 @@ tagger = Case(
     optimizer=lambda: optimizers.Adam(0.01),
 )
 
-CASES: dict[str, Case] = {
+CASES = {
     # Regularizers, constraints, losses that layers add.
     "l2": unscored(Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1)))),
     "l2_uneven": uneven(Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1)))),

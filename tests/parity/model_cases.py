@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import keras
 import procedures
 import samples
 import small_models as models
@@ -10,7 +9,7 @@ from harness import Case
 from keras import optimizers
 from variants import ONE_LEFT, bn, in_arrays, uneven, unscored
 
-CASES: dict[str, Case] = {
+CASES = {
     # Sizes of batches.
     "even": unscored(in_arrays),
     "uneven_last_batch": uneven(in_arrays, predicted=True),
@@ -35,7 +34,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def kdist_normalization() -> keras.layers.Layer:
+def kdist_normalization():
     from kdist.layers import SyncBatchNormalization
 
     return SyncBatchNormalization()

@@ -1,17 +1,13 @@
 """Every optimizer that Keras or kdist ships, and what optimizers do besides a step."""
 
-from collections.abc import Callable
-from typing import Any
-
 import keras
 import procedures
 import samples
-from harness import Case
 from kdist.optimizers import LARS, NovoGrad
 from keras import optimizers
 from variants import bn, optimized, plain, uneven, unscored
 
-OPTIMIZERS: dict[str, Callable[[], Any]] = {
+OPTIMIZERS = {
     "SGD": lambda: optimizers.SGD(0.1, momentum=0.9, nesterov=True),
     "RMSprop": lambda: optimizers.RMSprop(0.01, momentum=0.5, centered=True),
     "Adam": lambda: optimizers.Adam(0.01, amsgrad=True),
@@ -38,12 +34,12 @@ if hasattr(optimizers, "MultiOptimizer"):  # new in Keras 3.15
     )
 
 
-def _excluding_biases(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+def _excluding_biases(optimizer):
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     return optimizer
 
 
-CASES: dict[str, Case] = {
+CASES = {
     **{f"optimizer_{name}": uneven(optimized(make)) for name, make in OPTIMIZERS.items()},
     "optimizer_ScheduleFreeAdamW": uneven(
         optimized(OPTIMIZERS["ScheduleFreeAdamW"]), procedure=procedures.optimizer_built_first
@@ -59,10 +55,7 @@ CASES: dict[str, Case] = {
     ),
     "ema_swapped_for_evaluation": uneven(
         optimized(lambda: optimizers.Adam(0.01, use_ema=True, ema_momentum=0.9)),
-        fit=lambda: {
-            "callbacks": [keras.callbacks.SwapEMAWeights()],
-            "validation_split": 0.2,
-        },
+        fit=lambda: {"callbacks": [keras.callbacks.SwapEMAWeights()], "validation_split": 0.2},
         feed=samples.arrays,
     ),
     "accumulation": optimized(lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2)),

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from harness import Run
 
 
-def batch_by_batch(run: Run) -> None:
+def batch_by_batch(run):
     """`train_on_batch`, `test_on_batch` and `predict_on_batch`; the last batch is smaller."""
     data = run.data
     x, y = data[:2]
@@ -23,14 +22,14 @@ def batch_by_batch(run: Run) -> None:
     run.scores = {"tests": np.array(tests), "guesses": guesses}
 
 
-def class_weighted_batches(run: Run) -> None:
+def class_weighted_batches(run):
     x, y = run.data
     weight = {0: 1.0, 1: 5.0, 2: 0.3}
     logs = [run.model.train_on_batch(x[:7], y[:7], class_weight=weight) for _ in range(3)]
     run.scores = {"logs": np.array(logs)}
 
 
-def fine_tuning(run: Run) -> None:
+def fine_tuning(run):
     """A new head first, then everything, compiled again, with another optimizer state."""
     run.fit(epochs=1)
     run.model.get_layer("base").trainable = True
@@ -39,7 +38,7 @@ def fine_tuning(run: Run) -> None:
     run.evaluate()
 
 
-def resumed(run: Run) -> None:
+def resumed(run):
     """Saved after an epoch, opened again in the scope, and trained on."""
     run.fit(epochs=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -51,13 +50,13 @@ def resumed(run: Run) -> None:
     run.evaluate()
 
 
-def evaluated_first(run: Run) -> None:
+def evaluated_first(run):
     """An untrained model is evaluated; the optimizer is built later."""
     run.evaluate()
     run.fit()
 
 
-def predicted_with_steps(run: Run) -> None:
+def predicted_with_steps(run):
     """`predict` on a feed of its own: several batches an execution, names in the outputs."""
     run.fit(epochs=1)
     run.evaluate()
@@ -66,7 +65,7 @@ def predicted_with_steps(run: Run) -> None:
     run.scores |= {f"output_{index}": output for index, output in enumerate(outputs)}
 
 
-def optimizer_built_first(run: Run) -> None:
+def optimizer_built_first(run):
     """Without a strategy Keras builds it while tracing, with what it initializes in every step."""
     with run.strategy.scope():
         run.model.optimizer.build(run.model.trainable_variables)

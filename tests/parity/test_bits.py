@@ -15,6 +15,7 @@ import tensorflow as tf
 import trained_bits
 from cases import CASES
 from kdist.errors import UserError
+from replicas import assert_close, assert_equal, divide, fit
 
 PROGRAM = Path(trained_bits.__file__)
 
@@ -32,7 +33,7 @@ def test_a_model_has_the_same_bits_on_one_two_and_four_devices(name):
 
 
 @pytest.mark.slow
-def test_and_on_workers():
+def test_workers_have_the_same_bits_as_one_device():
     """In processes of their own, where TensorFlow takes as many threads as it likes."""
     commands = {"one device": [], "2 x 1": ["launch", "--workers", "2"]}
     commands["2 x 2"] = commands["2 x 1"]
@@ -65,25 +66,22 @@ class Counting(keras.layers.Layer):
 
 
 @pytest.mark.usefixtures("float64")
-def test_what_reads_a_variable_sees_what_was_written_before():
-    """Of shards that share a device, only one changes its variables."""
+def test_reads_of_a_variable_see_writes_before_them():
+    """Shards that share a device change its variables once."""
     x = np.random.default_rng(0).normal(size=(11, 3))
-    results = []
-    for strategy in (None, *(kdist.MirroredStrategy(replicas=n, shards=6) for n in (1, 2, 3))):
-        keras.utils.set_random_seed(1)
 
-        def build():
-            return keras.Sequential(
-                [keras.Input((3,)), Counting(), keras.layers.Dense(2), Counting()]
-            )
+    def make():
+        return keras.Sequential([keras.Input((3,)), Counting(), keras.layers.Dense(2), Counting()])
 
-        model = build() if strategy is None else strategy.build(build)
-        model.compile(keras.optimizers.Adam(0.1, use_ema=True, ema_overwrite_frequency=2), "mse")
-        model.fit(x, x[:, :2], batch_size=4, epochs=2, shuffle=False, verbose=0)
-        results.append(model.get_weights())
+    def adam():
+        return keras.optimizers.Adam(0.1, use_ema=True, ema_overwrite_frequency=2)
+
+    results = [
+        fit(strategy, make, x, x[:, :2], optimizer=adam, epochs=2).get_weights()
+        for strategy in (None, *(kdist.MirroredStrategy(replicas=n, shards=6) for n in (1, 2, 3)))
+    ]
     for weights in results[1:]:
-        for one, other in zip(weights, results[0], strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+        assert_close(weights, results[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.filterwarnings(
@@ -117,7 +115,7 @@ def test_a_step_of_ones_own_sees_all_rows():
     np.testing.assert_array_equal(strategy.gather(scaled, 0), np.arange(9) * 36.0)
 
 
-def test_what_runs_once_is_in_order_with_what_shards_read():
+def test_python_functions_run_in_order_with_reads_of_shards():
     strategy, alone, seen = kdist.MirroredStrategy(replicas=2, shards=4), tf.Variable(0.0), []
     with strategy.scope():
         copied = tf.Variable(0.0)
@@ -149,14 +147,12 @@ def test_a_generator_of_tensorflow_draws_once_for_all_shards(replicas):
         if strategy is None:
             return [step(tf.constant(rows)) for _ in range(2)]
         run = tf.function(lambda batch: strategy.gather(strategy.run(step, (batch,)), 0))
-        data = tf.data.Dataset.from_tensors(rows)
-        (batch,) = strategy.experimental_distribute_dataset(data)
+        batch = divide(strategy, rows)
         return [run(batch) for _ in range(2)]
 
     rows = np.arange(21.0).reshape(7, 3)
     strategy = kdist.MirroredStrategy(replicas=replicas, shards=4)
-    for one, other in zip(drawn(strategy), drawn(None), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(drawn(strategy), drawn(None))
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -165,8 +161,7 @@ def test_a_generator_of_tensorflow_draws_once_for_all_shards(replicas):
 def test_cases_of_parity(name, replicas):
     case = CASES[name]
     strategy = kdist.MirroredStrategy(replicas=replicas, shards=4)
-    gaps = harness.differences(harness.train(case), harness.train(case, strategy))
-    assert not harness.too_large(case, gaps), gaps
+    harness.assert_same(case, harness.train(case), harness.train(case, strategy))
 
 
 @pytest.mark.parametrize("shards", [0, 3, -2])

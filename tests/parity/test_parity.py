@@ -58,7 +58,7 @@ COMPILED_BY_XLA = (
 )
 
 
-# Of the README's table, without what another case of it has in it, or `test_divided_optimizer.py`.
+# The README's table, without cases that are part of others, or of `test_divided_optimizer.py`.
 FAST = set(IN_README) - {
     "accumulation",
     "batch_not_divisible",
@@ -84,8 +84,7 @@ FAST = set(IN_README) - {
 
 def check(name, replicas):
     got = harness.train(CASES[name], kdist.MirroredStrategy(replicas=replicas))
-    gaps = harness.differences(on_one_replica(name), got)
-    assert not harness.too_large(CASES[name], gaps), gaps
+    harness.assert_same(CASES[name], on_one_replica(name), got)
 
 
 @pytest.mark.slow
@@ -109,8 +108,7 @@ def test_a_strategy_of_one_replica_gives_what_none_gives(name):
 
 @pytest.mark.usefixtures("without_graph_optimizer")
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in CASES],
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in CASES]
 )
 def test_two_replicas_give_what_one_gives(name):
     check(name, replicas=2)
@@ -137,9 +135,5 @@ def test_two_replicas_compiled_by_xla_give_what_one_compiled_gives(name):
     A sample: `python -m benchmarks.parity --all --jit` compiles every case.
     """
     case, strategy = CASES[name], kdist.MirroredStrategy(replicas=2)
-    one, two = (
-        harness.train(case, jit_compile=True),
-        harness.train(case, strategy, jit_compile=True),
-    )
-    gaps = harness.differences(one, two)
-    assert not harness.too_large(case, gaps), gaps
+    one, two = (harness.train(case, on, jit_compile=True) for on in (None, strategy))
+    harness.assert_same(case, one, two)

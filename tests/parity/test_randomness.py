@@ -9,25 +9,22 @@ import numpy as np
 import pytest
 import samples
 import tensorflow as tf
+from replicas import assert_close, assert_equal
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
-LAYERS = {
-    "Dropout": lambda: keras.layers.Dropout(0.5, seed=3),
-    "SpatialDropout2D": lambda: keras.layers.SpatialDropout2D(0.5, seed=3),
-    "GaussianNoise": lambda: keras.layers.GaussianNoise(1.0, seed=3),
-    "AlphaDropout": lambda: keras.layers.AlphaDropout(0.5, seed=3),
-    "RandomFlip": lambda: keras.layers.RandomFlip("horizontal", seed=3),
-    "RandomTranslation": lambda: keras.layers.RandomTranslation(0.5, 0.5, seed=3),
-    "RandomBrightness": lambda: keras.layers.RandomBrightness(0.5, value_range=(0, 1), seed=3),
-}
 
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_every_replica_draws_for_itself_in_a_loop_of_ones_own(name):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: keras.layers.Dropout(0.5, seed=3),
+        lambda: keras.layers.RandomTranslation(0.5, 0.5, seed=3),
+    ],
+)
+def test_every_replica_draws_for_itself_in_a_loop_of_ones_own(make):
     strategy = kdist.MirroredStrategy(replicas=3)
     with strategy.scope():
-        layer = LAYERS[name]()
+        layer = make()
     images = np.random.default_rng(0).uniform(size=(12, 6, 6, 4)).astype("float32")
     draw = tf.function(lambda: strategy.run(lambda: layer(images, training=True)))
     parts = [part.numpy() for part in strategy.experimental_local_results(draw())]
@@ -74,8 +71,7 @@ def trained(seed):
 
 def test_a_seeded_run_repeats_itself():
     first, second, other = (trained(seed).get_weights() for seed in (1, 1, 2))
-    for one, two in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, two)
+    assert_equal(first, second)
     assert not np.array_equal(first[0], other[0])
 
 
@@ -153,9 +149,7 @@ def test_draws_without_a_seed_are_stocks_under_one_strategy_after_the_other():
     expected = weights([default] * 3)
     for replicas in ((1, 1, 2), (2, 2, 1), (1, 2, 3)):
         found = weights([kdist.MirroredStrategy(replicas=count) for count in replicas])
-        for one, other in zip(expected, found, strict=True):
-            for a, b in zip(one, other, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-5)
+        assert_close(expected, found, rtol=1e-5)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -229,7 +223,4 @@ def test_data_that_are_shuffled_anew_have_stocks_order_in_every_epoch(replicas):
         model.evaluate(seeded, verbose=0)
         return [*found, model.predict(seeded, verbose=0), model.predict(unseeded, verbose=0)]
 
-    for got, expected in zip(
-        run(kdist.MirroredStrategy(replicas=replicas)), run(None), strict=True
-    ):
-        np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert_close(run(kdist.MirroredStrategy(replicas=replicas)), run(None), rtol=1e-6)

@@ -1,8 +1,6 @@
-"""What most cases start from, and how they differ."""
+"""Bases of most cases, and their variations."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import samples
@@ -14,21 +12,21 @@ UNEVEN = 27  # with batches of 8 the last one has 3
 ONE_LEFT = 25  # with batches of 8 the last one has 1: replicas without a sample
 
 
-def uneven(case: Case, **changes: Any) -> Case:
+def uneven(case, **changes):
     return dataclasses.replace(case, **{"samples": UNEVEN, **changes})
 
 
-def unscored(case: Case) -> Case:
-    """Its evaluation would show nothing that another case's does not."""
+def unscored(case):
+    """Return a case without evaluation, which another case has."""
     return dataclasses.replace(case, scored=False)
 
 
-def optimized(make: Callable[[], Any], **changes: Any) -> Case:
+def optimized(make, **changes):
     """An optimizer does not touch evaluation, so only training is compared."""
     return Case(**{"optimizer": make, "scored": False, **changes})
 
 
-def ramp(count: int) -> Any:
+def ramp(count):
     """A weight for each sample."""
     return np.linspace(0.1, 2, count)
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 from kdist.spmd import divided_variables, partition
 from random_programs import BATCHES, INPUTS, VARIABLES, programs
+from rule_harness import whole_array
 from tensorflow.python.distribute import values
 
 STATE, WEIGHTS = "divided as state", "divided as weights"
@@ -44,7 +45,7 @@ def constant(*shape):
 def gradients_of(tape, value, sources):
     """Return dense gradients; zeros of what has none."""
     found = tape.gradient(value, sources, unconnected_gradients="zero")
-    return [tf.convert_to_tensor(one) for one in found]
+    return [tf.convert_to_tensor(gradient) for gradient in found]
 
 
 def gradient(fn, value):
@@ -151,7 +152,7 @@ class Runs:
 
     def _step(self, rounded):
         functions = [_function(program, rounded) for program in self.programs]
-        made = [[tf.Variable(one) for one in _initial()] for _ in self.programs]
+        made = [[tf.Variable(value) for value in _initial()] for _ in self.programs]
 
         def step(*batches):
             return [fn(*batches, *own) for fn, own in zip(functions, made, strict=True)]
@@ -176,18 +177,18 @@ class Runs:
         batches = [tf.concat(parts[name], 0) for name in BATCHES]
         self._reset()
         expected = self.whole(*batches)
-        found = self.divided(*([tf.constant(one) for one in parts[name]] for name in BATCHES))
+        found = self.divided(*([tf.constant(part) for part in parts[name]] for name in BATCHES))
         failures, compared, unclear = self._unequal_copies(rows), 0, 0
         noisy = None
         for at, program in enumerate(self.programs):
             names = [*program.results, "loss", *(f"gradient of {n}" for n in _SOURCES), *VARIABLES]
             for place, name in enumerate(names):
-                pair = _numpy(expected[at][place]), _numpy(found[at][place])
+                pair = whole_array(expected[at][place]), whole_array(found[at][place])
                 compared += pair[0].size
                 wrong, _ = _differs(*pair, pair[0])
                 if wrong:
                     noisy = noisy or self._with_noise(batches)
-                    wrong, clear = _differs(*pair, _numpy(noisy[at][place]))
+                    wrong, clear = _differs(*pair, whole_array(noisy[at][place]))
                     unclear += int((~clear).sum())
                 if wrong:
                     failures.append((program, f"{name} with {rows}: {wrong}"))
@@ -254,15 +255,16 @@ def failures_of(chosen, replicas, numbers, is_static, counts):
     rows = numbers[0] if is_static else None
     try:
         return _failures(chosen, replicas, numbers, rows, counts)
-    except Exception:  # of which one, is found out
-        return [f for one in chosen for f in _failures_alone(one, replicas, numbers, rows, counts)]
+    except Exception:  # found out program by program
+        rest = (replicas, numbers, rows, counts)
+        return [f for program in chosen for f in _failures_alone(program, *rest)]
 
 
 def _failures(chosen, replicas, numbers, rows, counts):
     runs = Runs(chosen, *replicas, rows)
     found = []
-    for one in numbers:
-        failures, compared, unclear = runs.failures(one)
+    for each in numbers:
+        failures, compared, unclear = runs.failures(each)
         counts["compared"] += compared
         counts["unclear"] += unclear
         found += failures
@@ -271,19 +273,19 @@ def _failures(chosen, replicas, numbers, rows, counts):
 
 def _failures_alone(program, replicas, numbers, rows, counts):
     found = []
-    for one in numbers:
+    for each in numbers:
         try:
-            found += _failures([program], replicas, [one], rows, counts)
+            found += _failures([program], replicas, [each], rows, counts)
         except Exception as error:
-            if _runs_whole(program, one, rows):
-                found.append((program, f"{one}: {type(error).__name__}: {error}"))
+            if _runs_whole(program, each, rows):
+                found.append((program, f"{each}: {type(error).__name__}: {error}"))
             else:
                 counts["invalid"] += 1
     return found
 
 
 def _runs_whole(program, numbers, rows):
-    variables = [tf.Variable(one) for one in _initial()]
+    variables = [tf.Variable(value) for value in _initial()]
     fn = _function(program, tf.identity)
     specs = [Runs.spec(name, rows and sum(rows.of(name))) for name in BATCHES]
     rng = np.random.default_rng(5)
@@ -301,12 +303,6 @@ def _rows(rng, name, count):
     if kind == "int":
         return rng.integers(0, 4, [count, *rest]).astype("int32")
     return rng.normal(size=[count, *rest])
-
-
-def _numpy(value):
-    if isinstance(value, values.DistributedValues):
-        return np.concatenate([part.numpy() for part in value.values])
-    return np.asarray(value.numpy())
 
 
 def _differs(expected, found, noisy):

@@ -127,13 +127,41 @@ class Writer:
         self.add(source, dims, value.kind, value.bound * count * scale)
 
 
+def any_value(value):
+    """Whether an operation of any value takes it."""
+    return True
+
+
+def has_axes(value):
+    """Whether a value is no scalar."""
+    return value.rank > 0
+
+
+def has_several_axes(value):
+    """Whether a value has two axes or more."""
+    return value.rank > 1
+
+
 OPERATIONS = []
 
 
-def operation(fn):
-    """Let programs have an operation; it is called with the writer."""
-    OPERATIONS.append(fn)
-    return fn
+def operation(test=any_value, *kinds):
+    """Let programs have an operation, by a function of the writer and a value.
+
+    Args:
+        test: Whether the operation takes a value.
+        kinds: The kinds of values that it takes; without one, floats.
+    """
+
+    def add(fn):
+        def write(writer):
+            kind = writer.choose(kinds) if kinds else "float"
+            fn(writer, writer.pick(test, kind))
+
+        OPERATIONS.append(write)
+        return fn
+
+    return add
 
 
 def without(dims, axis, *instead):
@@ -144,27 +172,24 @@ def without(dims, axis, *instead):
 # Element by element
 
 
-@operation
-def unary(w):
-    a = w.pick()
-    functions = ("tf.tanh", "tf.sin", "tf.nn.relu", "tf.nn.softplus", "tf.sigmoid", "tf.nn.elu")
-    w.add(f"{w.choose(functions)}({a.name})", a.dims, bound=max(1.0, a.bound))
-
-
-@operation
-def linear(w):
-    a = w.pick()
+@operation()
+def linear(w, a):
     source, scale = w.choose(
         [("-{}", 1), ("2.0 * {}", 2), ("tf.stop_gradient({})", 1), ("{} / 3.0", 1), ("{} - 1.0", 2)]
     )
     w.add(source.format(a.name), a.dims, bound=a.bound * scale)
 
 
-@operation
-def curved(w):
-    a = w.pick()
+@operation()
+def curved(w, a):
     source = w.choose(
         [
+            "tf.tanh({})",
+            "tf.sin({})",
+            "tf.nn.relu({})",
+            "tf.nn.softplus({})",
+            "tf.sigmoid({})",
+            "tf.nn.elu({})",
             "tf.exp(-tf.abs({}))",
             "tf.sqrt(tf.abs({}) + 0.1)",
             "tf.math.log1p(tf.abs({}))",
@@ -189,9 +214,8 @@ def _broadcast(one, other):
     return tuple(dims)
 
 
-@operation
-def binary(w):
-    a = w.pick()
+@operation()
+def binary(w, a):
     b = w.pick(lambda v: _broadcast(a.dims, v.dims) is not None)
     source, bound = w.choose(
         [
@@ -207,47 +231,41 @@ def binary(w):
     w.add(source.format(a.name, b.name), _broadcast(a.dims, b.dims), bound=bound)
 
 
-@operation
-def added(w):
-    a = w.pick()
+@operation()
+def added(w, a):
     b = w.pick(lambda v: v.dims == a.dims)
     w.add(f"tf.add_n([{a.name}, {b.name}, {a.name}])", a.dims, bound=2 * a.bound + b.bound)
 
 
-@operation
-def compare(w):
-    a = w.pick()
+@operation()
+def compare(w, a):
     b = w.pick(lambda v: _broadcast(a.dims, v.dims) is not None)
     sign = w.choose([">", "<=", "<"])
     w.add(f"{a.name} {sign} {b.name}", _broadcast(a.dims, b.dims), "bool")
 
 
-@operation
-def select(w):
-    a = w.pick()
+@operation()
+def select(w, a):
     condition = w.pick(lambda v: _broadcast(v.dims, a.dims) == a.dims, "bool")
     w.add(f"tf.where({condition.name}, {a.name}, 0.5)", a.dims, bound=max(1.0, a.bound))
 
 
-@operation
-def logic(w):
-    a = w.pick(kind="bool")
+@operation(any_value, "bool")
+def logic(w, a):
     b = w.pick(lambda v: v.dims == a.dims, "bool")
     w.add(w.choose(["~{}", "{} & {}", "{} | {}"]).format(a.name, b.name), a.dims, "bool")
 
 
-@operation
-def cast(w):
-    a = w.pick(kind=w.choose(["int", "bool", "float"]))
+@operation(any_value, "int", "bool", "float")
+def cast(w, a):
     if a.kind == "float":
         w.add(f"tf.cast(tf.floor(2.0 * tf.tanh({a.name})), tf.int32)", a.dims, "int")
     else:
         w.add(f"tf.cast({a.name}, tf.float64)", a.dims, bound=max(1.0, a.bound))
 
 
-@operation
-def integers(w):
-    a = w.pick(kind="int")
+@operation(any_value, "int")
+def integers(w, a):
     b = w.pick(lambda v: _broadcast(a.dims, v.dims) is not None, "int")
     source = w.choose(
         ["({} + {}) % 5", "tf.maximum({}, {})", "({} * {}) % 7", "({} - {}) // 2 % 9"]
@@ -258,9 +276,8 @@ def integers(w):
 # Along axes
 
 
-@operation
-def reduce(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def reduce(w, a):
     axes = sorted({w.axis(a), w.axis(a)})
     name = w.choose(["sum", "mean", "max", "min", "logsumexp", "prod"])
     keep = w.choose([False, True])
@@ -276,15 +293,13 @@ def reduce(w):
         w.add(f"tf.clip_by_value({source}, -9.0, 9.0)", dims, bound=9.0)
 
 
-@operation
-def reduce_all(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def reduce_all(w, a):
     w.sum_of(a, f"tf.reduce_sum({a.name})", (), range(a.rank))
 
 
-@operation
-def reduce_others(w):
-    a = w.pick(lambda v: v.rank, w.choose(["bool", "int"]))
+@operation(has_axes, "bool", "int")
+def reduce_others(w, a):
     axis = w.axis(a)
     names = ("any", "all") if a.kind == "bool" else ("sum", "max", "min")
     source = f"tf.reduce_{w.choose(names)}({a.name}, {axis})"
@@ -293,83 +308,68 @@ def reduce_others(w):
     w.add(source, without(a.dims, axis), a.kind)
 
 
-@operation
-def count(w):
-    a = w.pick(lambda v: has_rows(v))
+@operation(has_rows)
+def count(w, a):
     axis = w.axis(a, lambda dim: not isinstance(dim, int))
     w.add(f"tf.cast(tf.shape({a.name})[{axis}], tf.float64)", (), bound=50.0)
 
 
-@operation
-def mean_by_size(w):
-    a = w.pick(has_rows)
+@operation(has_rows)
+def mean_by_size(w, a):
     axis = w.axis(a, lambda dim: not isinstance(dim, int))
     size = f"tf.cast(tf.maximum(tf.shape({a.name})[{axis}], 1), tf.float64)"
     w.add(f"tf.reduce_sum({a.name}, {axis}) / {size}", without(a.dims, axis), bound=a.bound)
 
 
-@operation
-def normalize(w):
-    a = w.pick(lambda v: v.rank)
-    axis = w.axis(a)
-    source = w.choose(
-        ["tf.nn.softmax({}, {})", "tf.nn.log_softmax({}, {})", "tf.math.l2_normalize({}, {}, 0.1)"]
+@operation(has_axes)
+def along_axis(w, a):
+    source, kind, bound = w.choose(
+        [
+            ("tf.nn.softmax(tf.tanh({}), {})", "float", 1.0),
+            ("tf.nn.log_softmax(tf.tanh({}), {})", "float", 6.0),
+            ("tf.math.l2_normalize(tf.tanh({}), {}, 0.1)", "float", 6.0),
+            ("tf.sort({}, {})", "float", a.bound),
+            ("tf.argsort({}, {})", "int", a.bound),
+            ("tf.roll({}, 1, {})", "float", a.bound),
+            ("tf.reverse({}, [{}])", "float", a.bound),
+        ]
     )
-    w.add(source.format(f"tf.tanh({a.name})", axis), a.dims, bound=6.0)
+    w.add(source.format(a.name, w.axis(a)), a.dims, kind, bound)
 
 
-@operation
-def cumulative(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def cumulative(w, a):
     axis, flags = w.axis(a), w.choose(["", ", exclusive=True", ", reverse=True"])
     w.sum_of(a, f"tf.cumsum({a.name}, {axis}{flags})", a.dims, [axis])
 
 
-@operation
-def order(w):
-    a = w.pick(lambda v: v.rank)
-    axis = w.axis(a)
-    source, kind = w.choose([("tf.sort({}, {})", "float"), ("tf.argsort({}, {})", "int")])
-    w.add(source.format(a.name, axis), a.dims, kind, a.bound)
-
-
-@operation
-def argmax(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def argmax(w, a):
     axis = w.axis(a, lambda dim: isinstance(dim, int) and dim)
     w.add(f"tf.argmax({a.name}, {axis}, tf.int32)", without(a.dims, axis), "int")
 
 
-@operation
-def top(w):
-    a = w.pick(lambda v: v.rank and isinstance(v.dims[-1], int) and v.dims[-1] > 1)
+@operation(lambda v: v.rank and isinstance(v.dims[-1], int) and v.dims[-1] > 1)
+def top(w, a):
     number, kind = w.choose([(0, "float"), (1, "int")])
     w.add(f"tf.math.top_k({a.name}, 2)[{number}]", (*a.dims[:-1], 2), kind, a.bound)
 
 
-@operation
-def moments(w):
-    a = w.pick(lambda v: v.rank > 1)
+@operation(has_several_axes)
+def moments(w, a):
     axis = w.axis(a)
     w.lines.append(f"mean, variance = tf.nn.moments({a.name}, [{axis}], keepdims=True)")
-    w.add(
-        f"tf.clip_by_value(({a.name} - mean) / tf.sqrt(variance + 0.1), -9.0, 9.0)",
-        a.dims,
-        bound=9.0,
+    source, dims = w.choose(
+        [
+            (f"({a.name} - mean) / tf.sqrt(variance + 0.1)", a.dims),
+            ("variance", without(a.dims, axis, 1)),
+        ]
     )
+    w.add(f"tf.clip_by_value({source}, -9.0, 9.0)", dims, bound=9.0)
 
 
-@operation
-def variance(w):
-    a = w.pick(lambda v: v.rank > 1)
-    axis = w.axis(a)
-    source = f"tf.clip_by_value(tf.nn.moments({a.name}, [{axis}], keepdims=True)[1], 0.0, 9.0)"
-    w.add(source, without(a.dims, axis, 1), bound=9.0)
-
-
-@operation
-def wrapped_sum(w):
-    a = w.pick(lambda v: v.rank, "int")
+@operation(has_axes, "int")
+def wrapped_sum(w, a):
     axis = w.axis(a)
     source = f"tf.cast(tf.reduce_sum({a.name} * 2**30, {axis}), tf.float64) / 2**30"
     w.add(source, without(a.dims, axis), bound=4.0)
@@ -378,34 +378,30 @@ def wrapped_sum(w):
 # Sums of products
 
 
-@operation
-def product(w):
-    a = w.pick(lambda v: v.rank == 2)
+@operation(lambda v: v.rank == 2)
+def product(w, a):
     b = w.pick(lambda v: v.rank == 2 and a.dims[1] in v.dims)
     flip = b.dims[0] != a.dims[1]
     dims = (a.dims[0], b.dims[0] if flip else b.dims[1])
     w.sum_of(a, f"tf.matmul({a.name}, {b.name}, transpose_b={flip})", dims, [1], b.bound)
 
 
-@operation
-def product_over_rows(w):
-    a = w.pick(lambda v: v.rank == 2)
+@operation(lambda v: v.rank == 2)
+def product_over_rows(w, a):
     b = w.pick(lambda v: v.rank == 2 and v.dims[0] == a.dims[0])
     dims = (a.dims[1], b.dims[1])
     w.sum_of(a, f"tf.matmul({a.name}, {b.name}, transpose_a=True)", dims, [0], b.bound)
 
 
-@operation
-def dense(w):
-    a = w.pick(lambda v: v.rank and isinstance(v.dims[-1], int))
+@operation(lambda v: v.rank and isinstance(v.dims[-1], int))
+def dense(w, a):
     units = w.choose([2, 3, 4])
     source = f"tf.tensordot({a.name}, constant({a.dims[-1]}, {units}), 1)"
     w.sum_of(a, source, (*a.dims[:-1], units), [a.rank - 1], 2.0)
 
 
-@operation
-def batch_product(w):
-    a = w.pick(lambda v: v.rank == 3)
+@operation(lambda v: v.rank == 3)
+def batch_product(w, a):
     w.sum_of(
         a,
         f"tf.matmul({a.name}, {a.name}, transpose_b=True)",
@@ -415,9 +411,8 @@ def batch_product(w):
     )
 
 
-@operation
-def einsum(w):
-    a = w.pick(lambda v: v.rank == 2)
+@operation(lambda v: v.rank == 2)
+def einsum(w, a):
     b = w.pick(lambda v: v.rank == 2 and v.dims[0] == a.dims[0])
     names, dims, axes = w.choose(
         [
@@ -429,9 +424,8 @@ def einsum(w):
     w.sum_of(a, f"tf.einsum('{names}', {a.name}, {b.name})", dims, axes, 4 * b.bound)
 
 
-@operation
-def convolution(w):
-    a = w.pick(lambda v: v.rank == 4 and all(isinstance(d, int) and d > 1 for d in v.dims[1:]))
+@operation(lambda v: v.rank == 4 and all(isinstance(d, int) and d > 1 for d in v.dims[1:]))
+def convolution(w, a):
     kind = w.choose(["conv", "depthwise", "max", "avg"])
     channels, same = a.dims[3], f"{a.name}, "
     if kind == "conv":
@@ -454,9 +448,8 @@ def convolution(w):
 # Shapes
 
 
-@operation
-def join_axes(w):
-    a = w.pick(lambda v: v.rank > 1)
+@operation(has_several_axes)
+def join_axes(w, a):
     axis = w.choose(range(a.rank - 1))
     one, other = a.dims[axis : axis + 2]
     if not isinstance(one, int) and not isinstance(other, int):
@@ -466,9 +459,8 @@ def join_axes(w):
     w.add(f"tf.reshape({a.name}, {_shape_of(a, dims, axis)})", dims, a.kind, a.bound)
 
 
-@operation
-def split_axis(w):
-    a = w.pick(lambda v: any(_divisor(d) for d in v.dims))
+@operation(lambda v: any(_divisor(d) for d in v.dims))
+def split_axis(w, a):
     axis = w.axis(a, _divisor)
     dim, by = a.dims[axis], _divisor(a.dims[axis])
     rest = dim // by if isinstance(dim, int) else (dim[0] // by, dim[1])
@@ -496,9 +488,8 @@ def _shape_of(a, dims, unknown):
     return f"[{', '.join(parts)}]"
 
 
-@operation
-def flatten(w):
-    a = w.pick(lambda v: v.rank > 1)
+@operation(has_several_axes)
+def flatten(w, a):
     if sum(not isinstance(dim, int) for dim in a.dims) > 1:
         raise CannotError
     total = 1
@@ -507,10 +498,9 @@ def flatten(w):
     w.add(f"tf.reshape({a.name}, [-1])", (total,), a.kind, a.bound)
 
 
-@operation
-def flatten_either_way(w):
+@operation(lambda v: v.rank == 2 and not isinstance(v.dims[0], int) and v.dims[1] in (2, 3, 6))
+def flatten_either_way(w, a):
     """Sample by sample or column by column, also what is equal for all samples."""
-    a = w.pick(lambda v: v.rank == 2 and not isinstance(v.dims[0], int) and v.dims[1] in (2, 3, 6))
     count = a.dims[1]
     equal = f"tf.broadcast_to(constant({count}), tf.shape({a.name}))"
     source = w.choose(
@@ -524,32 +514,28 @@ def flatten_either_way(w):
     w.add(source, (times(a.dims[0], count),), bound=a.bound)
 
 
-@operation
-def expand(w):
-    a = w.pick()
+@operation()
+def expand(w, a):
     axis = w.choose(range(a.rank + 1))
     w.add(f"tf.expand_dims({a.name}, {axis})", (*a.dims[:axis], 1, *a.dims[axis:]), bound=a.bound)
 
 
-@operation
-def squeeze(w):
-    a = w.pick(lambda v: 1 in v.dims)
+@operation(lambda v: 1 in v.dims)
+def squeeze(w, a):
     axis = w.axis(a, lambda dim: dim == 1)
     w.add(f"tf.squeeze({a.name}, [{axis}])", without(a.dims, axis), bound=a.bound)
 
 
-@operation
-def transpose(w):
-    a = w.pick(lambda v: v.rank > 1)
+@operation(has_several_axes)
+def transpose(w, a):
     axes = list(range(a.rank))
     one, other = w.axis(a), w.axis(a)
     axes[one], axes[other] = other, one
     w.add(f"tf.transpose({a.name}, {axes})", [a.dims[i] for i in axes], bound=a.bound)
 
 
-@operation
-def concat(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def concat(w, a):
     axis = w.axis(a)
     b = w.pick(
         lambda v: v.rank == a.rank and without(v.dims, axis) == without(a.dims, axis), a.kind
@@ -558,27 +544,24 @@ def concat(w):
     w.add(f"tf.concat([{a.name}, {b.name}], {axis})", dims, bound=max(a.bound, b.bound))
 
 
-@operation
-def stack(w):
-    a = w.pick()
+@operation()
+def stack(w, a):
     b = w.pick(lambda v: v.dims == a.dims)
     axis = w.choose(range(a.rank + 1))
     dims = (*a.dims[:axis], 2, *a.dims[axis:])
     w.add(f"tf.stack([{a.name}, {b.name}], {axis})", dims, bound=max(a.bound, b.bound))
 
 
-@operation
-def take_apart(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def take_apart(w, a):
     axis = w.axis(a, lambda dim: isinstance(dim, int) and dim % 2 == 0)
     number = w.choose([0, 1])
     dims = without(a.dims, axis, a.dims[axis] // 2)
     w.add(f"tf.split({a.name}, 2, {axis})[{number}]", dims, bound=a.bound)
 
 
-@operation
-def halves(w):
-    a = w.pick(has_rows)
+@operation(has_rows)
+def halves(w, a):
     axis = w.axis(a, lambda dim: not isinstance(dim, int))
     dim = a.dims[axis]
     if dim[0] % 2:  # of an odd number of rows, the first half is the smaller one
@@ -591,9 +574,8 @@ def halves(w):
     w.add(source, without(a.dims, axis, dim), bound=a.bound)
 
 
-@operation
-def slices(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def slices(w, a):
     axis = w.axis(a)
     dim = a.dims[axis]
     at = w.choose(["::-1", ":-1", "1:", "::2", ":2"])
@@ -605,58 +587,44 @@ def slices(w):
     w.add(source, without(a.dims, axis, size), bound=a.bound)
 
 
-@operation
-def unknown_columns(w):
-    a = w.pick(lambda v: v.rank > 1 and isinstance(v.dims[1], int) and v.dims[1] > 2)
+@operation(lambda v: v.rank > 1 and isinstance(v.dims[1], int) and v.dims[1] > 2)
+def unknown_columns(w, a):
     index = w.pick(lambda v: v.rank == 1, "int")
     count = f"1 + tf.reduce_max(tf.concat([{index.name} % 3, [0]], 0))"
     w.add(f"{a.name}[:, : {count}]", without(a.dims, 1, w.new_size()), bound=a.bound)
 
 
-@operation
-def one_column(w):
-    a = w.pick(lambda v: v.rank > 1)
+@operation(has_several_axes)
+def one_column(w, a):
     axis = w.axis(a, lambda dim: isinstance(dim, int) and dim)
     source = f"{a.name}[{', '.join([':'] * axis + [w.choose(['0', '-1'])])}]"
     w.add(source, without(a.dims, axis), bound=a.bound)
 
 
-@operation
-def tile(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def tile(w, a):
     axis = w.axis(a)
     counts = [2 if i == axis else 1 for i in range(a.rank)]
     source = w.choose([f"tf.tile({a.name}, {counts})", f"tf.repeat({a.name}, 2, {axis})"])
     w.add(source, without(a.dims, axis, times(a.dims[axis], 2)), bound=a.bound)
 
 
-@operation
-def pad(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def pad(w, a):
     axis = w.axis(a)
     pads = [[1, 1] if i == axis else [0, 0] for i in range(a.rank)]
     dims = without(a.dims, axis, plus(a.dims[axis], 2))
     w.add(f"tf.pad({a.name}, {pads})", dims, bound=a.bound)
 
 
-@operation
-def move(w):
-    a = w.pick(lambda v: v.rank)
-    axis = w.axis(a)
-    source = w.choose([f"tf.roll({a.name}, 1, {axis})", f"tf.reverse({a.name}, [{axis}])"])
-    w.add(source, a.dims, bound=a.bound)
-
-
-@operation
-def broadcast(w):
-    a = w.pick(lambda v: v.rank < 3)
+@operation(lambda v: v.rank < 3)
+def broadcast(w, a):
     b = w.pick(lambda v: has_rows(v) and _broadcast(a.dims, v.dims) == v.dims)
     w.add(f"tf.broadcast_to({a.name}, tf.shape({b.name}))", b.dims, bound=a.bound)
 
 
-@operation
-def filled(w):
-    a = w.pick(has_rows)
+@operation(has_rows)
+def filled(w, a):
     axis = w.axis(a, lambda dim: not isinstance(dim, int))
     size, dim = f"tf.shape({a.name})[{axis}]", a.dims[axis]
     source, dims = w.choose(
@@ -672,9 +640,8 @@ def filled(w):
     w.add(source, dims, bound=50.0)
 
 
-@operation
-def square(w):
-    a = w.pick(lambda v: v.rank > 1 and v.dims[-1] == v.dims[-2])
+@operation(lambda v: v.rank > 1 and v.dims[-1] == v.dims[-2])
+def square(w, a):
     source, dims = w.choose(
         [
             (f"tf.linalg.diag_part({a.name})", a.dims[:-1]),
@@ -688,9 +655,8 @@ def square(w):
 # Rows by number
 
 
-@operation
-def gather(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def gather(w, a):
     index = w.pick(lambda v: v.rank, "int")
     axis = w.axis(a)
     if isinstance(a.dims[axis], int):
@@ -703,40 +669,35 @@ def gather(w):
     w.add(source, without(a.dims, axis, *index.dims), bound=a.bound)
 
 
-@operation
-def gather_in_row(w):
-    a = w.pick(lambda v: v.rank > 1 and isinstance(v.dims[1], int) and v.dims[1])
+@operation(lambda v: v.rank > 1 and isinstance(v.dims[1], int) and v.dims[1])
+def gather_in_row(w, a):
     index = w.pick(lambda v: v.rank and v.dims[0] == a.dims[0], "int")
     source = f"tf.gather({a.name}, {index.name} % {a.dims[1]}, axis=1, batch_dims=1)"
     w.add(source, (*index.dims, *a.dims[2:]), bound=a.bound)
 
 
-@operation
-def shuffled(w):
-    a = w.pick(lambda v: v.rank and has_rows(v))
+@operation(lambda v: v.rank and has_rows(v))
+def shuffled(w, a):
     axis = w.axis(a, lambda dim: not isinstance(dim, int))
     key = w.pick(lambda v: v.dims == (a.dims[axis],))
     w.add(f"tf.gather({a.name}, tf.argsort({key.name}), axis={axis})", a.dims, bound=a.bound)
 
 
-@operation
-def mask(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def mask(w, a):
     condition = w.pick(lambda v: v.dims == a.dims[:1], "bool")
     w.add(
         f"tf.boolean_mask({a.name}, {condition.name})", (w.new_size(), *a.dims[1:]), bound=a.bound
     )
 
 
-@operation
-def one_hot(w):
-    a = w.pick(lambda v: v.rank < 3, "int")
+@operation(lambda v: v.rank < 3, "int")
+def one_hot(w, a):
     w.add(f"tf.one_hot({a.name}, 4, dtype=tf.float64)", (*a.dims, 4))
 
 
-@operation
-def segments(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def segments(w, a):
     index = w.pick(lambda v: v.dims == a.dims[:1], "int")
     source, dims = w.choose(
         [
@@ -756,18 +717,16 @@ def segments(w):
     w.sum_of(a, source, dims, [0])
 
 
-@operation
-def embedding(w):
-    index = w.pick(lambda v: v.rank < 3, "int")
+@operation(lambda v: v.rank < 3, "int")
+def embedding(w, index):
     w.add(f"tf.gather(w, {index.name} % 6)", (*index.dims, 3), bound=3.0)
 
 
 # Random numbers
 
 
-@operation
-def draws(w):
-    a = w.pick(has_rows)
+@operation(has_rows)
+def draws(w, a):
     seed = w.choose(range(9))
     source = w.choose(
         [
@@ -782,9 +741,8 @@ def draws(w):
 # Loops and conditions
 
 
-@operation
-def loop(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def loop(w, a):
     body = w.choose(
         ["tf.tanh(one * 1.5)", "one * tf.reduce_sum(tf.tanh(s))", "tf.sin(one) - tf.reduce_max(v)"]
     )
@@ -797,9 +755,8 @@ def loop(w):
     w.add(source, a.dims, bound=max(9.0, 4 * a.bound))
 
 
-@operation
-def condition(w):
-    a = w.pick()
+@operation()
+def condition(w, a):
     b = w.pick(lambda v: v.rank == 0)
     then = w.choose(["2.0 * {}", "tf.sin({})", "{} - tf.reduce_sum({})"])
     otherwise = w.choose(["-{}", "tf.tanh({})"])
@@ -810,9 +767,8 @@ def condition(w):
     w.sum_of(a, source, a.dims, range(a.rank))
 
 
-@operation
-def scan(w):
-    a = w.pick(lambda v: v.rank == 3 and isinstance(v.dims[1], int))
+@operation(lambda v: v.rank == 3 and isinstance(v.dims[1], int))
+def scan(w, a):
     source = (
         f"tf.transpose(tf.scan(lambda state, one: tf.tanh(one + 0.5 * state),"
         f" tf.transpose({a.name}, [1, 0, 2])), [1, 0, 2])"
@@ -820,23 +776,15 @@ def scan(w):
     w.add(source, a.dims)
 
 
-@operation
-def mapped(w):
-    a = w.pick(lambda v: v.rank > 1)
-    body = w.choose(["tf.cumsum(one)", "tf.sort(one, 0)", "tf.tanh(one) * tf.tanh(s)"])
-    w.sum_of(a, f"tf.map_fn(lambda one: {body}, {a.name})", a.dims, [1])
+@operation(has_several_axes)
+def mapped(w, a):
+    function = w.choose(["tf.map_fn", "tf.vectorized_map"])
+    bodies = ["tf.cumsum(one)", "tf.sort(one, 0)", "tf.sin(one)", "tf.tanh(one) * tf.tanh(s)"]
+    w.sum_of(a, f"{function}(lambda one: {w.choose(bodies)}, {a.name})", a.dims, [1])
 
 
-@operation
-def vectorized(w):
-    a = w.pick(lambda v: v.rank > 1)
-    body = w.choose(["tf.cumsum(one)", "tf.sin(one)", "tf.tanh(one) * tf.tanh(s)"])
-    w.sum_of(a, f"tf.vectorized_map(lambda one: {body}, {a.name})", a.dims, [1])
-
-
-@operation
-def either(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def either(w, a):
     b = w.pick(lambda v: v.dims[1:] == a.dims[1:] and v.rank == a.rank and v.name != a.name)
     rows = a.dims[0] if a.dims == b.dims else w.new_size()
     test = f"tf.reduce_sum(tf.tanh({a.name})) > 0.1"
@@ -844,17 +792,15 @@ def either(w):
     w.add(either, (rows, *a.dims[1:]), bound=max(a.bound, b.bound))
 
 
-@operation
-def called(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def called(w, a):
     body = w.choose(["tf.reduce_sum(one, 0, True)", "tf.sin(one)", "one[::-1]"])
     dims = (1, *a.dims[1:]) if "sum" in body else a.dims
     w.sum_of(a, f"tf.function(lambda one: {body}, autograph=False)({a.name})", dims, [0])
 
 
-@operation
-def inner_gradient(w):
-    a = w.pick(lambda v: v.rank)
+@operation(has_axes)
+def inner_gradient(w, a):
     body = w.choose(["tf.reduce_sum(tf.sin(one))", "tf.square(tf.reduce_mean(tf.tanh(one), 0))"])
     w.add(f"gradient(lambda one: {body}, {a.name})", a.dims, bound=4.0)
 
@@ -862,7 +808,6 @@ def inner_gradient(w):
 # State
 
 
-@operation
 def update(w):
     name = w.choose(VARIABLES)
     dims = INPUTS[name][0]
@@ -872,7 +817,6 @@ def update(w):
     w.add(f"{name} + 0.0", dims, bound=3.0)
 
 
-@operation
 def update_in_body(w):
     name = w.choose(VARIABLES)
     dims = INPUTS[name][0]
@@ -881,6 +825,9 @@ def update_in_body(w):
     kind = w.choose(["condition", "loop", "call", "compiled", "several calls"])
     other = w.choose(VARIABLES)
     w.add(f"changes('{kind}', {name}, {a.name}, {b.name}, {other})", b.dims, bound=9.0)
+
+
+OPERATIONS += [update, update_in_body]
 
 
 @dataclass(frozen=True)

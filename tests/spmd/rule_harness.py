@@ -1,5 +1,6 @@
 """Run operations divided over replicas, and whole: many of them in one traced step."""
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -27,7 +28,7 @@ _WIDTH = 400  # numbers in a row of an input
 _SLOTS = 3  # inputs that differ
 _MOST = 80  # cases of one step
 
-# What of a row's operations is divided.
+# Parts of a row's operations that are divided.
 ALL = "all"
 SOME = "those it tests, in some of its cases"
 NONE = "none"
@@ -110,7 +111,7 @@ class Row:
 
     def __post_init__(self):
         self.inputs = [
-            [one if isinstance(one, Input) else Input(one) for one in inputs]
+            [spec if isinstance(spec, Input) else Input(spec) for spec in inputs]
             for inputs in self.inputs
         ]
 
@@ -187,7 +188,7 @@ class Case:
     whole: int | None = None
 
     def __str__(self):
-        shapes = ", ".join(str(one.shape) for one in self.inputs)
+        shapes = ", ".join(str(spec.shape) for spec in self.inputs)
         return f"{self.row.types} of {shapes}, {self.kind}"
 
 
@@ -208,7 +209,7 @@ def _cases_of(row, is_static):
         add(inputs, "rows")
         if row.batches and number == 0:
             add(inputs, "batches")
-        places = [i for i, one in enumerate(inputs) if one.has_rows]
+        places = [i for i, spec in enumerate(inputs) if spec.has_rows]
         if row.replicated and number < 2 and len(places) > 1:
             for place in places:
                 add(inputs, f"input {place} whole", place)
@@ -267,13 +268,28 @@ def _cast(x, dtype):
 def _results(row, given, extra):
     if not row.gradients:
         return tf.nest.flatten(row.fn(*given, *extra))
-    sources = [one for one in [*given, *extra] if one.dtype.is_floating]
+    sources = [tensor for tensor in [*given, *extra] if tensor.dtype.is_floating]
     with tf.GradientTape() as tape:
         tape.watch(sources)
         made = tf.nest.flatten(row.fn(*given, *extra))
-        loss = tf.add_n([tf.reduce_sum(tf.sin(one)) for one in made if one.dtype.is_floating])
+        loss = tf.add_n(
+            [tf.reduce_sum(tf.sin(tensor)) for tensor in made if tensor.dtype.is_floating]
+        )
     found = tape.gradient(loss, sources)
-    return [*made, *(tf.convert_to_tensor(one) for one in found if one is not None)]
+    return [*made, *(tf.convert_to_tensor(gradient) for gradient in found if gradient is not None)]
+
+
+@contextlib.contextmanager
+def recorded_plans():
+    """Return a list that grows by the plan of each traced step."""
+    plans = []
+
+    def plan(**options):
+        plans.append(GraphPlan(**options))
+        return plans[-1]
+
+    with mock.patch.object(partition, "GraphPlan", plan):
+        yield plans
 
 
 class Program:
@@ -301,14 +317,8 @@ class Program:
             args = [values.PerReplica(tuple(parts)) for parts in batches]
             return self.strategy.run(divided, args=args)
 
-        plans = []
-
-        def plan(**options):
-            plans.append(GraphPlan(**options))
-            return plans[-1]
-
         specs = [[self._spec(n) for n in _numbers_of(counts[0], b)] for b in range(3)]
-        with mock.patch.object(partition, "GraphPlan", plan):
+        with recorded_plans() as plans:
             self.run = tf.function(run, autograph=False).get_concrete_function(*specs)
         specs = [self._spec(sum(_numbers_of(counts[0], b))) for b in range(3)]
         self.whole = tf.function(whole, autograph=False).get_concrete_function(*specs)
@@ -358,8 +368,9 @@ class Program:
         found = []
         for counts, (expected, made) in zip(self.counts, self.computed.result(), strict=True):
             for case, *pair in zip(self.cases, expected, made, strict=True):
-                for number, (one, other) in enumerate(zip(*pair, strict=True)):
-                    error = _difference(_numpy(one), _numpy(other), case.row.tolerance)
+                for number, (whole, divided) in enumerate(zip(*pair, strict=True)):
+                    arrays = whole_array(whole), whole_array(divided)
+                    error = _difference(*arrays, case.row.tolerance)
                     if error:
                         found.append(f"{case}: result {number} with {counts} rows: {error}")
         return found
@@ -385,7 +396,8 @@ class Program:
         return found
 
 
-def _numpy(value):
+def whole_array(value):
+    """Return a result as an array; rows of replicas follow each other."""
     if isinstance(value, values.DistributedValues):
         return np.concatenate([part.numpy() for part in value.values])
     return np.asarray(value.numpy())
@@ -425,7 +437,7 @@ def _in_body(op):
     attributes = op.node_def.attr
     called = [attributes[n].func for n in ("body", "then_branch", "else_branch") if n in attributes]
     called += attributes["branches"].list.func if "branches" in attributes else []
-    functions = [op.graph._get_function(one.name) for one in called]
+    functions = [op.graph._get_function(function.name) for function in called]
     return {node.op for f in functions for node in f.cached_definition.node_def}
 
 
@@ -451,7 +463,7 @@ def failures_of(rows):
             counts = [STATIC] if is_static else COUNTS if empty else COUNTS[:-1]
             for some in _portions(chosen, is_static):
                 started.append((some, counts, is_static, _started(some, counts, is_static)))
-    return [message for one in started for message in _finished(*one)]
+    return [message for step in started for message in _finished(*step)]
 
 
 def _portions(rows, is_static):

@@ -102,7 +102,7 @@ def control():
 
         return tf.while_loop(lambda t, _: t < 3, body, (0, tf.zeros_like(x)))[1]
 
-    # Whose gradients are partial sums of a slice.
+    # The gradients are partial sums of a slice.
     types = "StatelessWhile StridedSliceGrad Pad"
     rows.add(types, sliced_weights, [(B, 2), (3, 2)], gradients=True)
 

@@ -280,13 +280,7 @@ def partials():
         [partial(2, dtype="bfloat16")],
         tolerance=0.05,
     )
-    rows.add(
-        "AddV2",
-        lambda x: x + x,
-        [partial(2, dtype="float16")],
-        divided=NONE,
-        tolerance=1e-2,
-    )
+    rows.add("AddV2", lambda x: x + x, [partial(2, dtype="float16")], divided=NONE, tolerance=1e-2)
     rows.add("SquaredDifference", tf.math.squared_difference, [(B, 3), partial(3)], divided=NONE)
     rows.add("AddV2 Sub AddN", lambda x, y: (x + y, x - y, tf.add_n([x, y])), [p, p])
     rows.add(
@@ -352,11 +346,7 @@ def partials():
     )
     rows.add(
         "Shape Size Rank",
-        lambda x: (
-            tf.raw_ops.Shape(input=x),
-            tf.raw_ops.Size(input=x),
-            tf.raw_ops.Rank(input=x),
-        ),
+        lambda x: (tf.raw_ops.Shape(input=x), tf.raw_ops.Size(input=x), tf.raw_ops.Rank(input=x)),
         [p],
     )
     rows.add(

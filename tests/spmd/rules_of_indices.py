@@ -177,12 +177,7 @@ def indexing():
     )
     rows.add("DenseBincount", bins(True), [ints(B, 3)])
     rows.add("DenseBincount", bins(True), [ints(B)], divided=NONE)
-    rows.add(
-        "LookupTableFindV2",
-        lambda x: table_of_numbers().lookup(x),
-        [ints(B)],
-        [ints(B, 2)],
-    )
+    rows.add("LookupTableFindV2", lambda x: table_of_numbers().lookup(x), [ints(B)], [ints(B, 2)])
     rows.add("LookupTableSizeV2", lambda x: table_of_numbers().size(), [ints(B)], divided=NONE)
     table = np.arange(12.0).reshape(4, 3)
     rows.add(

@@ -11,24 +11,22 @@ def rowwise():
 
     image = (B, 6, 6, 2)
     twice = {"gradients": True}
+    batched = {"batches": True, **twice}
+    rounded = {"tolerance": 1e-5, **twice}
+    onednn = {"empty": False, "tolerance": 1e-4, **twice}
     rows.add(
         "Conv2D Conv2DBackpropInput Conv2DBackpropFilter",
-        lambda x, w: [
-            tf.nn.conv2d(x, w, 1, "SAME"),
-            tf.nn.conv2d(x, w, 2, "VALID"),
-        ],
+        lambda x, w: [tf.nn.conv2d(x, w, 1, "SAME"), tf.nn.conv2d(x, w, 2, "VALID")],
         [image, (3, 3, 2, 4)],
-        batches=True,
         static=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "Conv2DBackpropInput",
         lambda x, w: tf.nn.conv2d_transpose(x, w, [tf.shape(x)[0], 12, 12, 3], 2),
         [image, (3, 3, 3, 2)],
-        batches=True,
         static=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "FusedBatchNormV3",
@@ -79,8 +77,7 @@ def rowwise():
         "AvgPool AvgPoolGrad MaxPool MaxPoolGrad",
         lambda x: [tf.nn.avg_pool2d(x, 2, 2, "VALID"), tf.nn.max_pool2d(x, 3, 2, "SAME")],
         [image],
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "AvgPool3D AvgPool3DGrad MaxPool3D MaxPool3DGrad",
@@ -89,9 +86,8 @@ def rowwise():
             tf.nn.max_pool3d(tf.cast(x, "float32"), 2, 1, "SAME"),
         ],
         [(B, 3, 4, 4, 2)],
-        tolerance=1e-5,
         empty=False,
-        **twice,
+        **rounded,
     )
 
     single = lambda x: tf.cast(x, "float32")  # noqa: E731 - which oneDNN computes
@@ -104,25 +100,19 @@ def rowwise():
             "VALID",
         ),
         [image, (3, 3, 2, 4)],
-        empty=False,
-        tolerance=1e-4,
-        **twice,
+        **onednn,
     )
     rows.add(
         "Conv3D",
         lambda x, w: tf.nn.conv3d(single(x), single(w), [1] * 5, "VALID"),
         [(B, 3, 4, 4, 2), (2, 2, 2, 2, 3)],
-        empty=False,
-        tolerance=1e-4,
-        **twice,
+        **onednn,
     )
     rows.add(
         "DepthwiseConv2dNative",
         lambda x, w: tf.nn.depthwise_conv2d(single(x), single(w), [1] * 4, "SAME"),
         [image, (3, 3, 2, 2)],
-        empty=False,
-        tolerance=1e-4,
-        **twice,
+        **onednn,
     )
 
     def second_order(x):
@@ -141,15 +131,13 @@ def rowwise():
         [(B, 3), (3,)],
         [(B, 2, 3), (3,)],
         [image, (2,)],
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "DepthToSpace SpaceToDepth",
         lambda x: [tf.nn.depth_to_space(x, 2), tf.nn.space_to_depth(x, 2)],
         [(B, 2, 2, 4)],
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "Dilation2D Dilation2DBackpropInput",
@@ -177,8 +165,7 @@ def rowwise():
             for kind in ("bilinear", "nearest_neighbor", "bicubic")
         ],
         [image],
-        tolerance=1e-5,
-        **twice,
+        **rounded,
     )
     rows.add(
         "ResizeArea", lambda x: tf.compat.v1.image.resize_area(x, [4, 9]), [image], tolerance=1e-6
@@ -187,8 +174,7 @@ def rowwise():
         "ScaleAndTranslate ScaleAndTranslateGrad",
         lambda x: tf.image.resize(tf.cast(x, "float32"), [4, 9], antialias=True),
         [image],
-        tolerance=1e-5,
-        **twice,
+        **rounded,
     )
     color = (B, 3, 4, 3)
     rows.add(
@@ -236,8 +222,7 @@ def rowwise():
         "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
         lambda x, b, i: tf.image.crop_and_resize(x, half(tf.cast(b, "float32")), i, [2, 3]),
         [(4, 6, 6, 2), (B, 4), ints(B)],
-        tolerance=1e-5,
-        **twice,
+        **rounded,
     )
     rows.add(
         "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
@@ -245,17 +230,15 @@ def rowwise():
             x, half(tf.cast(b, "float32")), tf.range(tf.shape(x)[0]), [2, 3]
         ),
         [image, (B, 4)],
-        tolerance=1e-5,
         mixed=False,
-        **twice,
+        **rounded,
     )
     rows.add(
         "MaxPoolWithArgmax MaxPoolGradWithArgmax",
         lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "VALID"),
         [image],
         empty=False,
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "MaxPoolWithArgmax MaxPoolGradWithArgmax",
@@ -268,8 +251,7 @@ def rowwise():
         "ReverseSequence",
         lambda x, n: tf.reverse_sequence(x, n, seq_axis=1),
         [(B, 4, 3), ints(B)],
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "ReverseSequence",
@@ -319,25 +301,22 @@ def rowwise():
         "SoftmaxCrossEntropyWithLogits Reshape",
         lambda x, y: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), x),
         [(B, 2, 2, 3), (B, 2, 2, 3)],
-        batches=True,
         mixed=False,
-        gradients=True,
+        **batched,
     )
     rows.add(
         "SparseSoftmaxCrossEntropyWithLogits",
         lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x),
         [(B, 4), ints(B)],
         [(B, 4), ints(B)],
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "Softmax LogSoftmax TopKV2",
         lambda x: [tf.nn.softmax(x), tf.nn.log_softmax(x), *tf.math.top_k(x, 2)],
         [(B, 3)],
         [(2, B, 3)],
-        batches=True,
-        **twice,
+        **batched,
     )
     rows.add(
         "Softmax",
@@ -395,12 +374,7 @@ def rowwise():
         [(B, 3)],
     )
     rows.add("MatrixDiagV3", lambda x: tf.linalg.diag(x[:, 0], k=1), [(B, 3)], divided=NONE)
-    rows.add(
-        "MatrixSetDiagV3",
-        lambda x: tf.linalg.set_diag(x, x[:3, 0]),
-        [(B, 3)],
-        divided=NONE,
-    )
+    rows.add("MatrixSetDiagV3", lambda x: tf.linalg.set_diag(x, x[:3, 0]), [(B, 3)], divided=NONE)
     rows.add(
         "LowerBound UpperBound",
         lambda x, y: [tf.searchsorted(tf.sort(x), y, side) for side in ("left", "right")],
@@ -424,8 +398,7 @@ def rowwise():
         lambda x, y: tf.linalg.cross(x, y),
         [(B, 3), (B, 3)],
         [(2, B, 3), (2, B, 3)],
-        batches=True,
-        **twice,
+        **batched,
     )
     volume = (B, 2, 4, 4)
     rows.add(

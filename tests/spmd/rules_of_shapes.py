@@ -4,10 +4,14 @@ import tensorflow as tf
 from rule_harness import NONE, SOME, B, Table, ints, twin
 
 
+def count(x):
+    """Return the number of rows."""
+    return tf.shape(x)[0]
+
+
 def shapes():
     """Return rows of operations that change shapes, or make tensors of a shape."""
-    count = lambda x: tf.shape(x)[0]  # noqa: E731
-    rows = Table(static=False, batches=False)
+    rows = Table(static=False, batches=False, gradients=True)
 
     rows.add(
         "Shape ShapeN Size Rank",
@@ -39,7 +43,6 @@ def shapes():
             tf.reshape(tf.reshape(x, [-1, 2]), [-1, 3, 4]),
         ],
         [(B, 3, 4)],
-        gradients=True,
         static=True,
         batches=True,
     )
@@ -47,6 +50,7 @@ def shapes():
         "Reshape",  # to more axes than a slice has
         lambda x, y: [tf.reshape(x, [-1, *[1] * 8, 3]) * tf.reshape(y, [-1, *[1] * 8, 3])],
         [(B, 3), (B, 3)],
+        gradients=False,
     )
     rows.add(
         "Reshape",
@@ -56,7 +60,6 @@ def shapes():
             tf.reshape(x, [1, 2, -1, 3, 4]),
         ],
         [(2, B, 3, 4)],
-        gradients=True,
         static=True,
     )
     rows.add(
@@ -67,7 +70,6 @@ def shapes():
             tf.reshape(tf.reshape(x, [-1, 3]), [2, -1, 3]),
         ],
         [(2, B, 3)],
-        gradients=True,
     )
     rows.add(  # rows that are equal, merged with other axes, are not: they fit no other division
         "Reshape",
@@ -79,7 +81,6 @@ def shapes():
         ],
         [(B, 3), (3,)],
         divided=SOME,
-        gradients=True,
         static=True,
     )
     rows.add("Reshape", lambda x: tf.reshape(x, [4, -1]), [(B, 4)], divided=NONE, empty=False)
@@ -88,7 +89,6 @@ def shapes():
         lambda x: [x[..., None], *(tf.expand_dims(x, a) for a in (0, 1, 2, -1, -2))],
         [(B, 3)],
         [(2, B)],
-        gradients=True,
     )
     rows.add(
         "Squeeze",
@@ -107,7 +107,6 @@ def shapes():
         [(B, 2, 3)],
         [(2, B, 3)],
         [(2, 3, B)],
-        gradients=True,
     )
     rows.add(
         "Fill",
@@ -130,6 +129,7 @@ def shapes():
         ],
         [(B, 3)],
         batches=True,
+        gradients=False,
     )
     rows.add(
         "BroadcastTo",
@@ -139,7 +139,6 @@ def shapes():
             tf.broadcast_to(x, tf.shape(x)),
         ],
         [(B, 3)],
-        gradients=True,
         static=True,
         batches=True,
     )
@@ -151,7 +150,6 @@ def shapes():
             tf.broadcast_to(w[:, :1], [2, 4, count(x)]),
         ],
         [(B, 3), (4, 3)],
-        gradients=True,
         static=True,
     )
     rows.add(
@@ -163,7 +161,6 @@ def shapes():
             ),
         ],
         [(B,), twin(B, 4)],
-        gradients=True,
         replicated=False,
     )
     rows.add(
@@ -184,7 +181,6 @@ def shapes():
             tf.tile(x[None], [4, 1, 1]),
         ],
         [(B, 3)],
-        gradients=True,
         batches=True,
     )
     rows.add(
@@ -195,7 +191,6 @@ def shapes():
             tf.tile(w[:1], [count(x), 1])[:, :3] * x,
         ],
         [(B, 3), (4, 3)],
-        gradients=True,
     )
     rows.add(
         "Tile",
@@ -221,36 +216,25 @@ def shapes():
         ],
         [(B, 3)],
         empty=False,
-        gradients=True,
     )
-    rows.add("Pad", lambda x: tf.pad(x, [[1, 2], [0, 0]]), [(2, B)], gradients=True)
-    rows.add("Pad", lambda x: tf.pad(x, [[1, 2], [0, 0]]), [(B, 2)], divided=NONE, gradients=True)
+    rows.add("Pad", lambda x: tf.pad(x, [[1, 2], [0, 0]]), [(2, B)])
+    rows.add("Pad", lambda x: tf.pad(x, [[1, 2], [0, 0]]), [(B, 2)], divided=NONE)
     rows.add(
         "ConcatV2",
         lambda x, y: [tf.concat([x, y], 1), tf.concat([x, y, x], -1)],
         [(B, 3), (B, 2)],
         [(B, 3), twin(B, 2)],
-        gradients=True,
         mixed=False,
         batches=True,
     )
-    rows.add(
-        "ConcatV2", lambda x, y: tf.concat([x, y], 0), [(3, B), (2, B)], gradients=True, mixed=False
-    )
+    rows.add("ConcatV2", lambda x, y: tf.concat([x, y], 0), [(3, B), (2, B)], mixed=False)
     rows.add(
         "ConcatV2",
         lambda x, y: [tf.concat([x, y], 0), tf.concat([x, y, x], 0) * 2],
         [(B, 3), (B, 3)],
         mixed=False,
-        gradients=True,
     )
-    rows.add(
-        "ConcatV2",
-        lambda x, y: tf.concat([x, y], 0),
-        [(B, 3), (2, 3)],
-        divided=NONE,
-        gradients=True,
-    )
+    rows.add("ConcatV2", lambda x, y: tf.concat([x, y], 0), [(B, 3), (2, 3)], divided=NONE)
     rows.add(
         "ConcatV2 Fill",
         lambda x: [
@@ -258,6 +242,7 @@ def shapes():
             tf.concat([tf.ones([count(x), 1]), tf.zeros([count(x), 1])], 0),
         ],
         [(B, 3)],
+        gradients=False,
     )
     rows.add(
         "Pack",
@@ -265,7 +250,6 @@ def shapes():
         [(B, 3), (B, 3)],
         [(2, B), (2, B)],
         [(B, 3), twin(B, 3)],
-        gradients=True,
     )
     rows.add(
         "OneHot",
@@ -286,7 +270,7 @@ def shapes():
         static=True,
         batches=True,
     )
-    rows.add("Range", lambda x: tf.range(count(x) * 2), [(B, 3)])
+    rows.add("Range", lambda x: tf.range(count(x) * 2), [(B, 3)], gradients=False)
     rows.add(
         "SpaceToBatchND BatchToSpaceND",
         lambda x: [
@@ -296,15 +280,13 @@ def shapes():
             ),
         ],
         [(B, 4, 3, 2)],
-        gradients=True,
     )
     return rows
 
 
 def slices():
     """Return rows of slices and splits."""
-    count = lambda x: tf.shape(x)[0]  # noqa: E731
-    rows = Table(static=False, batches=False)
+    rows = Table(static=False, batches=False, gradients=True)
 
     rows.add(
         "StridedSlice StridedSliceGrad",
@@ -324,7 +306,6 @@ def slices():
             x[:],
         ],
         [(B, 4, 3)],
-        gradients=True,
         static=True,
         batches=True,
     )
@@ -332,16 +313,11 @@ def slices():
         "StridedSlice StridedSliceGrad",
         lambda x: [x[1], x[1:], x[..., 1:], x[0, :, 1], x[None, 1], x[:, : tf.shape(x)[1]]],
         [(2, B, 3)],
-        gradients=True,
     )
     rows.add(
-        "StridedSlice",
-        lambda x: [x[1:], x[:-1], x[::-1], x[::2], x[:2]],
-        [(B, 3)],
-        divided=NONE,
-        gradients=True,
+        "StridedSlice", lambda x: [x[1:], x[:-1], x[::-1], x[::2], x[:2]], [(B, 3)], divided=NONE
     )
-    rows.add("StridedSlice", lambda x: x[-1], [(B, 3)], divided=NONE, empty=False, gradients=True)
+    rows.add("StridedSlice", lambda x: x[-1], [(B, 3)], divided=NONE, empty=False)
     rows.add(
         "ConcatV2 StridedSlice StridedSliceGrad Split Slice SplitV",
         lambda x: [
@@ -354,7 +330,6 @@ def slices():
             tf.slice(tf.concat([x, x * 2], 0), [count(x), 0], [-1, -1]),
         ],
         [(B, 3)],
-        gradients=True,
         static=False,
         divided=NONE,
     )
@@ -366,7 +341,6 @@ def slices():
             *tf.split(tf.concat([x, y], 0), [count(x), count(y)]),
         ],
         [(B, 3), twin(B, 3)],
-        gradients=True,
         divided=NONE,
         replicated=False,
     )
@@ -379,7 +353,6 @@ def slices():
             tf.slice(x, [0, 0], [-1, -1]),
         ],
         [(B, 3)],
-        gradients=True,
         static=True,
         batches=True,
     )
@@ -387,7 +360,6 @@ def slices():
         "Slice",
         lambda x: [tf.slice(x, [1, 0], [1, -1]), tf.slice(x, [0, 0], [2, tf.shape(x)[1]])],
         [(2, B)],
-        gradients=True,
     )
     rows.add("Slice", lambda x: [tf.slice(x, [0, 1], [0, 2])], [(B, 3)], divided=NONE)
     rows.add(
@@ -399,16 +371,8 @@ def slices():
             *tf.split(x, [-1, 1], 1),
         ],
         [(B, 4)],
-        gradients=True,
     )
-    rows.add(
-        "Split SplitV", lambda x: [*tf.split(x, 2), *tf.split(x, [1, -1])], [(2, B)], gradients=True
-    )
-    rows.add(
-        "Unpack",
-        lambda x: [*tf.unstack(x, axis=1), *tf.unstack(x, axis=-1)],
-        [(B, 2, 3)],
-        gradients=True,
-    )
-    rows.add("Unpack", lambda x: tf.unstack(x), [(2, B)], gradients=True)
+    rows.add("Split SplitV", lambda x: [*tf.split(x, 2), *tf.split(x, [1, -1])], [(2, B)])
+    rows.add("Unpack", lambda x: [*tf.unstack(x, axis=1), *tf.unstack(x, axis=-1)], [(B, 2, 3)])
+    rows.add("Unpack", lambda x: tf.unstack(x), [(2, B)])
     return rows

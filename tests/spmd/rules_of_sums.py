@@ -99,10 +99,7 @@ def reductions():
     for kind in ("Cumsum", "Cumprod", "CumulativeLogsumexp"):
         rows.add(
             kind,
-            lambda x, kind=kind: [
-                raw(kind)(x, 1),
-                raw(kind, exclusive=True, reverse=True)(x, -1),
-            ],
+            lambda x, kind=kind: [raw(kind)(x, 1), raw(kind, exclusive=True, reverse=True)(x, -1)],
             [(B, 3)],
             [(B, 3, 2)],
         )

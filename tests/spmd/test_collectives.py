@@ -8,6 +8,7 @@ import tensorflow as tf
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives
 from kdist.spmd.partition import Step
+from replicas import assert_close, per_replica
 from tensorflow.python.framework import kernels
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -55,13 +56,11 @@ def trained(replicas, cross_device_ops=None):
 @pytest.mark.usefixtures("float64")
 def test_every_way_to_reduce_gives_what_one_replica_gives():
     _, expected = trained(1)
-    ways = [
-        (3, Recording()),
-        (4, tf.distribute.HierarchicalCopyAllReduce()),
-    ]
+    ways = [(3, Recording()), (4, tf.distribute.HierarchicalCopyAllReduce())]
     for replicas, way in ways:
-        for one, other in zip(expected, trained(replicas, way)[1], strict=True):
-            np.testing.assert_allclose(other, one, rtol=0, atol=1e-12, err_msg=type(way).__name__)
+        assert_close(
+            trained(replicas, way)[1], expected, rtol=0, atol=1e-12, err_msg=type(way).__name__
+        )
 
 
 def test_reductions_have_one_order_and_go_from_each_device_to_all():
@@ -80,7 +79,7 @@ def test_an_odd_number_of_replicas_is_refused_where_tensorflow_leaves_one_out():
     strategy = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1", "/cpu:2"], tf.distribute.HierarchicalCopyAllReduce()
     )
-    ones = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(1.0))
+    ones = per_replica(strategy, [1.0] * 3)
     assert float(strategy.reduce("SUM", ones, axis=None)) == 3
     (several,) = strategy.extended.batch_reduce_to("SUM", [(ones, ones)])
     assert (
@@ -156,10 +155,7 @@ def test_strings_tables_and_python_give_what_one_device_gives(step):
 
 
 def divided(strategy, rows):
-    parts = [tf.constant(rows[:3]), tf.constant(rows[3:])]
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: parts[context.replica_id_in_sync_group]
-    )
+    return per_replica(strategy, [rows[:3], rows[3:]])
 
 
 @pytest.mark.skipif(not tf.test.is_built_with_cuda(), reason="this TensorFlow knows no kernels")
@@ -175,8 +171,7 @@ def test_a_gpu_is_asked_only_for_what_it_has_a_kernel_for(step, batch, monkeypat
     if batch == "whole":
         arguments = [tf.constant(WORDS), tf.constant(ROWS)]
     elif batch == "a word":
-        word = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(b"a"))
-        arguments = [word, arguments[1]]
+        arguments = [per_replica(strategy, [b"a", b"a"]), arguments[1]]
 
     @tf.function(autograph=False)
     def run(words, rows):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
+from replicas import assert_equal, stock_mirrored
 from tensorflow.python.distribute import values
 
 TABLE = np.arange(12.0).reshape(4, 3)
@@ -42,8 +43,7 @@ def test_elements_are_changed_in_all_copies(strategy, where):
     else:
         made = tf.function(changed_elements)(v)
     expected = changed_elements(plain := tf.Variable(TABLE))
-    for one, other in zip(made, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(made, expected)
     for copy in v.values:
         np.testing.assert_array_equal(copy, plain)
 
@@ -98,11 +98,8 @@ def test_an_assignment_in_another_strategys_scope_is_refused(strategy):
     ],
 )
 def test_attributes_say_what_was_asked(strategy, options):
-    stock = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
     found = []
-    for scope in (strategy, stock):
+    for scope in (strategy, stock_mirrored()):
         with scope.scope():
             v = tf.Variable(2.0, **options)
         found.append((v.trainable, v.synchronization, v.aggregation))

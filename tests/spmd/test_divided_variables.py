@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.spmd.divided_variables import DividedVariable, Division, division_of
+from replicas import assert_close, divide
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small", "verified")
 
@@ -28,7 +29,7 @@ def scattered(kind, nd=False):
     """Change rows that the samples name, some of them twice."""
 
     def step(v, w, x):
-        # Of equal values, as which of two is written last is not defined.
+        # Equal values: the order of two writes is not defined.
         updates = tf.ones_like(x) if kind == "Update" else 1 + x / 4
         rows = tf.cast(tf.math.floormod(tf.range(tf.shape(x)[0]), ROWS), tf.int32)
         if nd:
@@ -183,7 +184,7 @@ def of_shapes(v, w, x):
 
 
 def compiled(v, w, x):
-    """What is written does not depend on what is read."""
+    """Writes do not depend on reads."""
 
     @tf.function(jit_compile=True, autograph=False)
     def swap():
@@ -298,12 +299,11 @@ def test_a_step_is_the_same(name, replicas):
     strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=True)
     found = run(STEPS[name], strategy)
     assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_an_operation_that_cannot_be_divided_is_named():
-    """One that takes the whole variable, and is not known."""
+    """An unknown operation takes the whole variable."""
     strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=True)
     momentum = made(strategy, tf.zeros((ROWS, COLUMNS)))
 
@@ -312,8 +312,7 @@ def test_an_operation_that_cannot_be_divided_is_named():
         tf.raw_ops.ResourceApplyGradientDescent(var=momentum.handle, alpha=0.1, delta=zeros)
         return x
 
-    batches = tf.data.Dataset.from_tensor_slices(np.zeros((4, 2), "float32")).batch(4)
-    (batch,) = strategy.experimental_distribute_dataset(batches)
+    batch = divide(strategy, np.zeros((4, 2), "float32"))
     with pytest.raises(
         UserError, match=r"ResourceApplyGradientDescent \(.*test_divided.*shard_opt"
     ):

@@ -86,17 +86,7 @@ def printed(x):
     return x
 
 
-STEPS = (
-    asserted,
-    numbers,
-    shapes,
-    loop,
-    condition,
-    function,
-    function_again,
-    gradient,
-    printed,
-)
+STEPS = (asserted, numbers, shapes, loop, condition, function, function_again, gradient, printed)
 
 
 def run_step(step, strategy):
@@ -169,7 +159,7 @@ def operations(text):
     return re.findall(r"Detected at node (\S+) defined", text)
 
 
-@pytest.mark.parametrize("name", ["1", "2", "shards"])
+@pytest.mark.parametrize("name", [pytest.param("1", marks=pytest.mark.slow), "2", "shards"])
 @pytest.mark.parametrize("case", [*STEPS, *FITS], ids=lambda case: case.__name__)
 def test_an_error_shows_the_lines_and_scope_of_one_device(case, name):
     plain, own = message(case, ""), message(case, name)
@@ -194,7 +184,7 @@ class Text(Checked):
         return x + tf.strings.to_number(tf.strings.as_string(x)) + self.bias
 
 
-@pytest.mark.parametrize("name", ["1", "2"])
+@pytest.mark.parametrize("name", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_an_operation_that_xla_cannot_compile_has_the_lines_of_one_device(name):
     def text(strategy):
         with pytest.raises(tf.errors.InvalidArgumentError) as error:

@@ -1,4 +1,4 @@
-"""Operations that only GPUs have, or that Keras makes on GPUs alone: planned without a GPU."""
+"""Operations that Keras makes on GPUs alone, planned without a GPU."""
 
 import sys
 from unittest import mock
@@ -6,50 +6,15 @@ from unittest import mock
 import kdist
 import keras
 import tensorflow as tf
-from kdist.spmd import partition
-from kdist.spmd.operation import RULES
-from kdist.spmd.plan import GraphPlan
+from rule_harness import recorded_plans
 from tensorflow.python.distribute import values
-from tensorflow.python.framework import kernels
 
 NN = sys.modules["keras.src.backend.tensorflow.nn"]
-# Types with kernels for GPUs and none for CPUs, of which Keras makes those that have rules.
-GPU_ALONE = {
-    "CTCLossV2",  # of sparse labels: Keras has dense ones
-    *("CudnnRNN", "CudnnRNNBackprop", "CudnnRNNV2", "CudnnRNNBackpropV2"),
-    *("CudnnRNNV3", "CudnnRNNBackpropV3"),
-    *("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2", "CudnnRNNParamsSize"),
-    *("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"),
-    *(f"{kind}{rank}" for kind in ("BatchFFT", "BatchIFFT") for rank in ("", "2D", "3D")),
-    *("FFTND", "IFFTND", "RFFTND", "IRFFTND"),
-    *("GenerateBoundingBoxProposals", "MaxPoolGradGradWithArgmax"),
-    *("SparseMatrixAdd", "SparseMatrixMul", "SparseMatrixSoftmax", "SparseMatrixSoftmaxGrad"),
-    "SparseMatrixZeros",
-    *("NcclAllReduce", "NcclBroadcast", "NcclReduce", "ExperimentalMapDataset"),
-}
 
 
-def test_operations_of_gpus_alone_are_known():
-    devices = {}
-    for kernel in kernels.get_all_registered_kernels().kernel:
-        devices.setdefault(kernel.op, set()).add(kernel.device_type)
-    alone = {
-        op
-        for op, types in devices.items()
-        if "GPU" in types and not types & {"CPU", "DEFAULT"} and not op.startswith("_")
-    }
-    assert alone <= GPU_ALONE
-    assert set(RULES) & GPU_ALONE == {"CudnnRNNV3", "CudnnRNNBackpropV3"}
-
-
-def test_channels_first_are_divided(monkeypatch):
+def test_channels_first_are_divided():
     """GPUs have convolutions with channels first; on CPUs Keras transposes their inputs."""
     layers, options = keras.layers, {"data_format": "channels_first"}
-    plans = []
-
-    def plan(**given):
-        plans.append(GraphPlan(**given))
-        return plans[-1]
 
     def make():
         return keras.Sequential(
@@ -68,8 +33,7 @@ def test_channels_first_are_divided(monkeypatch):
         )
 
     strategy = kdist.MirroredStrategy(replicas=2)
-    monkeypatch.setattr(partition, "GraphPlan", plan)
-    with mock.patch.object(NN, "_cpu_only", return_value=False):
+    with recorded_plans() as plans, mock.patch.object(NN, "_cpu_only", return_value=False):
         model = strategy.build(make)
         model.compile("sgd", "mse")
         model.optimizer.build(model.trainable_variables)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.spmd.partition import Step
+from replicas import assert_close, assert_equal, fit, per_replica
 
 X = np.random.default_rng(0).normal(size=(7, 6))
 WEIGHTS = np.random.default_rng(1).normal(size=(6, 3))
@@ -49,11 +50,6 @@ def test_gradients_and_updates_are_those_of_the_whole_batch(loss, counts):
     strategy = kdist.MirroredStrategy(replicas=3)
     with strategy.scope():
         weights = tf.Variable(WEIGHTS)
-    first = np.cumsum([0, *counts])
-
-    def rows(context):
-        replica = context.replica_id_in_sync_group
-        return tf.constant(X[first[replica] : first[replica + 1]])
 
     def step(x):
         with tf.GradientTape() as tape:
@@ -61,7 +57,7 @@ def test_gradients_and_updates_are_those_of_the_whole_batch(loss, counts):
         weights.assign_sub(tape.gradient(value, weights))
         return value
 
-    batch = strategy.experimental_distribute_values_from_function(rows)
+    batch = per_replica(strategy, np.split(X, np.cumsum(counts[:-1])))
     run = tf.function(lambda x: strategy.run(step, args=(x,)), autograph=False)
     value = strategy.reduce("SUM", run(batch), axis=None)
     own = tf.Variable(WEIGHTS)
@@ -88,32 +84,24 @@ def test_rows_of_unknown_rank_are_those_of_the_whole_batch(replicas):
     np.testing.assert_allclose(strategy.run(step, (batch,)), -rows.mean(0), rtol=1e-12)
 
 
-def test_what_only_xla_computes_is_divided(caplog):
-    weights = []
+def test_grouped_convolutions_that_only_xla_computes_are_divided(caplog):
     images = np.random.default_rng(0).normal(size=(7, 5, 5, 4)).astype("f4")
-    for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=3)):
-        keras.utils.set_random_seed(0)
-        with strategy.scope():
-            layers = [keras.Input((5, 5, 4)), keras.layers.Conv2D(4, 3, groups=2)]
-            model = keras.Sequential(layers)
-            model.compile("sgd", "mse")
-        model.fit(images, images[:, 1:4, 1:4], batch_size=4, shuffle=False, verbose=0)
-        weights.append(model.get_weights())
-    for one, other in zip(*weights, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+    def make():
+        return keras.Sequential([keras.Input((5, 5, 4)), keras.layers.Conv2D(4, 3, groups=2)])
+
+    weights = [
+        fit(strategy, make, images, images[:, 1:4, 1:4]).get_weights()
+        for strategy in (None, kdist.MirroredStrategy(replicas=3))
+    ]
+    assert_close(*weights, rtol=1e-5, atol=1e-6)
     assert "cannot be divided" not in caplog.text
-
-
-def per_replica(strategy, parts):
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: parts[context.replica_id_in_sync_group]
-    )
 
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_rows_are_reduced_inside_a_function_as_outside(inside):
     strategy = kdist.MirroredStrategy(replicas=3)
-    batch = per_replica(strategy, [tf.constant(X[:3]), tf.constant(X[3:6]), tf.constant(X[6:])])
+    batch = per_replica(strategy, [X[:3], X[3:6], X[6:]])
 
     @tf.function
     def run(x):
@@ -136,7 +124,7 @@ def test_gathered_rows_of_two_batches_keep_their_known_number():
 
     strategy = kdist.MirroredStrategy(replicas=3)
     x = X[:, 0]
-    batch = per_replica(strategy, [tf.constant(x[:3]), tf.constant(x[3:4]), tf.constant(x[4:])])
+    batch = per_replica(strategy, [x[:3], x[3:4], x[4:]])
     square, gradient = tf.function(lambda x: strategy.run(step, (x,)))(batch)
     np.testing.assert_array_equal(square, np.diag(np.concatenate([x, 2 * x]), 1))
     np.testing.assert_allclose(strategy.gather(gradient, 0), 10 * x, rtol=1e-12)
@@ -145,9 +133,9 @@ def test_gathered_rows_of_two_batches_keep_their_known_number():
 def test_scalars_that_differ_between_replicas_are_refused():
     strategy = kdist.MirroredStrategy(replicas=2)
     run = tf.function(lambda x: strategy.run(lambda x: 2 * x, (x,)))
-    assert float(run(per_replica(strategy, [tf.constant(3.0)] * 2))) == 6
+    assert float(run(per_replica(strategy, [3.0, 3.0]))) == 6
     with pytest.raises(tf.errors.InvalidArgumentError, match="scalar with another value"):
-        run(per_replica(strategy, [tf.constant(3.0), tf.constant(4.0)]))
+        run(per_replica(strategy, [3.0, 4.0]))
 
 
 def test_a_dataset_of_scalars_is_refused():
@@ -158,9 +146,7 @@ def test_a_dataset_of_scalars_is_refused():
 
 def test_batches_that_meet_are_divided_alike_or_whole():
     strategy = kdist.MirroredStrategy(replicas=2)
-    one, other = (
-        per_replica(strategy, [tf.constant(X[:first]), tf.constant(X[first:])]) for first in (3, 4)
-    )
+    one, other = (per_replica(strategy, [X[:first], X[first:]]) for first in (3, 4))
     rows = tf.TensorSpec((None, 6), tf.float64)
 
     def run(x, y):
@@ -201,8 +187,7 @@ def test_ragged_rows_of_vectors_where_a_replica_has_none(count, width):
     def run():
         return strategy.run(lambda x: (x.to_tensor(), x.row_lengths()), (next(batches),))
 
-    for got, expected in zip(run(), (whole.to_tensor(), whole.row_lengths()), strict=True):
-        np.testing.assert_array_equal(got, expected)
+    assert_equal(run(), (whole.to_tensor(), whole.row_lengths()))
 
 
 def single_rows(x, counts):
@@ -273,7 +258,7 @@ def indices_in_other_types(x, counts):
         (indices_in_other_types, (4, 3)),
     ],
 )
-def test_what_a_rule_must_not_assume(fn, parts):
+def test_rules_assume_only_the_definition_of_an_operation(fn, parts):
     strategy = kdist.MirroredStrategy(replicas=2)
     counts = np.array([[0, 1, 0, 0]] * 3 + [[0] * 4] + [[2, 0, 0, 0]] * 3, "i4")[: sum(parts)]
     arrays = [np.random.default_rng(1).normal(size=counts.shape), counts]
@@ -287,8 +272,7 @@ def test_what_a_rule_must_not_assume(fn, parts):
     divided = [per_replica(strategy, np.split(array, parts[:1])) for array in arrays]
     specs = [type(one._type_spec)(spec, spec) for one, spec in zip(divided, specs, strict=True)]
     step = tf.function(run).get_concrete_function(*specs)
-    for got, expected in zip(tf.nest.flatten(step(*divided)), tf.nest.flatten(whole), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+    assert_close(tf.nest.flatten(step(*divided)), tf.nest.flatten(whole), rtol=1e-12, atol=1e-12)
 
 
 def test_a_variable_made_in_the_step_starts_with_what_is_computed_there():
@@ -315,9 +299,10 @@ def switching(features):
             self.kernel = self.add_weight(shape=(3, shape[-1]), initializer="ones")
 
         def call(self, x):
-            return tf.switch_case(
-                tf.constant(1), [lambda i=i: x * self.kernel[i] for i in range(3)]
-            )
+            experts = [lambda i=i: x * self.kernel[i] for i in range(3)]
+            chosen = tf.switch_case(tf.constant(1), experts)
+            body = lambda i, y: (i + 1, tf.tanh(y * self.kernel[0]))  # noqa: E731
+            return tf.while_loop(lambda i, _: i < 3, body, (0, chosen), maximum_iterations=3)[1]
 
     return [Experts(), keras.layers.Dense(features)]
 
@@ -326,7 +311,7 @@ def recurrent(features):
     return [keras.layers.Reshape((3, 2)), keras.layers.LSTM(features)]
 
 
-@pytest.mark.parametrize("layers", [switching, recurrent])
+@pytest.mark.parametrize("layers", [switching, pytest.param(recurrent, marks=pytest.mark.slow)])
 def test_xla_compiles_conditions_and_loops(layers):
     check_with_xla(layers)
 
@@ -360,7 +345,7 @@ def draws(x):
 def test_xla_draws_for_each_row_what_it_draws_on_one_device():
     strategy = kdist.MirroredStrategy(replicas=2)
     for x, first in ((X, 4), (X[:6], 1)):
-        batch = per_replica(strategy, [tf.constant(x[:first]), tf.constant(x[first:])])
+        batch = per_replica(strategy, [x[:first], x[first:]])
         run = tf.function(
             lambda batch: strategy.run_step(Step(draws, jit_compile=True), (batch,)),
             autograph=False,
@@ -371,16 +356,12 @@ def test_xla_draws_for_each_row_what_it_draws_on_one_device():
 
 
 def check_with_xla(layers):
-    weights = []
-    for replicas, jit_compile in ((1, False), (2, True)):
-        keras.utils.set_random_seed(0)
-        with kdist.MirroredStrategy(replicas=replicas).scope():
-            model = keras.Sequential([keras.Input((6,)), *layers(3)])
-            model.compile("sgd", "mse", jit_compile=jit_compile)
-        model.fit(X, X[:, :3], batch_size=4, shuffle=False, verbose=0)
-        weights.append(model.get_weights())
-    for one, other in zip(*weights, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+    def weights(replicas, jit_compile):
+        strategy = kdist.MirroredStrategy(replicas=replicas)
+        model = lambda: keras.Sequential([keras.Input((6,)), *layers(3)])  # noqa: E731
+        return fit(strategy, model, X, X[:, :3], jit_compile=jit_compile).get_weights()
+
+    assert_close(weights(2, True), weights(1, False), rtol=1e-5, atol=1e-6)
 
 
 def test_a_function_is_traced_again_for_another_variable():
@@ -430,9 +411,7 @@ def test_a_gradient_of_a_compiled_condition_has_reductions_in_one_branch_alone(r
             tape.watch(weights)
             z = x * weights
             result = tf.cond(
-                weights[0] > 0,
-                lambda: tf.reshape(reduce(z, 0), [3]),
-                lambda: reduce(x, 0),
+                weights[0] > 0, lambda: tf.reshape(reduce(z, 0), [3]), lambda: reduce(x, 0)
             )
             loss = tf.reduce_sum(result**2)
         return loss, tape.gradient(loss, weights)
@@ -442,8 +421,7 @@ def test_a_gradient_of_a_compiled_condition_has_reductions_in_one_branch_alone(r
         lambda batch: strategy.run_step(Step(step, jit_compile=True), (batch,)), autograph=False
     )
     made = run(per_replica(strategy, [x[:4], x[4:]]))
-    for value, expected in zip(made, step(x), strict=True):
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert_close(made, step(x), rtol=1e-5)
 
 
 def test_rows_are_not_gathered_if_a_later_operation_shows_that_they_fit():
@@ -454,7 +432,7 @@ def test_rows_are_not_gathered_if_a_later_operation_shows_that_they_fit():
         return tf.reduce_sum(product), tf.reduce_sum(x + p), tf.reduce_sum(y + q)
 
     arrays = [np.random.default_rng(n).normal(size=(5 + n % 2, 3)) for n in (0, 1, 2, 3)]
-    batches = [per_replica(strategy, [tf.constant(a[:2]), tf.constant(a[2:])]) for a in arrays]
+    batches = [per_replica(strategy, [a[:2], a[2:]]) for a in arrays]
     strategy.explained_rows = 5
     run = tf.function(lambda *args: strategy.run(step, args=args), autograph=False)
     np.testing.assert_allclose(run(*batches), step(*map(tf.constant, arrays)), rtol=1e-12)

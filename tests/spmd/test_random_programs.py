@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
     [(3, False), (3, True), *[pytest.param(31, False, marks=pytest.mark.slow)] * 3],
 )
 def test_random_programs(runs, validated, monkeypatch):
-    """Those that are validated are the same ones each time."""
+    """Validated programs are the same in each run."""
     monkeypatch.setenv("KDIST_VERIFY", "1" if validated else "0")
     counts = Counter()
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.checkpoint.values import to_json
+from replicas import divide
 
 X = np.arange(12.0).reshape(6, 2)
 
@@ -26,14 +27,11 @@ def traced_sum(strategy, function):
         return tf.reduce_sum(tf.cast(function(x), tf.float64))
 
     run = tf.function(lambda x: strategy.run(step, args=(x,)), autograph=False)
-    (batch,) = strategy.experimental_distribute_dataset(
-        tf.data.Dataset.from_tensor_slices(X).batch(6)
-    )
-    return float(run(batch))
+    return float(run(divide(strategy, X)))
 
 
 def uses(n):
-    """By how a step uses the number of replicas: the function, and the sum of what it returns."""
+    """Return functions of a step that use the number of replicas, and the sums of their results."""
     rows, share = 6 // n, 1 / n
     return {
         "quotient": (lambda x: x / n, X.sum() / 2),
@@ -81,7 +79,7 @@ def right(strategy):
 
 
 @pytest.mark.parametrize("name", right(tf.distribute.get_strategy()))
-def test_what_is_right_for_the_global_batch_is_not_told(strategy, name, caplog):
+def test_correct_uses_of_the_number_are_not_told(strategy, name, caplog):
     function, expected = right(strategy)[name]
     assert traced_sum(strategy, function) == pytest.approx(expected)
     assert not caplog.messages
@@ -137,7 +135,7 @@ def test_a_step_of_a_model_is_told_of_the_line_that_uses_the_number(fits, caplog
     assert message.endswith("half = tf.reduce_sum(data) / n")
 
 
-def test_it_is_a_plain_number_everywhere_else(strategy):
+def test_outside_a_step_the_number_is_a_plain_one(strategy):
     n = strategy.num_replicas_in_sync
     for value in (n, 6 // n, 7 % n, n + 1, n - 1, 1 / n, n / 4, 3 * (1 / n)):
         plain = value.real
@@ -170,5 +168,5 @@ def test_it_is_a_plain_number_everywhere_else(strategy):
     assert next(iter(tf.data.Dataset.range(4).batch(4 // n))).shape == (2,)
 
 
-def test_one_replica_has_a_plain_number():
+def test_the_number_of_a_single_replica_is_plain():
     assert type(kdist.MirroredStrategy(replicas=1).num_replicas_in_sync) is int

@@ -1,13 +1,11 @@
 """The worked example of docs/design/one-program.md: its table is the plan that kdist makes."""
 
 from pathlib import Path
-from unittest import mock
 
 import kdist
 import tensorflow as tf
-from kdist.spmd import partition
-from kdist.spmd.plan import GraphPlan
 from kdist.spmd.redistribute import Keep
+from rule_harness import recorded_plans
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "design" / "one-program.md"
 HEADER = "| operation | its inputs are | so | its result is | stage |"
@@ -18,14 +16,8 @@ def plan_step(step, *batches):
     strategy = kdist.MirroredStrategy(replicas=2)
     with strategy.scope():
         kernel = tf.Variable(tf.zeros((3, 1)), name="kernel")
-    plans = []
-
-    def plan(**options):
-        plans.append(GraphPlan(**options))
-        return plans[-1]
-
     data = tf.data.Dataset.from_tensor_slices(batches).batch(4)
-    with mock.patch.object(partition, "GraphPlan", plan):
+    with recorded_plans() as plans:
         run = tf.function(lambda batch: strategy.run(step, (*batch, kernel)))
         for batch in strategy.experimental_distribute_dataset(data):
             run(batch)

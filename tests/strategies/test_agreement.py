@@ -8,6 +8,13 @@ from kdist.workers.agreement import Agreement
 from worker_store import WorkerStore
 
 
+class Nobody(WorkerStore):
+    """A store in which no other worker puts anything."""
+
+    def get_key(self, key, *, timeout_ms):
+        return None
+
+
 def on_workers(count, act):
     """Call `act(worker, agreement)` on each; return results or errors."""
     keys = WorkerStore()
@@ -31,7 +38,7 @@ def test_every_worker_gets_what_all_have_passed_in_the_order_of_workers():
     assert len(left) == 3  # of the last exchange only
 
 
-def test_one_worker_needs_no_store():
+def test_a_single_worker_needs_no_store():
     agreement = Agreement(0, 1, None)
     assert agreement.exchange("fit", 5) == [5]
     agreement.compare("fit", {"batches": 5})
@@ -69,10 +76,6 @@ def test_workers_that_do_different_things_are_told():
 
 
 def test_a_failure_of_another_worker_ends_the_wait():
-    class Nobody(WorkerStore):
-        def get_key(self, key, *, timeout_ms):
-            return None
-
     agreement = Agreement(0, 3, Nobody(), failures=lambda: [None, None, "ValueError: no data"])
     with pytest.raises(TrainingError, match="worker 2 has failed: ValueError: no data"):
         agreement.exchange("fit", None)
@@ -80,10 +83,6 @@ def test_a_failure_of_another_worker_ends_the_wait():
 
 def test_waiting_is_reported_and_ends():
     lines, seconds = [], iter(range(0, 10_000, 20))
-
-    class Nobody(WorkerStore):
-        def get_key(self, key, *, timeout_ms):
-            return None
 
     agreement = Agreement(
         1, 2, Nobody(), timeout_seconds=100, clock=lambda: next(seconds), report=lines.append
@@ -96,12 +95,8 @@ def test_waiting_is_reported_and_ends():
     ]
 
 
-def test_whoever_does_what_takes_long_is_waited_for_longer():
+def test_a_worker_with_long_work_is_waited_for_longer():
     seconds, asked = iter(range(0, 10_000, 20)), []
-
-    class Nobody(WorkerStore):
-        def get_key(self, key, *, timeout_ms):
-            return None
 
     agreement = Agreement(
         1,

@@ -1,4 +1,4 @@
-"""What several workers compare of a step: its operations with their numbers, without workers."""
+"""Descriptions of steps that workers compare: operations with their numbers, without workers."""
 
 import kdist
 import keras
@@ -112,7 +112,7 @@ def test_numbers_of_the_model_are_those_of_its_operations(step):
 @pytest.mark.parametrize(
     "setting", [{"from_logits": False}, {"padding": "valid"}, {"trainable": False}], ids=str
 )
-def test_what_is_computed_is_compared(step, setting):
+def test_settings_that_change_the_operations_are_compared(step, setting):
     assert step_of(**setting) != step
 
 

@@ -11,6 +11,7 @@ from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
 from kdist.spmd.divided_variables import DividedVariable
 from kdist.training.config import TrainConfig
+from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float64")
 
@@ -92,18 +93,17 @@ def assert_equal(one, other, tolerance=1e-12):
         [*model.get_weights(), *(variable.numpy() for variable in model.optimizer.variables)]
         for model in (one, other)
     ]
-    for found, expected in zip(*both, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+    assert_close(*both, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("source", "target"), [(PLACES[i], PLACES[i - 1]) for i in range(4)])
 @pytest.mark.parametrize(
-    "way",
+    ("way", "source", "target"),
     [
-        through_file,
-        through_checkpoint,
-        pytest.param(through_arrays, marks=pytest.mark.slow),
-        pytest.param(through_build, marks=pytest.mark.slow),
+        pytest.param(way, PLACES[i], PLACES[i - 1], marks=[pytest.mark.slow] * (i != number))
+        for number, way in enumerate(
+            (through_file, through_checkpoint, through_build, through_arrays)
+        )
+        for i in range(4)
     ],
 )
 def test_state_goes_on_elsewhere(way, source, target, tmp_path):
@@ -194,7 +194,7 @@ def dense():
         (embedding, lambda: keras.optimizers.Adagrad(0.1), {"run_eagerly": True}),
     ],
 )
-def test_other_states_are_divided(make, optimizer, options):
+def test_states_of_custom_and_sparse_optimizers_are_divided(make, optimizer, options):
     x = X if make is dense else np.arange(22 * 6).reshape(22, 6) % 9
     results = []
     for place in ("plain", "2 divided"):
@@ -211,7 +211,7 @@ def test_other_states_are_divided(make, optimizer, options):
 @pytest.mark.parametrize("in_scope", [True, False])
 @pytest.mark.parametrize("kind", ["whole", "divided"])
 def test_an_optimizer_is_built_by_a_step_of_ones_own(kind, in_scope):
-    """Also where the step is called in the scope of the strategy, as TensorFlow's guides do."""
+    """Guides of TensorFlow call the step in the scope of the strategy."""
     results = []
     for place in ("plain", f"2 {kind}"):
         with scope(place):
@@ -236,8 +236,7 @@ def test_an_optimizer_is_built_by_a_step_of_ones_own(kind, in_scope):
             for batch in data:
                 own(*batch)
         results.append([*model.get_weights(), *(v.numpy() for v in optimizer.variables)])
-    for found, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    assert_close(*results, rtol=0, atol=1e-12)
 
 
 def test_settings_that_contradict_are_refused():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist._upstream.internals import onednn_is_on
+from replicas import assert_close, fit
 
 layers = keras.layers
 
@@ -23,8 +24,6 @@ CONVOLUTIONS = {
 
 def trained(replicas, shape, layer, samples=9):
     """Weights, loss and predictions; of 9 samples in batches of 8 the last has one."""
-    keras.utils.set_random_seed(0)
-    strategy = kdist.MirroredStrategy(replicas=replicas)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(samples, *shape)).astype("float32"), rng.integers(0, 3, samples)
 
@@ -34,12 +33,12 @@ def trained(replicas, shape, layer, samples=9):
         outputs = layers.Dense(3, activation="softmax")(layers.Flatten()(features))
         return keras.Model(inputs, outputs)
 
-    model = strategy.build(model)
-    with strategy.scope():
-        model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
-    loss = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"]
+    strategy = kdist.MirroredStrategy(replicas=replicas)
+    options = {"optimizer": keras.optimizers.SGD(0.05), "loss": "sparse_categorical_crossentropy"}
+    model = fit(strategy, model, x, y, batch_size=8, epochs=2, **options)
     score = model.evaluate(x[:1], y[:1], verbose=0)
-    return [*model.get_weights(), loss, score, model.predict(x[:1], verbose=0)]
+    losses = model.history.history["loss"]
+    return [*model.get_weights(), losses, score, model.predict(x[:1], verbose=0)]
 
 
 SLOW = ("of a series", "separable", "strides", "without bias")
@@ -51,45 +50,41 @@ SLOW = ("of a series", "separable", "strides", "without bias")
 )
 def test_convolutions_of_no_samples(name):
     one, two = (trained(replicas, *CONVOLUTIONS[name]) for replicas in (1, 2))
-    for expected, got in zip(one, two, strict=True):
-        np.testing.assert_allclose(got, expected, atol=2e-4)
+    assert_close(two, one, atol=2e-4)
 
 
 def test_saturated_outputs_are_as_on_one_replica():
     """Keras takes the logits behind a softmax: its probabilities alone round to 0 and 1."""
     shape, _ = CONVOLUTIONS["plain"]
 
-    def large():
-        return layers.Conv2D(4, 3, kernel_initializer=keras.initializers.RandomNormal(stddev=100.0))
+    def make():
+        large = keras.initializers.RandomNormal(stddev=100.0)
+        made = [layers.Conv2D(4, 3, kernel_initializer=large), layers.Flatten()]
+        return keras.Sequential([keras.Input(shape), *made, layers.Dense(3, "softmax")])
 
     def losses(replicas):
-        keras.utils.set_random_seed(0)
-        strategy = kdist.MirroredStrategy(replicas=replicas)
         x = np.random.default_rng(0).normal(size=(9, *shape)).astype("float32")
-        with strategy.scope():
-            model = keras.Sequential(
-                [keras.Input(shape), large(), layers.Flatten(), layers.Dense(3, "softmax")]
-            )
-            model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
-        return model.fit(x, np.zeros(9), batch_size=8, shuffle=False, verbose=0).history["loss"]
+        options = {"loss": "sparse_categorical_crossentropy", "batch_size": 8}
+        options["optimizer"] = keras.optimizers.SGD(0.0)
+        strategy = kdist.MirroredStrategy(replicas=replicas)
+        return fit(strategy, make, x, np.zeros(9), **options).history.history["loss"]
 
     one, two = losses(1), losses(2)
     assert one[0] > 50
     np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
-def test_what_is_nan_for_zeros_reaches_no_statistics():
+def test_nan_of_a_replica_without_samples_reaches_no_statistics():
     def normalized():
         largest = layers.Lambda(lambda x: x / tf.reduce_max(tf.abs(x), (1, 2, 3), keepdims=True))
         return keras.Sequential([largest, layers.Conv2D(4, 3)])
 
     one, two = (trained(replicas, (8, 8, 2), normalized) for replicas in (1, 2))
-    for expected, got in zip(one, two, strict=True):
-        np.testing.assert_allclose(got, expected, atol=2e-4)
+    assert_close(two, one, atol=2e-4)
 
 
 def test_tensorflow_gets_the_shape_wrong():
-    """Upstream test: when this fails, `GlobalBatch.pad_if_empty` may be needed no more."""
+    """Upstream test: when this fails, oneDNN's quirk in `kdist/spmd/quirks.py` is gone."""
     if not onednn_is_on():
         pytest.skip("oneDNN is off")
     outputs = tf.nn.conv2d(tf.zeros((0, 8, 8, 2)), tf.zeros((3, 3, 2, 4)), 1, "SAME")

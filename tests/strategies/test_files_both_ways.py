@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from replicas import assert_equal
 
 ROWS = 5
 
@@ -153,14 +154,9 @@ def test_files_go_both_ways(strategy, tmp_path, name, state):
             np.testing.assert_allclose(predicted, expected, rtol=1e-5, atol=1e-6, err_msg=way)
             if name == "lora" and way != "checkpoint":
                 continue  # Keras adds the two matrices to the kernel
-            check_equal(found.get_weights(), weights, way)
+            assert_equal(found.get_weights(), weights, way)
             if way == "file" and state == "trained":
-                check_equal(found.optimizer.variables, saved.optimizer.variables, way)
-
-
-def check_equal(found, expected, way):
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(np.array(one), np.array(other), err_msg=way)
+                assert_equal(found.optimizer.variables, saved.optimizer.variables, way)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_only_waiting_inside_a_step_of_ones_own_loop_counts():
 
 
 @pytest.mark.parametrize("what", ["first", "traced", "saving"])
-def test_what_takes_long_may_take_ten_times_as_long(what):
+def test_a_first_step_a_trace_and_a_save_may_take_ten_times_as_long(what):
     worker = Worker()
     with worker.watch.watch("fit"):
         if what != "first":
@@ -121,7 +121,7 @@ def hang_in_step(watch):
     in_step(watch)
 
 
-def test_whoever_waits_for_one_that_saves_goes_on():
+def test_a_worker_that_waits_for_a_saving_worker_goes_on():
     keys = WorkerStore()
     chief, other = (Worker(worker, 2, keys) for worker in range(2))
     with chief.watch.watch("fit"), other.watch.watch("fit"):
@@ -143,7 +143,7 @@ def test_whoever_waits_for_one_that_saves_goes_on():
 
 @pytest.mark.parametrize("stuck", [0, 1])
 def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
-    """Where collectives fail, whoever waits in one leaves `fit`; whoever is stuck does not."""
+    """If collectives fail, workers that wait in one leave `fit`, and a stuck worker does not."""
     monkeypatch.setattr(hang_detection, "_LEAVE_SECONDS", 0.2)
     keys = WorkerStore()
     workers = [Worker(worker, 2, keys) for worker in range(2)]

@@ -111,7 +111,7 @@ def registered(factor):
         (lambda: [dense(4, registered(1.0)), dense(4, registered(3.0))], "shared>scale, and so is"),
     ],
 )
-def test_what_cannot_be_told_apart_is_refused(strategy, layers, why):
+def test_parts_that_cannot_be_told_apart_are_refused(strategy, layers, why):
     with pytest.raises(UserError, match=rf"cannot be made anew .*{why}.*: pass a function"):
         strategy.build(sequential(*layers()))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
+from replicas import assert_close, fit
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -16,14 +17,11 @@ def small_model():
 
 
 def trained_weights(strategy):
-    keras.utils.set_random_seed(1)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(32, 6)) * 3 + 2, rng.integers(0, 3, 32)
-    model = strategy.build(small_model)
-    with strategy.scope():
-        model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy")
-    model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
-    return model.get_weights()
+    optimizer, loss = keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy"
+    options = {"optimizer": optimizer, "loss": loss, "batch_size": 8, "epochs": 2}
+    return fit(strategy, small_model, x, y, **options).get_weights()
 
 
 @pytest.mark.usefixtures("float64")
@@ -32,8 +30,7 @@ def test_strategies_of_several_sizes_give_the_same_weights_one_after_another():
         trained_weights(kdist.MirroredStrategy(replicas=replicas)) for replicas in (2, 1, 4, 2)
     )
     for weights in others:
-        for expected, got in zip(first, weights, strict=True):
-            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9)
+        assert_close(weights, first, rtol=0, atol=1e-9)
 
 
 def test_single_batches_are_predicted_and_trained_under_several_strategies():
@@ -161,7 +158,7 @@ def test_build_takes_a_function_that_returns_a_model(received, words):
         kdist.MirroredStrategy(replicas=2).build(received)
 
 
-def test_what_was_built_outside_the_scope_is_copied_to_every_replica():
+def test_variables_built_outside_the_scope_are_copied_to_every_replica():
     x, y = np.arange(10.0).reshape(5, 2), np.arange(5.0)
     weights = []
     for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)):
@@ -175,7 +172,7 @@ def test_what_was_built_outside_the_scope_is_copied_to_every_replica():
 
 
 def test_the_first_step_of_a_process_is_traced_once():
-    """It makes no variable: TensorFlow would trace it once more, at the price of the first time."""
+    """The step makes no variable: TensorFlow would trace it twice."""
     keras.backend.clear_session()
     strategy = kdist.MirroredStrategy(replicas=2)
     traced = []
@@ -264,8 +261,7 @@ def test_sparse_and_ragged_rows_batch_by_batch(kind):
         predictions = model.predict_on_batch(x)
         return [*map(np.asarray, results), predictions, *model.get_weights()]
 
-    for one, several in zip(trained(1), trained(3), strict=True):
-        np.testing.assert_allclose(one, several, rtol=1e-5)
+    assert_close(trained(1), trained(3), rtol=1e-5)
 
 
 class AppliesIfFinite(keras.Model):
@@ -284,20 +280,15 @@ class AppliesIfFinite(keras.Model):
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_an_optimizer_may_be_applied_in_a_condition(scaled):
+    def make():
+        inputs = keras.Input((6,))
+        return AppliesIfFinite(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+
     def trained(replicas):
-        def make():
-            inputs = keras.Input((6,))
-            dense = keras.layers.Dense(1, kernel_initializer="ones")
-            return AppliesIfFinite(inputs, dense(inputs))
-
-        model = kdist.MirroredStrategy(replicas=replicas).build(make)
+        strategy = kdist.MirroredStrategy(replicas=replicas)
         optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
-        model.compile(
-            keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse"
-        )
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer
         x = np.random.default_rng(0).normal(size=(10, 6))
-        model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0)
-        return model.get_weights()
+        return fit(strategy, make, x, x[:, :1], optimizer=optimizer).get_weights()
 
-    for one, several in zip(trained(1), trained(2), strict=True):
-        np.testing.assert_allclose(one, several, rtol=1e-5)
+    assert_close(trained(1), trained(2), rtol=1e-5)

@@ -27,7 +27,7 @@ LOST = tf.errors.UnavailableError(None, None, "Socket closed")
 
 @pytest.fixture
 def ends(monkeypatch):
-    """What was reported to the others, and the exit code."""
+    """Messages to other workers, and the exit code."""
     found = []
     monkeypatch.setattr(hang_detection, "report_failure", found.append)
     monkeypatch.setattr(
@@ -62,7 +62,7 @@ def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends
 
 
 def test_the_error_of_another_worker_is_no_loss(ends, capsys):
-    """It would come again, however soon its connections were closed."""
+    """An error would come again, however soon connections were closed."""
     hang_detection.end_together(0, lambda: [None, None, "ValueError: mine"])
     uncaught(LOST)
     assert ends[-1] == 1  # after that of the fixture
@@ -87,7 +87,7 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
     assert ends[-1] == LOST_CODE
 
 
-def test_what_all_workers_print_is_one_line_with_its_place(ends, capsys):
+def test_an_error_of_all_workers_is_one_line_with_its_place(ends, capsys):
     error = UserError("they differ")
     error.is_on_all_workers = True
     try:
@@ -102,7 +102,7 @@ def test_what_all_workers_print_is_one_line_with_its_place(ends, capsys):
 
 
 def test_a_process_that_was_forked_tells_nobody(ends, monkeypatch):
-    """It has its parent's connection, and would end it."""
+    """A fork has its parent's connection, and would end it."""
     process = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: process + 1)
     uncaught(ValueError("in a child"))
@@ -149,7 +149,7 @@ def test_a_handler_of_the_program_stays(ends):
 
 
 def test_the_store_says_where_there_is_none():
-    """Which also shows that TensorFlow's library has the functions."""
+    """TensorFlow's library has the functions."""
     with pytest.raises(tf.errors.OpError):
         worker_store.set_key("kdist/test", "value")
     report_failure("nothing to tell")

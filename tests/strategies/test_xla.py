@@ -5,7 +5,7 @@ from kdist.strategies.devices import DRAWS_ALONE, describe_xla
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"], ["GPU:0", "GPU:1"]])
-def test_what_is_asked_for_is_on(devices):
+def test_requested_xla_is_on(devices):
     assert describe_xla(True, True, devices) == "XLA: on"
 
 
@@ -18,7 +18,7 @@ def test_what_is_asked_for_is_on(devices):
         (DRAWS_ALONE, ["GPU:0"], "off, .*several GPUs, .*; --xla"),  # with shards
     ],
 )
-def test_what_is_done_where_nobody_asked_is_told_with_the_reason(jit_compile, devices, why):
+def test_a_default_is_told_with_its_reason(jit_compile, devices, why):
     assert re.search(why, describe_xla(jit_compile, None, devices))
 
 
@@ -27,10 +27,10 @@ def test_on_one_gpu_it_is_said_to_be_on():
 
 
 @pytest.mark.parametrize(("wanted", "device"), [(True, "CPU:0"), (None, "GPU:0")])
-def test_what_keras_cannot_compile_is_told(wanted, device):
+def test_a_model_that_keras_cannot_compile_is_told(wanted, device):
     assert "off, a layer or" in describe_xla(False, wanted, [device])
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], ["GPU:0"], ["GPU:0", "GPU:1"]])
-def test_it_can_be_turned_off(devices):
+def test_xla_can_be_turned_off(devices):
     assert describe_xla(False, False, devices) == "XLA: off, as requested"

@@ -63,7 +63,7 @@ def test_any_number_of_gpus_draws_what_stock_keras_does_on_one():
 
 
 @pytest.mark.parametrize("options", [{"supports_jit": False}, {"jit_compile": False}])
-def test_where_xla_is_off_on_one_they_draw_as_tensorflow(options):
+def test_replicas_draw_as_tensorflow_if_xla_is_off_on_one_gpu(options):
     expected = weights(tf.distribute.get_strategy(), **options)
     got = weights(kdist.MirroredStrategy(replicas=2), **options)
     np.testing.assert_allclose(got, expected, atol=1e-6)

@@ -2,13 +2,13 @@ import kdist
 import pytest
 import tensorflow as tf
 from kdist._upstream import rows
+from replicas import stock_mirrored
 
 
 @pytest.fixture
 def stock():
     """TensorFlow's own strategy over two logical CPUs."""
-    devices = ["/cpu:0", "/cpu:1"]
-    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+    return stock_mirrored()
 
 
 @pytest.fixture

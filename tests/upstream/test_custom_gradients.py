@@ -13,7 +13,7 @@ def twice(x):
 
 
 def test_tensorflow_keeps_a_graph_until_its_custom_gradients_are_forgotten():
-    """Where it keeps none, nothing has to be forgotten."""
+    """If TensorFlow keeps none, nothing has to be forgotten."""
     function = tf.function(twice).get_concrete_function(tf.TensorSpec(()))
     graph = weakref.ref(function.graph)
     del function

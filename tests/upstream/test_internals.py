@@ -6,7 +6,6 @@ import kdist
 import kdist._upstream
 import keras
 import numpy as np
-import tensorflow as tf
 from kdist._upstream.internals import stock_step
 from kdist.versions import untested
 from stock_models import linear
@@ -27,13 +26,6 @@ def test_keras_hands_its_own_steps_to_run(monkeypatch):
     monkeypatch.setattr(strategy, "run", seen)
     model.predict(np.ones((2, 1)), verbose=0)
     assert {*steps} == {(model, "predict_step")}
-
-
-def test_collectives_fail_in_a_second_strategy():
-    """Why logical CPUs reduce to one device; TensorFlow's default there is collectives."""
-    devices = ["/cpu:0", "/cpu:1"]
-    defaults = tf.distribute.MirroredStrategy(devices)
-    assert not isinstance(defaults.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
 
 
 def test_versions_that_were_not_tested_are_told_in_one_line(monkeypatch, caplog):

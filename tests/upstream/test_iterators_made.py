@@ -81,7 +81,7 @@ def test_they_are_those_that_keras_makes(epochs, batches, steps_per_epoch, steps
     assert found.current is None or found.current is found.made[-1]
 
 
-def test_where_the_end_is_not_known_each_epoch_reads_all_of_one():
+def test_each_epoch_reads_a_whole_iterator_if_the_end_is_unknown():
     found = IteratorsMade(3, batches=None, steps_per_epoch=None, steps_per_execution=1)
     assert [(made.made_in, made.batches) for made in found.made] == [
         (0, None),

@@ -1,4 +1,4 @@
-"""What stock Keras does around a step on several replicas: data, iterators, compilation."""
+"""Data, iterators and compilation around a step in stock Keras."""
 
 import itertools
 
@@ -63,7 +63,7 @@ def test_a_first_batch_that_does_not_divide_crashes(stock):
 
 
 def test_predict_on_batch_predicts_every_sample_once_a_replica(stock):
-    """A batch that came undivided is given whole to each replica: `ops.replica_rows`."""
+    """Stock Keras gives an undivided batch whole to each replica."""
     assert len(linear(stock).predict_on_batch(np.ones((4, 1)))) == 8
     strategy = kdist.MirroredStrategy(replicas=2)
     assert len(linear(strategy).predict_on_batch(np.ones((4, 1)))) == 4
@@ -146,9 +146,3 @@ def test_several_steps_per_execution_copy_the_model_for_prediction():
         model.predict(np.ones((6, 1)), batch_size=1, verbose=0)
         traced.append(model.layers[0].traced - before)
     assert traced == [1, 3]
-
-
-def test_stock_keras_has_no_auto():
-    model = linear(tf.distribute.get_strategy(), steps_per_execution="auto")
-    with pytest.raises(TypeError):
-        model.fit(np.zeros((16, 1)), np.zeros((16, 1)), batch_size=4, verbose=0)

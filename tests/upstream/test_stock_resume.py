@@ -1,4 +1,4 @@
-"""What stock Keras does that stands in the way of an exact resume."""
+"""Obstacles of an exact resume in stock Keras."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ class Failing(keras.callbacks.Callback):
 
 
 def test_a_callback_does_not_learn_that_a_fit_has_failed():
-    """`on_train_end` is not called: `patches.fit_observers`."""
+    """`on_train_end` is not called."""
     ended = []
     noting = keras.callbacks.LambdaCallback(on_train_end=ended.append)
     x = np.ones((2, 1))

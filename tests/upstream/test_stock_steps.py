@@ -1,4 +1,4 @@
-"""What stock Keras and TensorFlow do with variables, batches and gradients of a step."""
+"""Variables, batches and gradients of a step in stock Keras and TensorFlow."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""What stock Keras and TensorFlow do with several workers."""
+"""Several workers in stock Keras and TensorFlow."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_logs_are_averaged_over_an_axis_that_they_lack(monkeypatch, stock):
 
 
 def test_collectives_take_their_keys_when_the_step_is_called():
-    """Which fails in a loop, as of several steps per execution."""
+    """A loop fails, as of several steps per execution."""
     launcher = _launcher(901)
 
     @tf.function(autograph=False)
@@ -88,40 +88,13 @@ def test_batches_of_workers_are_not_compared():
 
 
 def test_every_worker_runs_every_callback(stock, monkeypatch, tmp_path):
-    """Also those that TensorFlow says should not write."""
+    """TensorFlow says that only the chief should write."""
     model = linear(stock)
     monkeypatch.setattr(type(stock.extended), "should_checkpoint", False)
     writing = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     callbacks = keras.callbacks.CallbackList([writing], add_progbar=True, model=model)
     kinds = [type(one).__name__ for one in callbacks.callbacks]
     assert kinds == ["CSVLogger", "ProgbarLogger"]
-
-
-def test_a_worker_stops_alone(stock):
-    """As soon as its own callback says so, amid an epoch."""
-
-    class Stopping(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            batches.append(batch)
-            self.model.stop_training = True
-
-    batches = []
-    ones = np.ones((8, 1))
-    linear(stock).fit(ones, ones, batch_size=2, verbose=0, callbacks=[Stopping()])
-    assert batches == [0]
-
-
-def test_a_worker_sets_its_rate_alone(stock, monkeypatch):
-    """Nobody is asked as an epoch begins."""
-    asked = []
-    monkeypatch.setattr(stock, "exchange", lambda *what: asked.append(what), raising=False)
-    model = linear(stock)
-    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.25)
-    callbacks = keras.callbacks.CallbackList([schedule], model=model)
-    callbacks.on_train_begin()
-    callbacks.on_epoch_begin(0)
-    assert float(model.optimizer.learning_rate.numpy()) == 0.25
-    assert asked == []
 
 
 def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
