@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..fields import fields_of
-from ..launch.launch_options import AUTO, LaunchOptions
+from ..workers.launch_options import AUTO, LaunchOptions
 from .last_resort import DEBUG
 from .options import given, options_of, takes
 
@@ -21,7 +21,7 @@ _OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is
 _FLAGS = {"--test", "--help", "-h", DEBUG}.union(
     *({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS)
 )
-_TEST = ("-m", "kdist.training.worker_check")
+_TEST = ("-m", "kdist.workers.check")
 
 
 @takes(options=options_of(LaunchOptions, without={"workers"}))
@@ -53,7 +53,7 @@ def launch(
                 f"kdist {command} starts its own processes: run it without kdist launch;"
                 f" {_NOT_LAUNCHED[command]}"
             )
-    from ..launch.launcher import launch as run
+    from ..workers.launcher import launch as run
 
     return run(_TEST if test else program, asked)
 

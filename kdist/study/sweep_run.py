@@ -22,7 +22,7 @@ from ..runs.text import count
 from ..training.config import TrainConfig
 from ..training.images import load_data
 from ..training.settings import model_name
-from ..training.worker_place import refuse_workers
+from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
 from .folder import About, StudyFolder, same_studies

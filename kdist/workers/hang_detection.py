@@ -4,7 +4,7 @@ Every worker ends itself. `limit_start` ends it if the workers do not find each 
 `HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
 behind. `end_together` ends it after a failure, also if another worker has failed, been killed or
 frozen: TensorFlow's heartbeats detect this (`_upstream/worker_failures.py`). `kdist launch` ends
-all workers that are left (`launch/workers.py`).
+all workers that are left (`worker_processes.py`).
 """
 
 import contextlib
@@ -29,8 +29,8 @@ from .._upstream.worker_failures import (
     run_exit_functions,
 )
 from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError, user_line
-from ..launch import start_watch
 from ..launch.child import Child
+from . import start_watch
 
 
 @contextlib.contextmanager

@@ -24,17 +24,17 @@ from .._upstream.worker_failures import abort_collectives, failures
 from ..arguments import check_sharding
 from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
-from ..launch.launch_options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explanation import describe_plan, line_of
 from ..spmd.fixed_order import WorkerFixedOrder
 from ..spmd.plan import GraphPlan
 from ..spmd.variables import GlobalVariables
-from ..strategies.cluster import find_cluster
 from ..strategies.devices import device_type, first_devices, use_one_core_each
 from ..strategies.exact_strategy import ExactStrategy
 from .agreement import DEFAULT_SECONDS, Agreement
+from .cluster import find_cluster
 from .hang_detection import HangWatch, end_together, limit_start
+from .launch_options import worker_settings
 
 BUCKET_BYTES = 4 * 1024 * 1024
 

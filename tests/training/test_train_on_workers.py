@@ -18,7 +18,7 @@ from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.worker_place import (
+from kdist.workers.place import (
     OtherWorkersFolder,
     WorkerPlace,
     after_restart,

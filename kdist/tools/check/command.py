@@ -13,10 +13,10 @@ from ...files import (
     folder_for_files,
     output_file,
 )
-from ...launch.shares import visible_gpus
+from ...launch.device_assignment import visible_gpus
 from ...training.user_model.data import first_samples
 from ...training.user_model.functions import data_name, explain_errors_of, files_of, split_name
-from ...training.worker_place import worker_place
+from ...workers.place import worker_place
 from .check_options import CheckOptions
 
 # TensorFlow is imported inside the functions, so that a wrong argument is reported at once.

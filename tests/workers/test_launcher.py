@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from kdist.launch import workers
 from kdist.launch.child import Share
-from kdist.launch.shares import visible_cores
-from kdist.launch.workers import Worker, WorkerOutput, run_workers
+from kdist.launch.device_assignment import visible_cores
+from kdist.workers import worker_processes
+from kdist.workers.worker_processes import Worker, WorkerOutput, run_workers
 
 SECONDS = 60  # no test takes as long
 
@@ -175,9 +175,9 @@ def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_
             others_end.wait(SECONDS)
             super().wait()
 
-    end_others = workers._Group._end_others
+    end_others = worker_processes._Group._end_others
     monkeypatch.setattr(
-        workers._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
+        worker_processes._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
     )
     killed = "import os; os.kill(os.getpid(), 9)"
     starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)")]
@@ -372,6 +372,6 @@ def test_a_traceback_that_the_program_went_on_behind_is_not_its_end(capsys):
     ended.output, ended.ended_at = found, time.monotonic()
     assert ended.failed_at == found.failed_at
     assert ended.last_error().startswith("Traceback")
-    ended.ended_at += workers._LONGEST_END_SECONDS
+    ended.ended_at += worker_processes._LONGEST_END_SECONDS
     assert ended.failed_at is None
     assert ended.last_error().endswith("more")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from .child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquoted
+from ..launch.child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquoted
 
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0

@@ -1,8 +1,11 @@
 """`launch`: runs a program on several workers of this machine, and restarts failed workers."""
 
+import contextlib
 import os
 import queue
+import random
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,12 +15,15 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import writable_folder
-from .child import OUT_OF_MEMORY, Share, judge, shell_code
+from ..launch.child import OUT_OF_MEMORY, Share, judge, shell_code
+from ..launch.device_assignment import count_workers, divide, visible_cores, visible_gpus
 from .launch_options import LaunchOptions, variables
-from .places import LOOPBACK, NOTES, free_ports, worker_environment
-from .shares import count_workers, divide, visible_cores, visible_gpus
-from .workers import Worker, WorkersOutcome, passed_signals, run_workers
+from .place import NOTES, worker_environment
+from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
 
+LOOPBACK = "127.0.0.1"
+_FIRST_OWN_PORT = 20_000  # above the ports of most services
+_PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USAGE_ERROR = 2
 _FINAL = (0, _USAGE_ERROR)  # exit codes without a restart
 
@@ -193,3 +199,30 @@ def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int
     while shards is not None and workers > 1 and shards % (workers * replicas):
         workers -= 1
     return workers
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports of the loopback interface.
+
+    Workers listen on the ports only seconds later. Meanwhile the system gives connections ports of
+    its own range, so free ports below this range are preferred.
+    """
+    below = range(_FIRST_OWN_PORT, _first_port_of_connections())
+    # Simultaneous launches draw different ports; 0 is any free port.
+    drawn = random.SystemRandom().sample(below, min(2 * count, len(below)))
+    ports: list[int] = []
+    with contextlib.ExitStack() as sockets:
+        for port in [*drawn, *[0] * count]:
+            if len(ports) < count:
+                attempt = sockets.enter_context(socket.socket())
+                with contextlib.suppress(OSError):  # the port is in use
+                    attempt.bind((LOOPBACK, port))
+                    ports.append(attempt.getsockname()[1])
+    return ports
+
+
+def _first_port_of_connections() -> int:
+    try:
+        return int(_PORTS_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _FIRST_OWN_PORT  # makes the range below empty

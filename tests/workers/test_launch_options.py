@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
 from kdist.errors import UserError
-from kdist.launch import places
-from kdist.launch.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
-from kdist.launch.places import free_ports, worker_environment
-from kdist.launch.shares import divide, visible_gpus
+from kdist.launch.device_assignment import divide, visible_gpus
+from kdist.workers import launcher
+from kdist.workers.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
+from kdist.workers.place import worker_environment
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,6 @@ def test_a_worker_knows_its_place():
     }
     assert variables == {
         "KDIST_RANK": "1",
-        "KDIST_LOCAL_RANK": "1",
         "KDIST_WORLD_SIZE": "2",
         "KDIST_RESTART_COUNT": "2",
     }
@@ -106,8 +105,8 @@ def test_a_worker_knows_its_place():
 def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, least, most):
     range_file = tmp_path / "range"
     range_file.write_text(text)
-    monkeypatch.setattr(places, "_PORTS_OF_CONNECTIONS", range_file)
-    ports = free_ports(20)
+    monkeypatch.setattr(launcher, "_PORTS_OF_CONNECTIONS", range_file)
+    ports = launcher.free_ports(20)
     assert len({*ports}) == 20
     assert all(least <= port <= most for port in ports)
 

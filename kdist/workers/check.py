@@ -1,6 +1,6 @@
 """`kdist launch --test`: check that the workers reach each other and train one model.
 
-Every worker runs `python -m kdist.training.worker_check`.
+Every worker runs `python -m kdist.workers.check`.
 """
 
 import statistics
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import TrainingError, UserError, handle_failure
 
 if TYPE_CHECKING:
-    from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
+    from .multi_worker_strategy import MultiWorkerMirroredStrategy
 
 _ROUNDS = 10
 _MEGABYTES = 16
@@ -40,7 +40,7 @@ def check_workers() -> None:
     """
     began = time.perf_counter()
     from ..runs.folder import versions
-    from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
+    from .multi_worker_strategy import MultiWorkerMirroredStrategy
 
     strategy = MultiWorkerMirroredStrategy()
     say = print if strategy.is_chief else lambda *_, **__: None
