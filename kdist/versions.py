@@ -10,6 +10,7 @@ EXTRAS = {
     "report": ("altair", "jinja2", "vl_convert"),
     "dashboard": ("wandb_workspaces",),
     "tune": ("sklearn",),
+    "ray": ("ray",),
 }
 """The modules of each extra in `pyproject.toml`."""
 

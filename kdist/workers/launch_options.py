@@ -12,6 +12,7 @@ from ..fields import Folder, check_fields, fields_of
 AUTO: Literal["auto"] = "auto"
 MOST_WORKERS = 1024
 
+_GRACE = 30.0
 _LONGEST = 999_999  # eleven days; TensorFlow counts milliseconds in 32 bits
 _Seconds = Annotated[float, Ge(0), Le(_LONGEST)]
 _Wait = Annotated[float, Ge(1), Le(_LONGEST)]
@@ -22,7 +23,8 @@ class LaunchOptions:
     """Launch.
 
     Attributes:
-        workers: Workers on this machine; `None` starts one for each GPU, or one without GPUs.
+        workers: Number of workers; `None` starts one for each GPU, or one without GPUs.
+        ray: Start the workers on a Ray cluster, in this folder, which its machines have to share.
         max_restarts: How often to restart all workers after one has failed.
         elastic: When workers are killed or stand still, start those that are left again at once,
             with checkpoints at the step after the newest.
@@ -39,9 +41,10 @@ class LaunchOptions:
     """
 
     workers: Annotated[int, Ge(1), Le(MOST_WORKERS)] | None = None
+    ray: bool = False
     max_restarts: Annotated[int, Ge(0)] = 0
     elastic: bool = False
-    grace: _Seconds = 30.0
+    grace: _Seconds = _GRACE
     log_dir: Folder | None = None
     heartbeat_seconds: _Wait | None = None
     hang_seconds: _Seconds | None = None
@@ -49,6 +52,16 @@ class LaunchOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.ray and (self.log_dir is not None or self.grace != _GRACE):
+            raise UserError(
+                "received log_dir or grace with ray: remove them, as Ray keeps the workers' logs,"
+                " and ends workers at once"
+            )
+        if self.ray and self.elastic and not self.max_restarts:
+            raise UserError(
+                "received ray and elastic without max_restarts: pass the number of losses to go on"
+                " after, such as --max-restarts 3, as Ray counts each as a restart"
+            )
 
     @property
     def limits(self) -> dict[str, float | None]:

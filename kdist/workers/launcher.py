@@ -24,8 +24,8 @@ from .worker_processes import Worker, WorkersOutcome, passed_signals, run_worker
 LOOPBACK = "127.0.0.1"
 _FIRST_OWN_PORT = 20_000  # above the ports of most services
 _PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_USAGE_ERROR = 2
-_FINAL = (0, _USAGE_ERROR)  # exit codes without a restart
+USAGE_ERROR = 2
+_FINAL = (0, USAGE_ERROR)  # exit codes without a restart
 
 
 def print_outcome(outcome: WorkersOutcome, then: str) -> None:
@@ -57,11 +57,11 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def launch(command: Sequence[str], options: LaunchOptions) -> int:
+def launch(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers until all workers have ended.
 
     Args:
-        command: A script, or `-m` and a module, and its arguments.
+        program: A script, or `-m` and a module, and its arguments; see `check_program`.
         options: The number of workers, and the limits of their waits.
 
     Returns:
@@ -69,10 +69,9 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
         the output is gone.
 
     Raises:
-        UserError: The script does not exist, the machine cannot be divided among the workers, or
-            the folder of the logs cannot be written.
+        UserError: The machine cannot be divided among the workers, or the folder of the logs cannot
+            be written.
     """
-    program = _program(command)
     gpus = visible_gpus(os.environ)
     shares = divide(workers=count_workers(options.workers, gpus), gpus=gpus, cores=visible_cores())
     logs = None if options.log_dir is None else Path(options.log_dir)
@@ -89,7 +88,7 @@ class _Job:
 
     def __init__(
         self,
-        program: list[str],
+        program: Sequence[str],
         options: LaunchOptions,
         shares: Sequence[Share],
         logs: Path | None,
@@ -157,7 +156,7 @@ class _Job:
         return [
             partial(
                 Worker,
-                self._program,
+                [sys.executable, *self._program],
                 rank=rank,
                 environment={
                     **self._shared,
@@ -175,12 +174,20 @@ def _is_final(outcome: WorkersOutcome) -> bool:
     return outcome.code in _FINAL or outcome.signal is not None
 
 
-def _program(command: Sequence[str]) -> list[str]:
+def check_program(command: Sequence[str]) -> list[str]:
+    """Return the command of a Python program, without Python itself.
+
+    Args:
+        command: A script, or `-m` and a module, and its arguments.
+
+    Raises:
+        UserError: The script does not exist, or there is no program.
+    """
     if not command or (command[0] == "-m" and len(command) == 1):
         raise UserError("received no program: pass a script, or -m and a module, after the options")
     if command[0] != "-m" and not os.path.isfile(command[0]):
         raise UserError(f"cannot find the script {command[0]!r}: pass its path, or -m and a module")
-    return [sys.executable, *command]
+    return list(command)
 
 
 def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int:

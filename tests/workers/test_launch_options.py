@@ -1,11 +1,13 @@
 """What `kdist launch` refuses, and how it divides a machine."""
 
+import importlib.util
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
+from kdist.cli.options import options_of
 from kdist.errors import UserError
 from kdist.launch.device_assignment import divide, visible_gpus
 from kdist.workers import launcher
@@ -23,6 +25,9 @@ from kdist.workers.place import worker_environment
         ({"grace": float("nan")}, "grace has to be from 0"),
         ({"log_dir": ""}, "log_dir has to be a path, received an empty one"),
         ({"log_dir": "a\0b"}, "without null bytes"),
+        ({"ray": True, "log_dir": "logs"}, "received log_dir or grace with ray"),
+        ({"ray": True, "grace": 5.0}, "received log_dir or grace with ray"),
+        ({"ray": True, "elastic": True}, "ray and elastic without max_restarts"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):
@@ -136,6 +141,12 @@ def test_the_options_of_the_program_are_its_own(arguments, kept):
 def test_a_command_that_starts_processes_itself_is_not_launched(command):
     with pytest.raises(UserError, match="starts its own processes: run it without kdist launch"):
         launch("-m", "kdist", *command.split(), workers="2")
+
+
+def test_ray_has_to_be_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"this needs ray, .* pip install 'kdist\[ray\]'"):
+        launch(__file__, workers="2", options=options_of(LaunchOptions)(ray=True))
 
 
 def test_settings_come_from_the_program_then_the_launcher_then_defaults():
