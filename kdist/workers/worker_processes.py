@@ -198,9 +198,17 @@ class _Group:
             worker.send(number)
         if number in MESSAGES:
             return
-        insists = self.signal is not None
-        self.signal = self.signal or number
-        self._kill_by(time.monotonic() + (0.0 if insists else self._grace))
+        if self.signal is None:
+            self.signal = number
+            self._kill_by(time.monotonic() + self._grace)
+            print(
+                f"kdist launch: {number.name}: waits until the workers' work is whole, for up to"
+                f" {self._grace:g} s (--grace); a second signal kills them",
+                file=sys.stderr,
+                flush=True,
+            )
+        else:
+            self._kill_by(time.monotonic())
 
     def _end_others(self, seconds: float) -> None:
         if self._ended_at is not None or self.signal is not None:

@@ -236,6 +236,30 @@ def test_a_signal_is_passed_on_and_what_ignores_it_is_killed(launch):
     assert not any(is_running(pid) for pid in pids)
 
 
+def test_a_second_signal_kills_the_workers(launch):
+    process = launch.start(
+        """
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+        """,
+        "--grace",
+        "999",
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == (
+        "kdist launch: SIGINT: waits until the workers' work is whole, for up to 999 s (--grace);"
+        " a second signal kills them\n"
+    )
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGKILL
+
+
 def test_nothing_outlives_its_worker_also_in_a_session_of_its_own(launch):
     code, lines, _ = launch.run(
         """
