@@ -234,9 +234,9 @@ class HangWatch:
 
     def waits_for_slow(self) -> bool:
         """Whether another worker has reported slow work."""
-        everyone = range(self._workers)
-        others = (self._ask(f"{_IDLE}/{one}", 1.0) for one in everyone if one != self._worker)
-        return any(json.loads(found)["slow"] for found in others if found is not None)
+        workers = (worker for worker in range(self._workers) if worker != self._worker)
+        states = (self._ask(f"{_IDLE}/{worker}", 1.0) for worker in workers)
+        return any(json.loads(state)["slow"] for state in states if state is not None)
 
     def _give_up(self, idle: float) -> None:
         """Print the activity of this worker, compare all workers, and end; the chief ends last."""
@@ -394,7 +394,11 @@ def _text(error: BaseException) -> str:
 
 def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
     """Print the failures of the other workers; return whether all of them lack a reason."""
-    reasons = {o: why for o, why in enumerate(failures) if why is not None and o != worker}
+    reasons = {
+        other: reason
+        for other, reason in enumerate(failures)
+        if reason is not None and other != worker
+    }
     for other, reason in reasons.items():
         print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
     return all(map(is_lost, reasons.values()))

@@ -116,7 +116,7 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
         events.put(signal.Signals(number))
 
     before = {number: signal.getsignal(number) for number in _PASSED}
-    taken = {number: one for number, one in before.items() if one is not signal.SIG_IGN}
+    taken = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
     try:
         for number in taken:
             signal.signal(number, note)
