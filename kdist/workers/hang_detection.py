@@ -311,8 +311,8 @@ def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
     )
     return (
         f"kdist: error: no step has ended for {seconds:g} seconds: {who} ({each}). The stacks above"
-        " say where. If steps or callbacks take longer, raise --hang-seconds of kdist launch, or"
-        " hang_seconds of the strategy"
+        " say where. If steps or callbacks take longer, raise hang_seconds of the strategy, or"
+        " KDIST_HANG_SECONDS"
     )
 
 

@@ -1,4 +1,4 @@
-"""`LaunchOptions` and `WorkerSettings`: the number of workers, and the limits of their waits."""
+"""Options of `kdist launch`; `WorkerSettings`, the limits of a worker's waits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -30,11 +30,6 @@ class LaunchOptions:
             with checkpoints at the step after the newest.
         grace: Seconds after a signal until workers still running are killed.
         log_dir: Folder for the workers' log files.
-        heartbeat_seconds: A worker not heard from for this long is lost, and all end; 10 by
-            default, like the next two unless the workers' environment has others.
-        hang_seconds: When no step has ended for this long, all workers print their stacks and who
-            is behind, and end; 600 by default, 0 for never.
-        start_timeout: Seconds that a worker waits for the others to start; 600 by default.
 
     Raises:
         UserError: An option is out of range.
@@ -46,9 +41,6 @@ class LaunchOptions:
     elastic: bool = False
     grace: _Seconds = _GRACE
     log_dir: Folder | None = None
-    heartbeat_seconds: _Wait | None = None
-    hang_seconds: _Seconds | None = None
-    start_timeout: _Wait | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -62,15 +54,6 @@ class LaunchOptions:
                 "received ray and elastic without max_restarts: pass the number of losses to go on"
                 " after, such as --max-restarts 3, as Ray counts each as a restart"
             )
-
-    @property
-    def limits(self) -> dict[str, float | None]:
-        """The limits of the workers' waits, by the attributes of `WorkerSettings`."""
-        return {
-            "heartbeat_seconds": self.heartbeat_seconds,
-            "hang_seconds": self.hang_seconds,
-            "start_timeout_seconds": self.start_timeout,
-        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,15 +83,10 @@ _VARIABLES = {
 }
 
 
-def variables(**seconds: float | None) -> dict[str, str]:
-    """Return the environment variables that pass settings to workers.
-
-    Args:
-        **seconds: Attributes of `WorkerSettings`; `None` sets no variable.
-    """
-    return {
-        _VARIABLES[name][0]: f"{value!r}" for name, value in seconds.items() if value is not None
-    }
+def limits_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that set limits of workers' waits."""
+    names = {variable for variable, _ in _VARIABLES.values()}
+    return {name: text for name, text in environment.items() if name in names}
 
 
 def worker_settings(environment: Mapping[str, str], **given: float | None) -> WorkerSettings:

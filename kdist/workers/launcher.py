@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..files import writable_folder
 from ..launch.child import OUT_OF_MEMORY, Share, judge, shell_code
 from ..launch.device_assignment import count_workers, divide, visible_cores, visible_gpus
-from .launch_options import LaunchOptions, variables
+from .launch_options import LaunchOptions
 from .place import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
 
@@ -62,7 +62,7 @@ def launch(program: Sequence[str], options: LaunchOptions) -> int:
 
     Args:
         program: A script, or `-m` and a module, and its arguments; see `check_program`.
-        options: The number of workers, and the limits of their waits.
+        options: The number of workers, their logs, and the restarts after failures.
 
     Returns:
         The exit code of the worker that failed first. Without a failure, 0, or 1 if the reader of
@@ -79,8 +79,7 @@ def launch(program: Sequence[str], options: LaunchOptions) -> int:
         writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
-        shared = {NOTES: notes} | variables(**options.limits)
-        return _Job(program, options, shares, logs, shared, events).run()
+        return _Job(program, options, shares, logs, notes, events).run()
 
 
 class _Job:
@@ -92,11 +91,11 @@ class _Job:
         options: LaunchOptions,
         shares: Sequence[Share],
         logs: Path | None,
-        shared: Mapping[str, str],
+        notes: str,
         events: "queue.SimpleQueue[Any]",
     ) -> None:
         self._program, self._options, self._logs = program, options, logs
-        self._shared, self._events = shared, events
+        self._notes, self._events = notes, events
         self._gpus = [share.gpus for share in shares]  # by worker that can be started
         self._restarts_left = options.max_restarts
         self._answers: Mapping[str, Any] = {}
@@ -159,7 +158,7 @@ class _Job:
                 [sys.executable, *self._program],
                 rank=rank,
                 environment={
-                    **self._shared,
+                    NOTES: self._notes,
                     **worker_environment(addresses, rank=rank, restarts=self._attempts),
                 },
                 share=share,

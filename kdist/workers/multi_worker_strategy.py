@@ -80,13 +80,13 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
             as in `MirroredStrategy`. All workers have to read it together, as `model.save` does.
         heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
-            machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
-            --heartbeat-seconds`, or 10.
+            machine has frozen, is considered lost, and all workers end. `None` for the environment
+            variable `KDIST_HEARTBEAT_SECONDS`, or 10.
         hang_seconds: When no step has ended for this long, every worker prints the stacks of its
             threads and the workers that are behind, and ends with exit code 124; 0 for never.
-            `None` for `kdist launch --hang-seconds`, or 600.
-        start_timeout_seconds: The longest wait for all workers to start. `None` for `kdist launch
-            --start-timeout`, or 600.
+            `None` for `KDIST_HANG_SECONDS`, or 600.
+        start_timeout_seconds: The longest wait for all workers to start. `None` for
+            `KDIST_START_TIMEOUT_SECONDS`, or 600.
 
     Raises:
         UserError: The workers differ in versions, replicas or the sending of gradients;

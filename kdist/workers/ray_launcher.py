@@ -21,7 +21,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ..errors import LOST_CODE, TrainingError
 from ..launch.child import Child, shell_code
 from ..launch.device_assignment import count_workers
-from .launch_options import LaunchOptions, variables
+from .launch_options import LaunchOptions, limits_of
 from .launcher import USAGE_ERROR, free_ports
 from .place import NOTES, worker_environment
 
@@ -34,7 +34,7 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
 
     Args:
         program: A script, or `-m` and a module, and its arguments.
-        options: The number of workers, and the limits of their waits.
+        options: The number of workers, and how often Ray starts them again.
 
     Returns:
         The exit code of a worker that failed, if possible of one that lost no other worker; 0
@@ -51,7 +51,7 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
                 "program": list(program),
                 "folder": str(folder),
                 "notes": notes,
-                "limits": variables(**options.limits),
+                "limits": limits_of(os.environ),
             },
             backend_config=_AddressesConfig(),
             scaling_config=ray.train.ScalingConfig(

@@ -11,7 +11,7 @@ from kdist.cli.options import options_of
 from kdist.errors import UserError
 from kdist.launch.device_assignment import divide, visible_gpus
 from kdist.workers import launcher
-from kdist.workers.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
+from kdist.workers.launch_options import LaunchOptions, WorkerSettings, limits_of, worker_settings
 from kdist.workers.place import worker_environment
 
 
@@ -149,10 +149,9 @@ def test_ray_has_to_be_installed(monkeypatch):
         launch(__file__, workers="2", options=options_of(LaunchOptions)(ray=True))
 
 
-def test_settings_come_from_the_program_then_the_launcher_then_defaults():
-    options = LaunchOptions(hang_seconds=60, start_timeout=30.0)
-    environment = variables(**options.limits)
-    assert environment == {"KDIST_HANG_SECONDS": "60.0", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
+def test_settings_come_from_the_program_then_the_environment_then_defaults():
+    environment = {"KDIST_HANG_SECONDS": "60.0", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
+    assert limits_of({"HOME": "/", **environment}) == environment
     assert worker_settings(environment, start_timeout_seconds=5) == WorkerSettings(
         hang_seconds=60, start_timeout_seconds=5
     )
@@ -171,21 +170,11 @@ def test_settings_come_from_the_program_then_the_launcher_then_defaults():
         ({}, {"heartbeat_seconds": 0}, "heartbeat_seconds has to be from 1 to 999999, received 0"),
         ({}, {"hang_seconds": "60"}, "hang_seconds has to be a number, received '60'"),
         ({}, {"hang_seconds": -1}, "hang_seconds has to be from 0 to"),
+        ({}, {"hang_seconds": float("inf")}, "hang_seconds has to be from 0 to"),
+        ({}, {"heartbeat_seconds": 0.5}, "heartbeat_seconds has to be from 1 to"),
+        ({}, {"start_timeout_seconds": 0}, "start_timeout_seconds has to be from 1 to"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(environment, given, message):
     with pytest.raises(UserError, match=message):
         worker_settings(environment, **given)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heartbeat_seconds": 0.5}, "heartbeat_seconds has to be from 1 to"),
-        ({"hang_seconds": float("inf")}, "hang_seconds has to be from 0 to"),
-        ({"start_timeout": 0}, "start_timeout has to be from 1 to"),
-    ],
-)
-def test_seconds_that_cannot_be_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        LaunchOptions(**options)
