@@ -1,10 +1,12 @@
 """Checks of single arguments, so that all modules reject equal values with equal messages."""
 
+import json
 import math
 import operator
 import os
+from collections.abc import Mapping
 from numbers import Real
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from .errors import UserError
 
@@ -144,3 +146,32 @@ def check_sharding(shards: int | None, shard_optimizer: bool, shard_weights: boo
             f"received shards={shards} and {name}=True: the same bits need whole variables on each"
             " device; pass one of the two"
         )
+
+
+TF_CONFIG_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'
+    ' "task": {"type": "worker", "index": 0}}'
+)
+
+
+def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the cluster and the task in `TF_CONFIG`; both are empty for a single worker.
+
+    Raises:
+        UserError: TensorFlow does not accept the text.
+    """
+    try:
+        config: Any = json.loads(text.strip() or "{}")
+    except ValueError as error:
+        raise UserError(
+            f"TF_CONFIG is not JSON ({error}): expected text such as {TF_CONFIG_EXAMPLE}"
+        ) from None
+    is_object = isinstance(config, Mapping)
+    cluster, task = (config.get(name) or {} if is_object else None for name in ("cluster", "task"))
+    if (
+        not isinstance(cluster, Mapping)
+        or not isinstance(task, Mapping)
+        or not all(isinstance(tasks, list | Mapping) for tasks in cluster.values())
+    ):
+        raise UserError(f"TF_CONFIG is {text!r}: expected text such as {TF_CONFIG_EXAMPLE}")
+    return cluster, task

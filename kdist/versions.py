@@ -9,6 +9,7 @@ TESTED = {"Keras": ("3.14", "3.15"), "TensorFlow": ("2.20", "2.21")}
 EXTRAS = {
     "dashboard": ("wandb_workspaces",),
     "tune": ("sklearn",),
+    "ray": ("ray",),
 }
 """The modules of each extra in `pyproject.toml`."""
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from kdist.errors import LOST_CODE
-from kdist.launch.launch_options import WorkerSettings, worker_settings
 from kdist.signals import PreemptionSignals
-from kdist.strategies.cluster import check_tf_config
 from kdist.training.config import TrainConfig
-from kdist.training.worker_place import WorkerPlace, worker_place
+from kdist.workers.cluster import check_tf_config
 from kdist.workers.hang_detection import EXIT_CODE
+from kdist.workers.launch_options import WorkerSettings, worker_settings
+from kdist.workers.place import WorkerPlace, worker_place
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLURM = EXAMPLES / "slurm.sh"

@@ -12,9 +12,6 @@ LAUNCH = {
     "--workers": ODD_NUMBERS | ODD_TEXTS | st.just("auto"),
     "--max-restarts": ODD_NUMBERS,
     "--grace": ODD_NUMBERS,
-    "--heartbeat-seconds": ODD_NUMBERS,
-    "--hang-seconds": ODD_NUMBERS,
-    "--start-timeout": ODD_NUMBERS,
     "--log-dir": ODD_PATHS,
 }
 SWEEP = {

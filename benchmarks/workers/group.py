@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 
 from kdist.launch import exec_child
-from kdist.launch.places import free_ports
-from kdist.launch.shares import divide, visible_cores
+from kdist.launch.device_assignment import divide, visible_cores
+from kdist.workers.launcher import free_ports
 
 _MODULE = "benchmarks.workers.turns"
 

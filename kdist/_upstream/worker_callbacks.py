@@ -213,9 +213,9 @@ def _make_list(
             )
     if not hooks.is_chief:
         callbacks.callbacks = [
-            one
-            for one in callbacks.callbacks
-            if not is_of_the_chief(one) or (by_all and _saves(one))
+            callback
+            for callback in callbacks.callbacks
+            if not is_of_the_chief(callback) or (by_all and _saves(callback))
         ]
         for callback in filter(_saves, callbacks.callbacks):
             callback.verbose = 0

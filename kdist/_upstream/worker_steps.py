@@ -106,7 +106,9 @@ def described_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(adapter, _SHUFFLED):
         found["shuffle"] = plain(options.get("shuffle"))
     weights = options.get("class_weight")
-    found["class_weight"] = weights and {str(name): float(one) for name, one in weights.items()}
+    found["class_weight"] = weights and {
+        str(name): float(weight) for name, weight in weights.items()
+    }
     return found
 
 

@@ -12,6 +12,7 @@ from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
+from ..workers.exchange import Workers
 from .checkpoint_options import CheckpointOptions
 from .save_times import SaveTimes
 from .state import (
@@ -23,12 +24,7 @@ from .state import (
     copy_training,
 )
 from .values import copy_values, state_variables
-from .worker_exchange import (
-    SharedStore,
-    SharedWriter,
-    StepExchange,
-    Workers,
-)
+from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
 
 class WeightsGuard:

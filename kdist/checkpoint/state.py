@@ -26,6 +26,7 @@ from .._upstream.internals import flatten_layers, make_global_seed_state, optimi
 from .._upstream.optimizers import is_average_warmed_up, steps_taken
 from ..errors import RefusedCheckpointsError, UserError
 from ..workers.agreement import ANY, first_difference
+from ..workers.exchange import Workers
 from .checkpoint_options import CheckpointOptions
 from .export import described_model
 from .store import CheckpointFile
@@ -41,7 +42,6 @@ from .values import (
     to_json,
     unlike_saved,
 )
-from .worker_exchange import Workers
 
 
 def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:

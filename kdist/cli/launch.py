@@ -7,7 +7,8 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..fields import fields_of
-from ..launch.launch_options import AUTO, LaunchOptions
+from ..versions import require
+from ..workers.launch_options import AUTO, LaunchOptions
 from .last_resort import DEBUG
 from .options import given, options_of, takes
 
@@ -21,7 +22,7 @@ _OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is
 _FLAGS = {"--test", "--help", "-h", DEBUG}.union(
     *({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS)
 )
-_TEST = ("-m", "kdist.training.worker_check")
+_TEST = ("-m", "kdist.workers.check")
 
 
 @takes(options=options_of(LaunchOptions, without={"workers"}))
@@ -40,7 +41,7 @@ def launch(
     ] = False,
     options: Any = None,
 ) -> int:
-    """Run a program on several workers of this machine."""
+    """Run a program on several workers, of this machine or of a Ray cluster."""
     if test and program:
         raise UserError(
             f"received --test and the program {program[0]}: remove one of them; options of the"
@@ -53,9 +54,15 @@ def launch(
                 f"kdist {command} starts its own processes: run it without kdist launch;"
                 f" {_NOT_LAUNCHED[command]}"
             )
-    from ..launch.launcher import launch as run
+    from ..workers import launcher
 
-    return run(_TEST if test else program, asked)
+    checked = launcher.check_program(_TEST if test else program)
+    if asked.ray:
+        require("ray")
+        from ..workers.ray_launcher import launch_on_ray
+
+        return launch_on_ray(checked, asked)
+    return launcher.launch(checked, asked)
 
 
 def keep_program(arguments: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ..errors import TrainingError
 from ..training.config import TrainConfig
-from ..training.worker_place import after_restart
+from ..workers.place import after_restart
 from .options import (
     ConfigFile,
     OwnModelName,

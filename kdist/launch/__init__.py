@@ -1,4 +1,4 @@
-"""Child processes, and `kdist launch` for programs on several workers.
+"""Child processes, and the GPUs and cores of each.
 
 No module here imports TensorFlow.
 """

@@ -448,7 +448,7 @@ def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
             means a lack of memory.
     """
     # Exceptions are compared by name, because TensorFlow may not be imported.
-    names = {one.__name__ for one in type(error).__mro__}
+    names = {kind.__name__ for kind in type(error).__mro__}
     message = str(getattr(error, "message", None) or error)
     if names & {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}:
         return True

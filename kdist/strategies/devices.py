@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ..arguments import as_integer
 from ..errors import UserError, user_line
-from ..launch.shares import visible_gpus
+from ..launch.device_assignment import visible_gpus
 from .tensorflow_logging import DEV, quiet_stderr
 
 # The number of logical CPUs is fixed once TensorFlow has started. Idle logical CPUs cost nothing,

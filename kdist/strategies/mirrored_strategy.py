@@ -6,10 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..arguments import check_sharding
+from ..arguments import check_sharding, read_tf_config
 from ..errors import UserError
 from ..spmd.variables import GlobalViewExtended
-from .cluster import read_tf_config
 from .devices import device_type, first_devices, known_devices, use_one_core_each
 from .exact_strategy import ExactStrategy
 

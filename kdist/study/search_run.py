@@ -8,11 +8,11 @@ from rich.console import Console
 
 from ..errors import UserError
 from ..launch.child import Share
-from ..launch.shares import divide, visible_cores, visible_gpus
+from ..launch.device_assignment import divide, visible_cores, visible_gpus
 from ..runs.text import count
 from ..tracking.wandb_account import asked_mode
 from ..training.images import load_data
-from ..training.worker_place import refuse_workers
+from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .folder import Row, StudyFolder
 from .progress import print_line

@@ -8,11 +8,11 @@ from annotated_types import Ge, Le
 
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
-from ..launch.launch_options import MOST_WORKERS
 from ..training.config import TrainConfig
 from ..training.networks import without_unused
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
+from ..workers.launch_options import MOST_WORKERS
 from .folder import About, StudyFolder
 from .search_space import DEFAULT_SPACE, SearchSpace
 

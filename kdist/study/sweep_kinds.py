@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le
 from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
 from ..fields import check_fields
-from ..launch.shares import visible_gpus
+from ..launch.device_assignment import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..training.config import TrainConfig

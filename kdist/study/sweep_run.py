@@ -18,7 +18,7 @@ from ..runs.record import RunRecord
 from ..runs.text import count
 from ..training.config import TrainConfig
 from ..training.images import load_data
-from ..training.worker_place import refuse_workers
+from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
 from .folder import STUDY_FILE, About, Row, StudyFolder

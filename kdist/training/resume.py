@@ -12,10 +12,10 @@ from ..fields import field_names
 from ..files import explain_write_errors
 from ..runs.folder import RunFolder, saved_model
 from ..runs.record import RunRecord, read_run
+from ..workers.place import worker_place
 from .config import TrainConfig
 from .result import TrainResult
 from .settings import Checkpoints
-from .worker_place import worker_place
 
 MAY_CHANGE = field_names(Checkpoints) | {"replicas", "shard_optimizer", "epochs", "data_dir"}
 """Settings that may differ when a run is resumed. With another `data_dir`, the images are compared

@@ -15,6 +15,7 @@ from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..runs.folder import RunFolder
 from ..signals import hold_signals
+from ..workers.place import OtherWorkersFolder, WorkerPlace, note_run, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
 from .images import load_data
@@ -22,7 +23,6 @@ from .precision import precision_scope
 from .result import TrainResult, make_result, summary
 from .settings import model_name
 from .user_model.functions import explain_errors_of, files_of
-from .worker_place import OtherWorkersFolder, WorkerPlace, note_run, worker_place
 
 if TYPE_CHECKING:
     import keras

@@ -32,18 +32,18 @@ def first_difference(path: str, each: Sequence[Any]) -> tuple[str, list[Any]] | 
         >>> first_difference("layers[3]", [{"units": 2}, {"units": 4}])
         ('layers[3].units', [2, 4])
     """
-    if all(isinstance(one, Mapping) for one in each):
+    if all(isinstance(value, Mapping) for value in each):
         dot = "." if path else ""
-        names = dict.fromkeys(name for one in each for name in one)
-        parts = [(f"{dot}{name}", [one.get(name, MISSING) for one in each]) for name in names]
+        names = dict.fromkeys(name for values in each for name in values)
+        parts = [(f"{dot}{name}", [values.get(name, MISSING) for values in each]) for name in names]
         return _first(path, parts)
-    if all(isinstance(one, list | tuple) for one in each):
-        lengths = [len(one) for one in each]
+    if all(isinstance(value, list | tuple) for value in each):
+        lengths = [len(values) for values in each]
         if len({*lengths}) > 1:
             return f"the length of {path}", lengths
         places = enumerate(zip(*each, strict=True))
-        return _first(path, [(f"[{at}]", list(ones)) for at, ones in places])
-    return None if all(_is_same(each[0], one) for one in each[1:]) else (path, list(each))
+        return _first(path, [(f"[{at}]", list(items)) for at, items in places])
+    return None if all(_is_same(each[0], value) for value in each[1:]) else (path, list(each))
 
 
 def _first(path: str, parts: Sequence[tuple[str, list[Any]]]) -> tuple[str, list[Any]] | None:
@@ -54,12 +54,12 @@ def _first(path: str, parts: Sequence[tuple[str, list[Any]]]) -> tuple[str, list
     return None
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    kinds = {type(one), type(other)}
+def _is_same(left: Any, right: Any) -> bool:
+    kinds = {type(left), type(right)}
     if kinds <= {int, float} and float in kinds:
-        are_nan = math.isnan(one) and math.isnan(other)
-        return are_nan or math.isclose(one, other, rel_tol=_TOLERANCE)
-    return bool(one == other) or ANY in (one, other)
+        are_nan = math.isnan(left) and math.isnan(right)
+        return are_nan or math.isclose(left, right, rel_tol=_TOLERANCE)
+    return bool(left == right) or ANY in (left, right)
 
 
 def digest(value: Any) -> str:
@@ -208,8 +208,8 @@ class Agreement:
 
 
 def _check_same(event: str, everyone: Sequence[Mapping[str, Any]]) -> None:
-    for name in dict.fromkeys(name for one in everyone for name in one):
-        found = first_difference(name, [one.get(name) for one in everyone])
+    for name in dict.fromkeys(name for values in everyone for name in values):
+        found = first_difference(name, [values.get(name) for values in everyone])
         if found is not None:
             path, each = found
             raise _on_all_workers(

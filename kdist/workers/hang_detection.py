@@ -4,7 +4,7 @@ Every worker ends itself. `limit_start` ends it if the workers do not find each 
 `HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
 behind. `end_together` ends it after a failure, also if another worker has failed, been killed or
 frozen: TensorFlow's heartbeats detect this (`_upstream/worker_failures.py`). `kdist launch` ends
-all workers that are left (`launch/workers.py`).
+all workers that are left (`worker_processes.py`).
 """
 
 import contextlib
@@ -29,8 +29,8 @@ from .._upstream.worker_failures import (
     run_exit_functions,
 )
 from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError, user_line
-from ..launch import start_watch
 from ..launch.child import Child
+from . import start_watch
 
 
 @contextlib.contextmanager
@@ -234,9 +234,9 @@ class HangWatch:
 
     def waits_for_slow(self) -> bool:
         """Whether another worker has reported slow work."""
-        everyone = range(self._workers)
-        others = (self._ask(f"{_IDLE}/{one}", 1.0) for one in everyone if one != self._worker)
-        return any(json.loads(found)["slow"] for found in others if found is not None)
+        workers = (worker for worker in range(self._workers) if worker != self._worker)
+        states = (self._ask(f"{_IDLE}/{worker}", 1.0) for worker in workers)
+        return any(json.loads(state)["slow"] for state in states if state is not None)
 
     def _give_up(self, idle: float) -> None:
         """Print the activity of this worker, compare all workers, and end; the chief ends last."""
@@ -311,8 +311,8 @@ def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
     )
     return (
         f"kdist: error: no step has ended for {seconds:g} seconds: {who} ({each}). The stacks above"
-        " say where. If steps or callbacks take longer, raise --hang-seconds of kdist launch, or"
-        " hang_seconds of the strategy"
+        " say where. If steps or callbacks take longer, raise hang_seconds of the strategy, or"
+        " KDIST_HANG_SECONDS"
     )
 
 
@@ -394,7 +394,11 @@ def _text(error: BaseException) -> str:
 
 def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
     """Print the failures of the other workers; return whether all of them lack a reason."""
-    reasons = {o: why for o, why in enumerate(failures) if why is not None and o != worker}
+    reasons = {
+        other: reason
+        for other, reason in enumerate(failures)
+        if reason is not None and other != worker
+    }
     for other, reason in reasons.items():
         print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
     return all(map(is_lost, reasons.values()))

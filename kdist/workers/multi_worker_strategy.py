@@ -24,17 +24,17 @@ from .._upstream.worker_failures import abort_collectives, failures
 from ..arguments import check_sharding
 from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
-from ..launch.launch_options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explanation import describe_plan, line_of
 from ..spmd.fixed_order import WorkerFixedOrder
 from ..spmd.plan import GraphPlan
 from ..spmd.variables import GlobalVariables
-from ..strategies.cluster import find_cluster
 from ..strategies.devices import device_type, first_devices, use_one_core_each
 from ..strategies.exact_strategy import ExactStrategy
 from .agreement import DEFAULT_SECONDS, Agreement
+from .cluster import find_cluster
 from .hang_detection import HangWatch, end_together, limit_start
+from .launch_options import worker_settings
 
 BUCKET_BYTES = 4 * 1024 * 1024
 
@@ -82,13 +82,13 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         shard_weights: Whether the weights are divided, too, as in `MirroredStrategy`. All workers
             have to read them together.
         heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
-            machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
-            --heartbeat-seconds`, or 10.
+            machine has frozen, is considered lost, and all workers end. `None` for the environment
+            variable `KDIST_HEARTBEAT_SECONDS`, or 10.
         hang_seconds: When no step has ended for this long, every worker prints the stacks of its
             threads and the workers that are behind, and ends with exit code 124; 0 for never.
-            `None` for `kdist launch --hang-seconds`, or 600.
-        start_timeout_seconds: The longest wait for all workers to start. `None` for `kdist launch
-            --start-timeout`, or 600.
+            `None` for `KDIST_HANG_SECONDS`, or 600.
+        start_timeout_seconds: The longest wait for all workers to start. `None` for
+            `KDIST_START_TIMEOUT_SECONDS`, or 600.
 
     Raises:
         UserError: The workers differ in versions, replicas or the sending of gradients;

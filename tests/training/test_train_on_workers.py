@@ -1,6 +1,7 @@
 """`kdist train` on several workers: the run of one process with as many replicas."""
 
 import csv
+import importlib.util
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.worker_place import (
+from kdist.workers.place import (
     OtherWorkersFolder,
     WorkerPlace,
     after_restart,
@@ -67,14 +68,42 @@ main()
 """
 
 
-def start(*launched, **settings):
-    """Launch a program, and its command, with settings of a run."""
+# `kdist launch --ray`, on two machines of a cluster, of which one leaves after the first epoch.
+SHRINKING_CLUSTER = """
+import os, subprocess, sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+second = cluster.add_node(num_cpus=1)
+process = subprocess.Popen(
+    sys.argv[1:],
+    env=os.environ | {"RAY_ADDRESS": cluster.address},
+    stdout=subprocess.PIPE,
+    text=True,
+)
+for line in process.stdout:
+    print(line, end="", flush=True)
+    if "Epoch 1/" in line:
+        cluster.remove_node(second)
+code = process.wait()
+cluster.shutdown()
+raise SystemExit(code)
+"""
+
+
+def launch_command(*launched, **settings):
+    """The command that launches a program, and its command, with settings of a run."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", "kdist", "launch", *map(str, launched)]
     if "--workers" not in command:
         command[4:4] = ["--workers", "2"]
+    return [*command, *given]
+
+
+def start(*launched, **settings):
+    """Launch a program, and its command, with settings of a run."""
     return subprocess.Popen(
-        [*command, *given],
+        launch_command(*launched, **settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,29 +116,91 @@ def columns(folder):
     return [[float(row[name]) for name in (*names, "global_batch")] for row in rows]
 
 
-def test_fewer_workers_go_on_with_the_same_bits(tmp_path):
-    program = tmp_path / "killed.py"
+def sharded_settings(replicas):
+    """Settings of a run in two shards, whose batches are given for each replica."""
+    sizes = {"batch_size": 48 // replicas, "val_batch_size": 100 // replicas}
+    own = {"epochs": 2, "shards": 2, "lr_rule": "none", "checkpoint_every": 0.001}
+    return SETTINGS | sizes | own
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The folder of a run in two shards on one worker."""
+    folder = tmp_path_factory.mktemp("alone")
+    program = folder / "program.py"
     program.write_text(STAND_IN + KILLED)
-    settings = SETTINGS | {"epochs": 2, "shards": 2, "lr_rule": "none"}
-    runs = {"alone": ["--workers", "1"], "fewer": ["--elastic"]}
-    for name, options in runs.items():
-        replicas = 2 if name == "fewer" else 1  # batches are given for each replica
-        process = start(
-            *(*options, program, "train"),
-            **settings | {"batch_size": 48 // replicas, "val_batch_size": 100 // replicas},
-            checkpoint_every=0.001,
-            run_dir=tmp_path / name,
-        )
-        output, errors = process.communicate(timeout=SECONDS)
-        assert process.returncode == 0, errors
-    assert "goes on with 1 worker" in errors
-    assert output.count("Resumed in epoch 2") == 1, output
-    one, other = (np.array(columns(tmp_path / name)) for name in runs)
+    settings = sharded_settings(1) | {"run_dir": folder / "run"}
+    process = start("--workers", "1", program, "train", **settings)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    return folder / "run"
+
+
+def assert_same_bits(one_folder, other_folder, replicas):
+    """Compare two runs.
+
+    Args:
+        one_folder: A run on one replica.
+        other_folder: The other run.
+        replicas: The replicas of each epoch of the other run.
+    """
+    one, other = (np.array(columns(folder)) for folder in (one_folder, other_folder))
     np.testing.assert_array_equal(one[:, :5], other[:, :5])
-    assert (one[0, 5], other[0, 5], other[1, 5]) == (1, 2, 1)
-    models = [keras.models.load_model(tmp_path / name / "model.keras") for name in runs]
+    assert (one[:, 5].tolist(), other[:, 5].tolist()) == ([1, 1], replicas)
+    models = [keras.models.load_model(one / "model.keras") for one in (one_folder, other_folder)]
     for got, expected in zip(*(model.get_weights() for model in models), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_fewer_workers_go_on_with_the_same_bits(alone, tmp_path):
+    program = tmp_path / "killed.py"
+    program.write_text(STAND_IN + KILLED)
+    settings = sharded_settings(2) | {"run_dir": tmp_path / "run"}
+    process = start("--elastic", program, "train", **settings)
+    output, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    assert "goes on with 1 worker" in errors
+    assert output.count("Resumed in epoch 2") == 1, output
+    assert_same_bits(alone, tmp_path / "run", [2, 1])
+
+
+RAY_CASES = {
+    "whole": ("", [], [2, 2]),
+    # The worker is the parent of the program.
+    "killed": ("os.kill(os.getppid(), signal.SIGKILL)", ["--max-restarts", "1"], [2, 2]),
+    "elastic": ("signal.pause()", ["--max-restarts", "1", "--elastic"], [2, 1]),
+}
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'kdist[ray]'"
+)
+@pytest.mark.skipif(os.cpu_count() == 1, reason="each worker of Ray needs a core")
+@pytest.mark.parametrize("case", RAY_CASES)
+def test_workers_on_ray_train_the_same_bits(alone, case, tmp_path):
+    """Also where one of them is killed, and where its machine leaves the cluster."""
+    ends, options, replicas = RAY_CASES[case]
+    program = tmp_path / "program.py"
+    kill = "os.kill(os.getpid(), signal.SIGKILL)"
+    program.write_text(STAND_IN + KILLED.replace(kill, ends or "pass"))
+    settings = sharded_settings(2) | {"run_dir": tmp_path / "run"}
+    command = launch_command("--ray", *options, program, "train", **settings)
+    if case == "elastic":
+        command = [sys.executable, "-c", SHRINKING_CLUSTER, *command]
+    # `local` starts a cluster of this test's own.
+    variables = {"RAY_ADDRESS": "local", "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | variables,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("Resumed in epoch 2") == (case != "whole"), done.stdout
+    assert_same_bits(alone, tmp_path / "run", replicas)
+    assert {path.name for path in tmp_path.iterdir()} == {"program.py", "run"}
 
 
 def test_two_workers_give_what_two_replicas_give(tmp_path, monkeypatch):

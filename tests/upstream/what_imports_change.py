@@ -3,6 +3,7 @@
 A program of its own, as it has to begin before kdist is imported.
 """
 
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -12,6 +13,9 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import keras  # noqa: F401
 import tensorflow as tf  # noqa: F401
+
+with contextlib.suppress(ModuleNotFoundError):
+    import ray.train  # noqa: F401 - `kdist launch --ray` imports it, and it sets variables
 
 assert not any(name.partition(".")[0] == "kdist" for name in sys.modules)
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from kdist.launch.places import free_ports
+from kdist.workers.launcher import free_ports
 
 ROOT = Path(__file__).parents[2]
 MAIN = Path(__file__).with_name("worker_process.py")

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import UserError
-from ...launch.shares import visible_gpus
+from ...launch.device_assignment import visible_gpus
 from ...training.user_model.data import first_samples
 from ...training.user_model.functions import data_name, explain_errors_of, files_of, split_name
-from ...training.worker_place import refuse_workers
+from ...workers.place import refuse_workers
 from .check_options import CheckOptions
 
 # TensorFlow is imported inside the functions, so that a wrong argument is reported at once.

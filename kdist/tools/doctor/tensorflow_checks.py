@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...launch import child
-from ...launch.shares import visible_gpus
+from ...launch.device_assignment import visible_gpus
 from .finding import Finding
 
 _ROUNDS = 7

@@ -1,16 +1,18 @@
 """What `kdist launch` refuses, and how it divides a machine."""
 
+import importlib.util
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
+from kdist.cli.options import options_of
 from kdist.errors import UserError
-from kdist.launch import places
-from kdist.launch.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
-from kdist.launch.places import free_ports, worker_environment
-from kdist.launch.shares import divide, visible_gpus
+from kdist.launch.device_assignment import divide, visible_gpus
+from kdist.workers import launcher
+from kdist.workers.launch_options import LaunchOptions, WorkerSettings, limits_of, worker_settings
+from kdist.workers.place import worker_environment
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,9 @@ from kdist.launch.shares import divide, visible_gpus
         ({"grace": float("nan")}, "grace has to be from 0"),
         ({"log_dir": ""}, "log_dir has to be a path, received an empty one"),
         ({"log_dir": "a\0b"}, "without null bytes"),
+        ({"ray": True, "log_dir": "logs"}, "received log_dir or grace with ray"),
+        ({"ray": True, "grace": 5.0}, "received log_dir or grace with ray"),
+        ({"ray": True, "elastic": True}, "ray and elastic without max_restarts"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):
@@ -93,7 +98,6 @@ def test_a_worker_knows_its_place():
     }
     assert variables == {
         "KDIST_RANK": "1",
-        "KDIST_LOCAL_RANK": "1",
         "KDIST_WORLD_SIZE": "2",
         "KDIST_RESTART_COUNT": "2",
     }
@@ -106,8 +110,8 @@ def test_a_worker_knows_its_place():
 def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, least, most):
     range_file = tmp_path / "range"
     range_file.write_text(text)
-    monkeypatch.setattr(places, "_PORTS_OF_CONNECTIONS", range_file)
-    ports = free_ports(20)
+    monkeypatch.setattr(launcher, "_PORTS_OF_CONNECTIONS", range_file)
+    ports = launcher.free_ports(20)
     assert len({*ports}) == 20
     assert all(least <= port <= most for port in ports)
 
@@ -139,10 +143,15 @@ def test_a_command_that_starts_processes_itself_is_not_launched(command):
         launch("-m", "kdist", *command.split(), workers="2")
 
 
-def test_settings_come_from_the_program_then_the_launcher_then_defaults():
-    options = LaunchOptions(hang_seconds=60, start_timeout=30.0)
-    environment = variables(**options.limits)
-    assert environment == {"KDIST_HANG_SECONDS": "60.0", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
+def test_ray_has_to_be_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"this needs ray, .* pip install 'kdist\[ray\]'"):
+        launch(__file__, workers="2", options=options_of(LaunchOptions)(ray=True))
+
+
+def test_settings_come_from_the_program_then_the_environment_then_defaults():
+    environment = {"KDIST_HANG_SECONDS": "60.0", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
+    assert limits_of({"HOME": "/", **environment}) == environment
     assert worker_settings(environment, start_timeout_seconds=5) == WorkerSettings(
         hang_seconds=60, start_timeout_seconds=5
     )
@@ -161,21 +170,11 @@ def test_settings_come_from_the_program_then_the_launcher_then_defaults():
         ({}, {"heartbeat_seconds": 0}, "heartbeat_seconds has to be from 1 to 999999, received 0"),
         ({}, {"hang_seconds": "60"}, "hang_seconds has to be a number, received '60'"),
         ({}, {"hang_seconds": -1}, "hang_seconds has to be from 0 to"),
+        ({}, {"hang_seconds": float("inf")}, "hang_seconds has to be from 0 to"),
+        ({}, {"heartbeat_seconds": 0.5}, "heartbeat_seconds has to be from 1 to"),
+        ({}, {"start_timeout_seconds": 0}, "start_timeout_seconds has to be from 1 to"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(environment, given, message):
     with pytest.raises(UserError, match=message):
         worker_settings(environment, **given)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heartbeat_seconds": 0.5}, "heartbeat_seconds has to be from 1 to"),
-        ({"hang_seconds": float("inf")}, "hang_seconds has to be from 0 to"),
-        ({"start_timeout": 0}, "start_timeout has to be from 1 to"),
-    ],
-)
-def test_seconds_that_cannot_be_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        LaunchOptions(**options)

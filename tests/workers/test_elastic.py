@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from kdist.launch.launcher import fitting_workers
+from kdist.workers.launcher import fitting_workers
 
 SECONDS = 60  # no test takes as long
 HEAD = """

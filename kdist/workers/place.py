@@ -1,15 +1,37 @@
-"""This process's role among several workers, and the run that restarted workers continue."""
+"""A worker's place among all workers, and the run that restarted workers continue."""
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..arguments import read_tf_config
 from ..errors import UserError
-from ..launch.places import NOTES, RESTART_COUNT
 from ..runs.folder import RunFolder, clear_run, saved_model
 from ..runs.record import read_run
+from .cluster import TASKS
+
+RANK, WORLD_SIZE, RESTART_COUNT = "KDIST_RANK", "KDIST_WORLD_SIZE", "KDIST_RESTART_COUNT"
+NOTES = "KDIST_LAUNCH_NOTES"
+"""Variable with the path of a folder that only the workers of a launch share, in all restarts."""
+
+
+def worker_environment(addresses: Sequence[str], *, rank: int, restarts: int) -> dict[str, str]:
+    """Return the environment variables of the place of a worker on this machine.
+
+    Args:
+        addresses: Addresses of all workers.
+        rank: Index of the worker among all workers.
+        restarts: Number of earlier starts of the workers.
+    """
+    task = {"type": "worker", "index": rank}
+    return {
+        "TF_CONFIG": json.dumps({"cluster": {"worker": list(addresses)}, "task": task}),
+        RANK: str(rank),
+        WORLD_SIZE: str(len(addresses)),
+        RESTART_COUNT: str(restarts),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +60,12 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
         WorkerPlace(workers=1, is_chief=True)
     """
     try:
-        config = json.loads(environment.get("TF_CONFIG") or "{}")
-        cluster, task = config.get("cluster") or {}, config.get("task") or {}
-        workers = sum(len(cluster[kind]) for kind in cluster if kind in ("chief", "worker"))
-        first = "chief" if "chief" in cluster else "worker"
-        is_chief = (task.get("type"), task.get("index")) == (first, 0)
-    except (ValueError, TypeError, AttributeError):
+        cluster, task = read_tf_config(environment.get("TF_CONFIG", ""))
+    except UserError:
         return WorkerPlace(workers=2, is_chief=True)
+    workers = sum(len(cluster[kind]) for kind in cluster if kind in TASKS)
+    first = "chief" if "chief" in cluster else "worker"
+    is_chief = (task.get("type"), task.get("index")) == (first, 0)
     return WorkerPlace(workers, is_chief) if workers > 1 else WorkerPlace()
 
 

@@ -1,20 +1,13 @@
 """The cluster of workers, from `TF_CONFIG` or Slurm."""
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from .._upstream.worker_devices import SlurmTasks
+from ..arguments import TF_CONFIG_EXAMPLE, read_tf_config
 from ..errors import UserError
 
-_EXAMPLE = (
-    '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'
-    ' "task": {"type": "worker", "index": 0}}'
-)
-_TASKS = ("chief", "worker")
+TASKS = ("chief", "worker")
 # The first ports of blocks of 20, a block per job step and a port per worker of a node. Linux gives
 # none of them to a client.
 _SLURM_PORTS = range(12000, 32000, 20)
@@ -29,6 +22,10 @@ def find_cluster() -> Any:
     Raises:
         UserError: `TF_CONFIG` does not describe a cluster with this process in it.
     """
+    import tensorflow as tf
+
+    from .._upstream.worker_devices import SlurmTasks
+
     if os.environ.get("TF_CONFIG", "").strip():
         check_tf_config(os.environ["TF_CONFIG"])
         return tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -55,29 +52,6 @@ def slurm_port(environment: Mapping[str, str]) -> int:
     return _SLURM_PORTS[(job * _STEPS_OF_A_JOB + step % _STEPS_OF_A_JOB) % len(_SLURM_PORTS)]
 
 
-def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the cluster and the task in `TF_CONFIG`; both are empty for a single worker.
-
-    Raises:
-        UserError: TensorFlow does not accept the text.
-    """
-    try:
-        config: Any = json.loads(text.strip() or "{}")
-    except ValueError as error:
-        raise UserError(
-            f"TF_CONFIG is not JSON ({error}): expected text such as {_EXAMPLE}"
-        ) from None
-    is_object = isinstance(config, Mapping)
-    cluster, task = (config.get(name) or {} if is_object else None for name in ("cluster", "task"))
-    if (
-        not isinstance(cluster, Mapping)
-        or not isinstance(task, Mapping)
-        or not all(isinstance(tasks, list | Mapping) for tasks in cluster.values())
-    ):
-        raise UserError(f"TF_CONFIG is {text!r}: expected text such as {_EXAMPLE}")
-    return cluster, task
-
-
 def check_tf_config(text: str) -> None:
     """Check that `TF_CONFIG` describes a cluster of workers with this process in it.
 
@@ -89,7 +63,7 @@ def check_tf_config(text: str) -> None:
     cluster, task = read_tf_config(text)
     if not cluster:
         return  # a single worker
-    others = [name for name in cluster if name not in _TASKS]
+    others = [name for name in cluster if name not in TASKS]
     if others:
         raise UserError(
             f"TF_CONFIG has tasks of the type {others[0]!r}: every process trains here, as a"
@@ -99,7 +73,7 @@ def check_tf_config(text: str) -> None:
     if not isinstance(kind, str) or kind not in cluster:
         raise UserError(
             f"TF_CONFIG has the task type {kind!r}, but its cluster has {_names(cluster)}: expected"
-            f" text such as {_EXAMPLE}"
+            f" text such as {TF_CONFIG_EXAMPLE}"
         )
     if not isinstance(index, int) or not 0 <= index < len(cluster[kind]):
         raise UserError(

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from kdist.launch import start_watch
+from kdist.workers import start_watch
 
 SECONDS = 60  # no test takes as long
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from kdist.training import worker_check
+from kdist.workers import check
 
 SECONDS = 300  # no test takes as long
 
@@ -23,18 +23,18 @@ def test_a_pair_of_workers_is_checked():
 
 def test_a_model_that_differs_fails(monkeypatch, capsys):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setattr(worker_check, "_difference_from_one_replica", lambda _: 0.25)
+    monkeypatch.setattr(check, "_difference_from_one_replica", lambda _: 0.25)
     with pytest.raises(SystemExit) as end:
-        worker_check.main()
+        check.main()
     assert end.value.code == 1
     assert "weights that are off by 0.2 from those of one replica" in capsys.readouterr().err
 
 
 def test_weights_that_are_not_numbers_fail(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setattr(worker_check, "_difference_from_one_replica", lambda _: float("nan"))
+    monkeypatch.setattr(check, "_difference_from_one_replica", lambda _: float("nan"))
     with pytest.raises(SystemExit):
-        worker_check.main()
+        check.main()
 
 
 def test_a_wrong_sum_fails(monkeypatch, capsys):
@@ -50,5 +50,5 @@ def test_a_wrong_sum_fails(monkeypatch, capsys):
         def sums(self, values):
             return [[tf.fill((1,), 2.0)]]
 
-    with pytest.raises(worker_check.TrainingError, match="sum over 2 replicas is 2, expected 3"):
-        worker_check._all_reduce_seconds(Wrong(), 1)
+    with pytest.raises(check.TrainingError, match="sum over 2 replicas is 2, expected 3"):
+        check._all_reduce_seconds(Wrong(), 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.strategies.cluster import check_tf_config, find_cluster, slurm_port
+from kdist.workers.cluster import check_tf_config, find_cluster, slurm_port
 from kdist.workers.multi_worker_strategy import deal_out
 from replicas import assert_close, fit
 

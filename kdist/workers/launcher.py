@@ -1,8 +1,11 @@
 """`launch`: runs a program on several workers of this machine, and restarts failed workers."""
 
+import contextlib
 import os
 import queue
+import random
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,14 +15,17 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import writable_folder
-from .child import OUT_OF_MEMORY, Share, judge, shell_code
-from .launch_options import LaunchOptions, variables
-from .places import LOOPBACK, NOTES, free_ports, worker_environment
-from .shares import count_workers, divide, visible_cores, visible_gpus
-from .workers import Worker, WorkersOutcome, passed_signals, run_workers
+from ..launch.child import OUT_OF_MEMORY, Share, judge, shell_code
+from ..launch.device_assignment import count_workers, divide, visible_cores, visible_gpus
+from .launch_options import LaunchOptions
+from .place import NOTES, worker_environment
+from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
 
-_USAGE_ERROR = 2
-_FINAL = (0, _USAGE_ERROR)  # exit codes without a restart
+LOOPBACK = "127.0.0.1"
+_FIRST_OWN_PORT = 20_000  # above the ports of most services
+_PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USAGE_ERROR = 2
+_FINAL = (0, USAGE_ERROR)  # exit codes without a restart
 
 
 def print_outcome(outcome: WorkersOutcome, then: str) -> None:
@@ -51,22 +57,21 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def launch(command: Sequence[str], options: LaunchOptions) -> int:
+def launch(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers until all workers have ended.
 
     Args:
-        command: A script, or `-m` and a module, and its arguments.
-        options: The number of workers, and the limits of their waits.
+        program: A script, or `-m` and a module, and its arguments; see `check_program`.
+        options: The number of workers, their logs, and the restarts after failures.
 
     Returns:
         The exit code of the worker that failed first. Without a failure, 0, or 1 if the reader of
         the output is gone.
 
     Raises:
-        UserError: The script does not exist, the machine cannot be divided among the workers, or
-            the folder of the logs cannot be written.
+        UserError: The machine cannot be divided among the workers, or the folder of the logs cannot
+            be written.
     """
-    program = _program(command)
     gpus = visible_gpus(os.environ)
     shares = divide(workers=count_workers(options.workers, gpus), gpus=gpus, cores=visible_cores())
     logs = None if options.log_dir is None else Path(options.log_dir)
@@ -74,8 +79,7 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
         writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
-        shared = {NOTES: notes} | variables(**options.limits)
-        return _Job(program, options, shares, logs, shared, events).run()
+        return _Job(program, options, shares, logs, notes, events).run()
 
 
 class _Job:
@@ -83,15 +87,15 @@ class _Job:
 
     def __init__(
         self,
-        program: list[str],
+        program: Sequence[str],
         options: LaunchOptions,
         shares: Sequence[Share],
         logs: Path | None,
-        shared: Mapping[str, str],
+        notes: str,
         events: "queue.SimpleQueue[Any]",
     ) -> None:
         self._program, self._options, self._logs = program, options, logs
-        self._shared, self._events = shared, events
+        self._notes, self._events = notes, events
         self._gpus = [share.gpus for share in shares]  # by worker that can be started
         self._restarts_left = options.max_restarts
         self._answers: Mapping[str, Any] = {}
@@ -151,10 +155,10 @@ class _Job:
         return [
             partial(
                 Worker,
-                self._program,
+                [sys.executable, *self._program],
                 rank=rank,
                 environment={
-                    **self._shared,
+                    NOTES: self._notes,
                     **worker_environment(addresses, rank=rank, restarts=self._attempts),
                 },
                 share=share,
@@ -169,12 +173,20 @@ def _is_final(outcome: WorkersOutcome) -> bool:
     return outcome.code in _FINAL or outcome.signal is not None
 
 
-def _program(command: Sequence[str]) -> list[str]:
+def check_program(command: Sequence[str]) -> list[str]:
+    """Return the command of a Python program, without Python itself.
+
+    Args:
+        command: A script, or `-m` and a module, and its arguments.
+
+    Raises:
+        UserError: The script does not exist, or there is no program.
+    """
     if not command or (command[0] == "-m" and len(command) == 1):
         raise UserError("received no program: pass a script, or -m and a module, after the options")
     if command[0] != "-m" and not os.path.isfile(command[0]):
         raise UserError(f"cannot find the script {command[0]!r}: pass its path, or -m and a module")
-    return [sys.executable, *command]
+    return list(command)
 
 
 def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int:
@@ -193,3 +205,30 @@ def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int
     while shards is not None and workers > 1 and shards % (workers * replicas):
         workers -= 1
     return workers
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports of the loopback interface.
+
+    Workers listen on the ports only seconds later. Meanwhile the system gives connections ports of
+    its own range, so free ports below this range are preferred.
+    """
+    below = range(_FIRST_OWN_PORT, _first_port_of_connections())
+    # Simultaneous launches draw different ports; 0 is any free port.
+    drawn = random.SystemRandom().sample(below, min(2 * count, len(below)))
+    ports: list[int] = []
+    with contextlib.ExitStack() as sockets:
+        for port in [*drawn, *[0] * count]:
+            if len(ports) < count:
+                attempt = sockets.enter_context(socket.socket())
+                with contextlib.suppress(OSError):  # the port is in use
+                    attempt.bind((LOOPBACK, port))
+                    ports.append(attempt.getsockname()[1])
+    return ports
+
+
+def _first_port_of_connections() -> int:
+    try:
+        return int(_PORTS_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _FIRST_OWN_PORT  # makes the range below empty

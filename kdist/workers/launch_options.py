@@ -1,4 +1,4 @@
-"""`LaunchOptions` and `WorkerSettings`: the number of workers, and the limits of their waits."""
+"""Options of `kdist launch`; `WorkerSettings`, the limits of a worker's waits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from ..fields import Folder, check_fields, fields_of
 AUTO: Literal["auto"] = "auto"
 MOST_WORKERS = 1024
 
+_GRACE = 30.0
 _LONGEST = 999_999  # eleven days; TensorFlow counts milliseconds in 32 bits
 _Seconds = Annotated[float, Ge(0), Le(_LONGEST)]
 _Wait = Annotated[float, Ge(1), Le(_LONGEST)]
@@ -22,42 +23,37 @@ class LaunchOptions:
     """Launch.
 
     Attributes:
-        workers: Workers on this machine; `None` starts one for each GPU, or one without GPUs.
+        workers: Number of workers; `None` starts one for each GPU, or one without GPUs.
+        ray: Start the workers on a Ray cluster, in this folder, which its machines have to share.
         max_restarts: How often to restart all workers after one has failed.
         elastic: When workers are killed or stand still, start those that are left again at once,
             with checkpoints at the step after the newest.
         grace: Seconds after a signal until workers still running are killed.
         log_dir: Folder for the workers' log files.
-        heartbeat_seconds: A worker not heard from for this long is lost, and all end; 10 by
-            default, like the next two unless the workers' environment has others.
-        hang_seconds: When no step has ended for this long, all workers print their stacks and who
-            is behind, and end; 600 by default, 0 for never.
-        start_timeout: Seconds that a worker waits for the others to start; 600 by default.
 
     Raises:
         UserError: An option is out of range.
     """
 
     workers: Annotated[int, Ge(1), Le(MOST_WORKERS)] | None = None
+    ray: bool = False
     max_restarts: Annotated[int, Ge(0)] = 0
     elastic: bool = False
-    grace: _Seconds = 30.0
+    grace: _Seconds = _GRACE
     log_dir: Folder | None = None
-    heartbeat_seconds: _Wait | None = None
-    hang_seconds: _Seconds | None = None
-    start_timeout: _Wait | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    @property
-    def limits(self) -> dict[str, float | None]:
-        """The limits of the workers' waits, by the attributes of `WorkerSettings`."""
-        return {
-            "heartbeat_seconds": self.heartbeat_seconds,
-            "hang_seconds": self.hang_seconds,
-            "start_timeout_seconds": self.start_timeout,
-        }
+        if self.ray and (self.log_dir is not None or self.grace != _GRACE):
+            raise UserError(
+                "received log_dir or grace with ray: remove them, as Ray keeps the workers' logs,"
+                " and ends workers at once"
+            )
+        if self.ray and self.elastic and not self.max_restarts:
+            raise UserError(
+                "received ray and elastic without max_restarts: pass the number of losses to go on"
+                " after, such as --max-restarts 3, as Ray counts each as a restart"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,15 +83,10 @@ _VARIABLES = {
 }
 
 
-def variables(**seconds: float | None) -> dict[str, str]:
-    """Return the environment variables that pass settings to workers.
-
-    Args:
-        **seconds: Attributes of `WorkerSettings`; `None` sets no variable.
-    """
-    return {
-        _VARIABLES[name][0]: f"{value!r}" for name, value in seconds.items() if value is not None
-    }
+def limits_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that set limits of workers' waits."""
+    names = {variable for variable, _ in _VARIABLES.values()}
+    return {name: text for name, text in environment.items() if name in names}
 
 
 def worker_settings(environment: Mapping[str, str], **given: float | None) -> WorkerSettings:

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from kdist.launch import workers
 from kdist.launch.child import Share
-from kdist.launch.shares import visible_cores
-from kdist.launch.workers import Worker, WorkerOutput, run_workers
+from kdist.launch.device_assignment import visible_cores
+from kdist.workers import worker_processes
+from kdist.workers.worker_processes import Worker, WorkerOutput, run_workers
 
 SECONDS = 60  # no test takes as long
 
@@ -175,9 +175,9 @@ def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_
             others_end.wait(SECONDS)
             super().wait()
 
-    end_others = workers._Group._end_others
+    end_others = worker_processes._Group._end_others
     monkeypatch.setattr(
-        workers._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
+        worker_processes._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
     )
     killed = "import os; os.kill(os.getpid(), 9)"
     starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)")]
@@ -234,6 +234,30 @@ def test_a_signal_is_passed_on_and_what_ignores_it_is_killed(launch):
     assert "worker 0 ended with exit code 143 after SIGTERM" in errors
     assert "restart" not in errors
     assert not any(is_running(pid) for pid in pids)
+
+
+def test_a_second_signal_kills_the_workers(launch):
+    process = launch.start(
+        """
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+        """,
+        "--grace",
+        "999",
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == (
+        "kdist launch: SIGINT: waits until the workers' work is whole, for up to 999 s (--grace);"
+        " a second signal kills them\n"
+    )
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGKILL
 
 
 def test_nothing_outlives_its_worker_also_in_a_session_of_its_own(launch):
@@ -317,13 +341,6 @@ def test_a_worker_that_stands_still_is_killed_and_named(launch):
     assert "kdist launch: worker 1 stood still, stopped by a signal, and was killed" in errors
 
 
-def test_the_limits_reach_the_workers(launch):
-    script = "print(sorted(n + '=' + v for n, v in os.environ.items() if n.endswith('_SECONDS')))"
-    code, lines, _ = launch.run(script, "--hang-seconds", "30", "--start-timeout", "20")
-    assert code == 0
-    assert lines == ["['KDIST_HANG_SECONDS=30.0', 'KDIST_START_TIMEOUT_SECONDS=20.0']"]
-
-
 HEAD = "Traceback (most recent call last):\n"
 FRAME = '  File "/home/me/heartbeat.py", line 3, in <module>\n    fit()\n'
 LOG = """E0000 00:00:1795500782.608496   31609 base_collective.cc:252] StartAbort UNAVAILABLE
@@ -372,6 +389,6 @@ def test_a_traceback_that_the_program_went_on_behind_is_not_its_end(capsys):
     ended.output, ended.ended_at = found, time.monotonic()
     assert ended.failed_at == found.failed_at
     assert ended.last_error().startswith("Traceback")
-    ended.ended_at += workers._LONGEST_END_SECONDS
+    ended.ended_at += worker_processes._LONGEST_END_SECONDS
     assert ended.failed_at is None
     assert ended.last_error().endswith("more")

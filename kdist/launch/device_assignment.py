@@ -1,4 +1,4 @@
-"""The GPUs and cores of this machine, and the `Share` of each worker."""
+"""The GPUs and cores of this machine, divided among child processes."""
 
 import itertools
 import os

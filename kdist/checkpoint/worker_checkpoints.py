@@ -1,119 +1,22 @@
-"""Exchange between the workers of a training; the store and the writer of the chief."""
+"""Checkpoints of several workers: the chief's store and writer, and when to save.
 
-import contextlib
+A single worker is its own chief.
+"""
+
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import keras
 import numpy as np
 
-from .._upstream.hooks import hooks_of
-from .._upstream.worker_devices import sum_over_workers
 from ..errors import NonFiniteWeightsError, UserError
 from ..signals import PreemptionSignals, Received
+from ..workers.exchange import PeriodicExchange, Workers
 from .checkpoint_options import Resume
 from .save_times import SaveTimes
 from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
-
-_Value = TypeVar("_Value")
-_CHUNK = 1 << 24
-"""Bytes per message when a file is sent: the extra memory that a worker needs."""
-
-
-class Workers:
-    """Exchange between the workers of a model; a single worker needs no communication.
-
-    All workers must call the same methods in the same order. Attributes may be read at any time.
-
-    Args:
-        model: The model.
-
-    Attributes:
-        count: Number of workers.
-        is_chief: Whether this worker is the chief, which writes the files.
-    """
-
-    def __init__(self, model: keras.Model) -> None:
-        strategy = model.distribute_strategy
-        self._strategy = strategy
-        self._hooks = hooks_of(model)
-        self.count = 1 if self._hooks is None else self._hooks.workers
-        self._worker = 0 if self._hooks is None else self._hooks.worker
-        self.is_chief = self._worker == 0
-
-    def slow(self, what: str) -> AbstractContextManager[None]:
-        """Tell the hang detection that no step ends soon inside the `with` block.
-
-        Args:
-            what: Description of the slow operation.
-        """
-        progress = None if self._hooks is None else self._hooks.progress
-        return contextlib.nullcontext() if progress is None else progress.slow(what)
-
-    def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that all workers have passed, the chief first.
-
-        Args:
-            event: Description of this worker's action.
-            value: Anything that JSON can hold.
-
-        Raises:
-            UserError: The events of the workers differ.
-        """
-        return [value] if self._hooks is None else self._hooks.exchange(event, value)
-
-    def compare(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` on all workers if they differ in any value."""
-        if self._hooks is not None:
-            self._hooks.compare_workers(event, values)
-
-    def of_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
-        """Call `action` on the chief alone, and return its result on all workers.
-
-        Args:
-            event: Description of the action.
-            action: Returns a value that JSON can hold.
-
-        Raises:
-            UserError: On all workers, if `action` raises it.
-        """
-        if self.count == 1:
-            return action()
-        value, error = None, None
-        if self.is_chief:
-            try:
-                value = action()
-            except UserError as mistake:
-                error = mistake
-        found, message = self.exchange(event, [value, None if error is None else str(error)])[0]
-        if message is not None:
-            raise error or UserError(message)
-        return found  # type: ignore[no-any-return]
-
-    def send_file(self, path: Path, size: int) -> None:
-        """Copy a file of the chief to all workers.
-
-        Args:
-            path: Path of the chief's file; on the remaining workers, the path to write.
-            size: Size of the file in bytes.
-        """
-        if self.count == 1:
-            return
-        with open(path, "rb" if self.is_chief else "wb") as file:
-            for start in range(0, size, _CHUNK):
-                length = min(_CHUNK, size - start)
-                # A sum over workers is the broadcast: only the chief's words are not zero. A
-                # collective sums numbers of four bytes.
-                words = np.zeros(-(-length // 4), np.int32)
-                if self.is_chief:
-                    words = np.frombuffer(file.read(length).ljust(4 * words.size, b"\0"), np.int32)
-                found = sum_over_workers(self._strategy, words)
-                if not self.is_chief:
-                    file.write(found.tobytes()[:length])
 
 
 class SharedStore:
@@ -301,53 +204,6 @@ def raise_found(found: list[Any] | None) -> None:
         raise NonFiniteWeightsError(variable, epoch=epoch, step=step)
 
 
-# Seconds between two exchanges. An exchange stops the training for a few milliseconds.
-_SECONDS = 1.0
-
-
-class PeriodicExchange:
-    """Exchanges values between the workers about once a second, after the same steps.
-
-    The chief chooses the step of the next exchange from the duration of the last steps. A single
-    worker exchanges after every step. All workers must create the object together.
-
-    Args:
-        workers: Workers of the training.
-        clock: Returns the time in seconds, from any origin.
-    """
-
-    def __init__(self, workers: Workers, clock: Callable[[], float]) -> None:
-        self._workers, self._clock = workers, clock
-        self._steps = self._left = 1
-        self._since = clock()
-
-    def is_due(self) -> bool:
-        """Count a step; returns whether the workers exchange values after the step."""
-        self._left -= 1
-        return self._left <= 0 or self._workers.count == 1
-
-    def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that all workers have passed, the chief first.
-
-        Args:
-            event: Description of this worker's action.
-            value: Anything that JSON can hold.
-        """
-        everyone = self._workers.exchange(event, [value, self._until_next()])
-        self._steps = self._left = everyone[0][1]
-        self._since = self._clock()
-        return [own for own, _ in everyone]
-
-    def _until_next(self) -> int:
-        """Return the steps until the next exchange.
-
-        The number at most doubles, as the next steps may take longer.
-        """
-        took = self._clock() - self._since
-        in_time = int(_SECONDS * self._steps / took) if took > 0 else 2 * self._steps
-        return max(1, min(2 * self._steps, in_time))
-
-
 class StepExchange:
     """Exchanges signals, due saves and findings of non-finite weights between the workers.
 
@@ -404,6 +260,6 @@ class StepExchange:
         if by_time and self._workers.is_chief and not self._writer.is_busy:
             own[2] = times.at_epoch_end() if ends_epoch else times.by_seconds()
         everyone = exchange.exchange("a step", own)
-        self.ends_by = next((one for one, _, _ in everyone if one is not None), None)
+        self.ends_by = next((number for number, _, _ in everyone if number is not None), None)
         _, bad, self.is_due = everyone[0]
         raise_found(bad)

@@ -1,6 +1,6 @@
 """`kdist launch --test`: check that the workers reach each other and train one model.
 
-Every worker runs `python -m kdist.training.worker_check`.
+Every worker runs `python -m kdist.workers.check`.
 """
 
 import statistics
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import TrainingError, UserError, handle_failure
 
 if TYPE_CHECKING:
-    from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
+    from .multi_worker_strategy import MultiWorkerMirroredStrategy
 
 _ROUNDS = 10
 _MEGABYTES = 16
@@ -40,19 +40,19 @@ def check_workers() -> None:
     """
     began = time.perf_counter()
     from ..runs.folder import versions
-    from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
+    from .multi_worker_strategy import MultiWorkerMirroredStrategy
 
     strategy = MultiWorkerMirroredStrategy()
-    say = print if strategy.is_chief else lambda *_, **__: None
-    say(
+    print_line = print if strategy.is_chief else lambda *_, **__: None
+    print_line(
         f"{strategy.workers} workers found each other after {time.perf_counter() - began:.1f} s:"
         f" {strategy.num_replicas_in_sync} replicas, here {', '.join(strategy.devices)}",
         flush=True,
     )
     alike = ", ".join(f"{name} {version}" for name, version in versions().items())
-    say(f"alike on all: {alike}", flush=True)
+    print_line(f"alike on all: {alike}", flush=True)
     small, large = (_all_reduce_seconds(strategy, count) for count in (1, _MEGABYTES * 250_000))
-    say(
+    print_line(
         f"all-reduce: {1000 * small:.2f} ms for 4 bytes, {1000 * large:.1f} ms for"
         f" {_MEGABYTES} MB ({_MEGABYTES / 1000 / large:.2f} GB/s)",
         flush=True,
@@ -63,7 +63,7 @@ def check_workers() -> None:
             f"two training steps give weights that are off by {difference:.1g} from those of one"
             " replica, expected to rounding: report this with the lines above"
         )
-    say(f"two training steps: equal to one replica's (largest difference {difference:.0e})")
+    print_line(f"two training steps: equal to one replica's (largest difference {difference:.0e})")
 
 
 def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> float:
@@ -124,7 +124,7 @@ def _difference_from_one_replica(strategy: "MultiWorkerMirroredStrategy") -> flo
         model.compile(keras.optimizers.SGD(0.01), "mse")
         model.fit(x, y, batch_size=batch, shuffle=False, verbose=0)
     pairs = zip(alone.get_weights(), together.get_weights(), strict=True)
-    return max(float(np.max(np.abs(one - other))) for one, other in pairs)
+    return max(float(np.max(np.abs(weight - expected))) for expected, weight in pairs)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from .child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquoted
+from ..launch.child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquoted
 
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
@@ -116,7 +116,7 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
         events.put(signal.Signals(number))
 
     before = {number: signal.getsignal(number) for number in _PASSED}
-    taken = {number: one for number, one in before.items() if one is not signal.SIG_IGN}
+    taken = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
     try:
         for number in taken:
             signal.signal(number, note)
@@ -198,9 +198,17 @@ class _Group:
             worker.send(number)
         if number in MESSAGES:
             return
-        insists = self.signal is not None
-        self.signal = self.signal or number
-        self._kill_by(time.monotonic() + (0.0 if insists else self._grace))
+        if self.signal is None:
+            self.signal = number
+            self._kill_by(time.monotonic() + self._grace)
+            print(
+                f"kdist launch: {number.name}: waits until the workers' work is whole, for up to"
+                f" {self._grace:g} s (--grace); a second signal kills them",
+                file=sys.stderr,
+                flush=True,
+            )
+        else:
+            self._kill_by(time.monotonic())
 
     def _end_others(self, seconds: float) -> None:
         if self._ended_at is not None or self.signal is not None:

@@ -1,0 +1,149 @@
+"""`launch_on_ray`: runs a program on several workers of a Ray cluster.
+
+Ray Train places the workers, and starts all of them again when one is lost. A worker is a child
+process of an actor of Ray, so it has signals and an exit code of its own.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+from ray.train.backend import Backend, BackendConfig
+from ray.train.collective import broadcast_from_rank_zero
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from ..errors import LOST_CODE, TrainingError
+from ..launch.child import Child, shell_code
+from ..launch.device_assignment import count_workers
+from .launch_options import LaunchOptions, limits_of
+from .launcher import USAGE_ERROR, free_ports
+from .place import NOTES, worker_environment
+
+
+def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
+    """Run a Python program on several workers of a Ray cluster until all workers have ended.
+
+    Without `RAY_ADDRESS` and without a cluster on this machine, Ray starts one here. With GPUs,
+    each worker has one.
+
+    Args:
+        program: A script, or `-m` and a module, and its arguments.
+        options: The number of workers, and how often Ray starts them again.
+
+    Returns:
+        The exit code of a worker that failed, if possible of one that lost no other worker; 0
+        without a failure.
+    """
+    ray.init()
+    gpus = [str(gpu) for gpu in range(int(ray.cluster_resources().get("GPU", 0)))]
+    workers = count_workers(options.workers, gpus)
+    folder = Path.cwd()  # has to be shared by all machines; Ray checks that it is
+    with tempfile.TemporaryDirectory(prefix="kdist-launch-", dir=folder) as notes:
+        trainer = DataParallelTrainer(
+            _run_worker,
+            train_loop_config={
+                "program": list(program),
+                "folder": str(folder),
+                "notes": notes,
+                "limits": limits_of(os.environ),
+            },
+            backend_config=_AddressesConfig(),
+            scaling_config=ray.train.ScalingConfig(
+                num_workers=(1, workers) if options.elastic else workers, use_gpu=bool(gpus)
+            ),
+            run_config=ray.train.RunConfig(
+                name="ray",
+                storage_path=notes,
+                failure_config=ray.train.FailureConfig(max_failures=options.max_restarts),
+            ),
+        )
+        try:
+            _fit(trainer)
+        except ray.train.TrainingFailedError as error:
+            print(f"kdist launch: {error}", file=sys.stderr, flush=True)
+            return _exit_code(Path(notes))
+        return USAGE_ERROR if _was_misused(Path(notes)) else 0
+
+
+def _fit(trainer: DataParallelTrainer) -> None:
+    """Call `fit` in a thread: in the main thread, Ray would exit with code 0 after Ctrl-C."""
+    with ThreadPoolExecutor(1) as executor:
+        try:
+            executor.submit(trainer.fit).result()
+        finally:
+            ray.shutdown()  # ends all workers
+
+
+# Each attempt and each failure is a file of the notes: `attempt-0`, `failure-0-RANK-CODE`.
+
+
+def _begin_attempt(notes: Path) -> int | None:
+    """Count an attempt; returns the number of earlier attempts, `None` after a usage error."""
+    if _was_misused(notes):
+        return None
+    attempt = len(list(notes.glob("attempt-*")))
+    (notes / f"attempt-{attempt}").touch()
+    return attempt
+
+
+def _was_misused(notes: Path) -> bool:
+    """Whether a worker ended with a usage error, which would come again after a restart."""
+    return any(notes.glob(f"failure-*-{USAGE_ERROR}"))
+
+
+def _exit_code(notes: Path) -> int:
+    """Return the first exit code of the last attempt; the code of a lost connection is no cause."""
+    last = len(list(notes.glob("attempt-*"))) - 1
+    files = sorted(notes.glob(f"failure-{last}-*"), key=lambda file: file.stat().st_mtime_ns)
+    codes = [int(file.name.rpartition("-")[2]) for file in files]
+    return next((code for code in codes if code != LOST_CODE), LOST_CODE if codes else 1)
+
+
+def _run_worker(orders: Mapping[str, Any]) -> None:
+    """In an actor of Ray, run the program as a child process.
+
+    Raises:
+        TrainingError: The program has failed.
+    """
+    rank = ray.train.get_context().get_world_rank()
+    notes = Path(orders["notes"])
+    attempt = broadcast_from_rank_zero(_begin_attempt(notes) if rank == 0 else None)
+    if attempt is None:
+        return
+    os.chdir(orders["folder"])
+    place = worker_environment(_addresses, rank=rank, restarts=attempt)
+    environment = {NOTES: str(notes), **orders["limits"], **place}
+    with Child([sys.executable, *orders["program"]], environment=environment) as child:
+        code = shell_code(child.wait())
+    if code:
+        (notes / f"failure-{attempt}-{rank}-{code}").touch()
+        raise TrainingError(f"worker {rank} ended with exit code {code}")
+
+
+_addresses: list[str] = []  # in an actor, the addresses of all workers
+
+
+def _own_address() -> str:
+    return f"{ray.util.get_node_ip_address()}:{free_ports(1)[0]}"
+
+
+def _set_addresses(addresses: Sequence[str]) -> None:
+    _addresses[:] = addresses
+
+
+class _Addresses(Backend):
+    """Tells all workers the addresses of all workers."""
+
+    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        del backend_config
+        worker_group.execute(_set_addresses, worker_group.execute(_own_address))
+
+
+class _AddressesConfig(BackendConfig):
+    backend_cls = _Addresses
