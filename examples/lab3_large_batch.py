@@ -20,7 +20,7 @@ import argparse
 import kdist
 import keras
 from kdist.callbacks import StopAtNonFinite
-from kdist.schedules import WarmUp
+from kdist.optimizers import WarmUp
 
 BASE_RATE, BASE_BATCH = 0.125, 32
 DIVERGED = 0.35  # a run with a lower test accuracy has diverged

@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
-from ..runs.record import RunRecord, finite
+from ..training.record import RunRecord, finite
 from .statistics import StepTimeFit
 from .tables import setting
 

@@ -99,7 +99,7 @@ def devices(
 ) -> None:
     """List the devices that a strategy would use."""
     TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
-    from ..performance.hardware import device_names
+    from ..strategies.hardware import device_names
     from ..strategies.mirrored_strategy import MirroredStrategy
 
     strategy = MirroredStrategy(replicas=replicas)

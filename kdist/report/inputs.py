@@ -9,9 +9,8 @@ from pathlib import Path
 from ..charts.tables import MISSING, setting
 from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
-from ..runs.record import FILES, RunRecord, read_run
-from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
+from ..training.record import FILES, RunRecord, read_run, sanitize_text
 from ..training.settings import FOLDERS, model_name
 from .studies import SearchRecord, SweepRecord, read_study
 

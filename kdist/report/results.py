@@ -9,8 +9,8 @@ from statistics import median
 
 from ..charts.statistics import row_to_target, time_to_target
 from ..charts.tables import accuracy, rate, seconds
-from ..runs.record import RunRecord, finite
-from ..runs.text import count
+from ..training.console import count
+from ..training.record import RunRecord, finite
 from ..training.settings import FOLDERS
 from .inputs import Sources, data_set
 from .studies import SweepRecord

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from .. import __version__
 from ..charts.figures import Figure, learning_curves
 from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, setting
-from ..runs.record import RunRecord
-from ..runs.text import count, sanitize_text
 from ..study.experiment import shared_cores_warning
 from ..study.search_results import searched_model, trials_figure, trials_table
+from ..training.console import count
+from ..training.record import RunRecord, sanitize_text
 from .inputs import Sources, compare_settings, data_set
 from .results import Headline, find_headlines, find_results
 from .studies import SearchRecord, SweepRecord

@@ -7,13 +7,12 @@ from typing import Any
 
 from ..charts.statistics import Row, done
 from ..errors import UserError
-from ..runs.record import RunRecord, read_run
-from ..runs.text import sanitize_text
 from ..study.experiment import Experiment, read_rows
 from ..study.folder import STUDY_FILE, StudyFolder
 from ..study.search_results import read_trials, sort_trials
 from ..study.search_settings import KIND, Search, read_search
 from ..study.sweep_kinds import EXPERIMENTS
+from ..training.record import RunRecord, read_run, sanitize_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..fields import fields_of
-from ..performance.hardware import on_cpu
-from ..runs.text import count
+from ..strategies.hardware import on_cpu
+from ..training.console import count
 from ..training.user_model.functions import files_of
 from .folder import StudyFolder, as_list
 from .trial import Trial
@@ -157,7 +157,7 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
     """Return a warning if several replicas are parts of a CPU, else `None`.
 
     Args:
-        about: The result of `kdist.performance.hardware.machine`.
+        about: The result of `kdist.strategies.hardware.machine`.
         rows: The rows of the points.
     """
     most = max((row["replicas"] for row in rows), default=1)

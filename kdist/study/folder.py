@@ -20,8 +20,8 @@ from ..files import (
     parse_json,
     read_text,
 )
-from ..runs.folder import RUNS
-from ..runs.text import sanitize_text
+from ..training.folder import RUNS
+from ..training.record import sanitize_text
 
 STUDY_FILE = "study.json"
 FORMAT = 5

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..charts.tables import ResultsTable
-from ..runs.text import count, time_left
+from ..training.console import count, time_left
 
 
 def print_line(console: Console, line: str) -> None:

@@ -9,9 +9,9 @@ from ..charts.tables import ResultsTable, seconds
 from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
-from ..runs.record import RunRecord, finite
 from ..training.config import TrainConfig
 from ..training.networks import NETWORKS, SIZES
+from ..training.record import RunRecord, finite
 from ..training.settings import Checkpoints, Output, model_name
 from .folder import StudyFolder
 from .search_settings import Search

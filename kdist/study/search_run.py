@@ -12,8 +12,8 @@ from ..errors import UserError
 from ..files import atomic_write
 from ..launch.child import Share
 from ..launch.shares import divide, visible_cores, visible_gpus
-from ..runs.text import count
 from ..tracking.wandb_account import asked_mode
+from ..training.console import count
 from ..training.images import load_data
 from ..training.worker_place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end

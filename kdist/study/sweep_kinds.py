@@ -24,9 +24,9 @@ from ..errors import UserError
 from ..fields import check_fields
 from ..launch.shares import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
-from ..runs.record import finite
-from ..runs.text import count
 from ..training.config import TrainConfig
+from ..training.console import count
+from ..training.record import finite
 from .experiment import Counts, Experiment
 from .trial import Trial
 

@@ -15,12 +15,12 @@ from ..charts.statistics import Row, done, failures
 from ..errors import UserError
 from ..files import atomic_write
 from ..launch.child import OUT_OF_MEMORY
-from ..performance.hardware import machine as describe_machine
-from ..runs.folder import unused_path
-from ..runs.record import RunRecord
-from ..runs.text import count
+from ..strategies.hardware import machine as describe_machine
 from ..training.config import TrainConfig
+from ..training.console import count
+from ..training.folder import unused_path
 from ..training.images import load_data
+from ..training.record import RunRecord
 from ..training.settings import model_name
 from ..training.worker_place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..charts.statistics import Row
 from ..errors import UserError
-from ..runs.record import RunRecord
 from ..training.config import SearchTrial
+from ..training.record import RunRecord
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 from tensorboard.plugins.hparams import api as hparams
 
 from .._upstream.callback_attributes import flush_summaries
-from ..runs.folder import versions
+from ..versions import versions
 from .tracker import BestValues, Tracker, device_of
 
 if TYPE_CHECKING:

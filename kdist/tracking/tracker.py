@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from ..callbacks.resumable import ResumableCallback
 from ..errors import UserError, error_line
-from ..performance.hardware import device_names
 from ..strategies.exact_strategy import ExactStrategy
+from ..strategies.hardware import device_names
 
 if TYPE_CHECKING:
     from ..callbacks import StepMeasurement, TrainingTelemetry

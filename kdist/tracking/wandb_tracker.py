@@ -16,7 +16,7 @@ from wandb.integration.keras import WandbModelCheckpoint
 
 from ..errors import error_line
 from ..files import atomic_write
-from ..runs.folder import versions
+from ..versions import versions
 from .tracker import BestValues, Tracker, device_of, learning_rate
 from .wandb_account import wandb_mode
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from ..performance.hardware import device_names
-from ..runs.folder import RunFolder, saved_model
+from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
+from .folder import RunFolder, saved_model
 from .networks import SIZES
 from .settings import model_name
 
@@ -121,3 +121,28 @@ def _two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
     text = io.StringIO()
     Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def count(number: float, noun: str) -> str:
+    """Return a number, rounded, with its noun.
+
+    Example:
+        >>> count(1200, "run"), count(1.2, "image")
+        ('1,200 runs', '1 image')
+    """
+    rounded = f"{number:,.0f}"
+    return f"{rounded} {noun}{'' if rounded == '1' else 's'}"
+
+
+def time_left(seconds: float) -> str:
+    """Describe how long work still takes.
+
+    Example:
+        >>> time_left(42.4), time_left(90), time_left(9000)
+        ('about 42 seconds left', 'about 1.5 minutes left', 'about 2.5 hours left')
+    """
+    if seconds < 60:
+        return f"about {seconds:.0f} seconds left"
+    if seconds < 7200:
+        return f"about {seconds / 60:,.1f} minutes left"
+    return f"about {seconds / 3600:,.1f} hours left"

@@ -17,8 +17,8 @@ from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
-from ..runs.folder import RunFolder
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
+from .folder import RunFolder
 from .images import make_pipelines
 from .networks import NETWORKS
 from .settings import Batches

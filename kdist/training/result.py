@@ -4,9 +4,10 @@ import dataclasses
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from ..performance.hardware import device_names
-from ..runs.folder import RunFolder, versions
-from ..runs.record import median_rate
+from ..strategies.hardware import device_names
+from ..versions import versions
+from .folder import RunFolder
+from .record import median_rate
 
 if TYPE_CHECKING:
     import keras

@@ -10,9 +10,9 @@ from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors
-from ..runs.folder import RunFolder, saved_model
-from ..runs.record import RunRecord, read_run
 from .config import TrainConfig
+from .folder import RunFolder, saved_model
+from .record import RunRecord, read_run
 from .result import TrainResult
 from .settings import Checkpoints
 from .worker_place import worker_place

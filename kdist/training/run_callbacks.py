@@ -16,11 +16,11 @@ from ..callbacks import (
     TrainingTelemetry,
 )
 from ..callbacks.print_throughput import counts_images
-from ..runs.folder import RunFolder
 from ..signals import Received
 from ..tracking.factory import tracking
 from ..tracking.tracker import Tracker
 from .config import SearchTrial, TrainConfig, TrainPlan
+from .folder import RunFolder
 from .model import RunParts
 from .progress import make_progress
 from .settings import model_name

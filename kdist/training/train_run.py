@@ -13,10 +13,10 @@ from ..data import ImageData
 from ..errors import NonFiniteWeightsError, TrainingError
 from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
-from ..runs.folder import RunFolder
 from ..signals import hold_signals
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
+from .folder import RunFolder
 from .images import load_data
 from .precision import precision_scope
 from .result import TrainResult, make_result, summary

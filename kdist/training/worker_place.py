@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import UserError
 from ..launch.places import NOTES, RESTART_COUNT
-from ..runs.folder import RunFolder, clear_run, saved_model
-from ..runs.record import read_run
+from .folder import RunFolder, clear_run, saved_model
+from .record import read_run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from kdist.charts.figures import (
     throughput_figures,
 )
 from kdist.report.studies import read_study
-from kdist.runs.record import read_run
+from kdist.training.record import read_run
 from report_folders import (
     accuracy_rows,
     scaling_rows,

@@ -14,7 +14,6 @@ from kdist.charts.statistics import row_to_target
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, TrainingError, UserError
 from kdist.launch.child import judge
-from kdist.runs.record import read_run
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
 from kdist.study.driver import Driver
@@ -25,6 +24,7 @@ from kdist.study.sweep_run import SweepPoints
 from kdist.study.trial import Trial, measure
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
 from kdist.training.config import SearchTrial
+from kdist.training.record import read_run
 from report_folders import write_run
 from rich.console import Console
 

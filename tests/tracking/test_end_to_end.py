@@ -17,7 +17,7 @@ from kdist.callbacks import (
     PrintThroughput,
     TrainingTelemetry,
 )
-from kdist.performance.hardware import device_names
+from kdist.strategies.hardware import device_names
 from kdist.tracking import tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata

@@ -12,7 +12,6 @@ import tensorflow as tf
 from kdist.cli.options import with_model
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
-from kdist.runs.record import read_run
 from kdist.strategies.mirrored_strategy import MirroredStrategy
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep
 from kdist.study.sweep_run import check_experiment
@@ -20,6 +19,7 @@ from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model import own_data, own_model, own_parts
+from kdist.training.record import read_run
 from kdist.training.settings import Model, model_name
 from kdist.training.user_model.functions import load_functions
 

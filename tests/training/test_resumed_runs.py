@@ -15,11 +15,11 @@ import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.runs.folder import RunFolder
-from kdist.runs.record import read_run
 from kdist.training import model as training_model
 from kdist.training import resume_run, train_run
 from kdist.training.config import TrainConfig
+from kdist.training.folder import RunFolder
+from kdist.training.record import read_run
 from kdist.training.train_run import train
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

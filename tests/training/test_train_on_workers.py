@@ -12,12 +12,12 @@ import keras
 import numpy as np
 import pytest
 from kdist.errors import UserError
-from kdist.runs.folder import RunFolder
 from kdist.study import Search, tune
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
+from kdist.training.folder import RunFolder
 from kdist.training.worker_place import (
     OtherWorkersFolder,
     WorkerPlace,

@@ -9,8 +9,8 @@ from typing import Any
 from ...arguments import path_text
 from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ...errors import UserError, error_text
-from ...runs.folder import saved_model
-from ...runs.record import RunRecord, read_run
+from ...training.folder import saved_model
+from ...training.record import RunRecord, read_run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...launch import child
-from ...performance.resources import available_memory
+from ...strategies.hardware import available_memory
 
 INSIDE = "KDIST_FINDER"
 """Environment variable of a try: a model's file that starts a search must not start it again."""

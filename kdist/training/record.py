@@ -13,7 +13,6 @@ from typing import Any
 from ..arguments import as_real
 from ..errors import UserError
 from ..files import parse_json, read_text
-from .text import sanitize_text
 
 
 def warm_rates(rates: Sequence[float | None]) -> list[float]:
@@ -298,3 +297,19 @@ def _number(text: str) -> float | None:
         return finite(float(text))
     except ValueError:
         return None
+
+
+def sanitize_text(value: Any) -> Any:
+    r"""Replace characters that UTF-8 cannot encode, as in folder names of another encoding.
+
+    Example:
+        >>> sanitize_text(["run-\udcff"])
+        ['run-?']
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {sanitize_text(name): sanitize_text(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize_text(one) for one in value]
+    return value

@@ -1,9 +1,7 @@
-"""`RunFolder`: the files of a run, and the versions of the packages that made the run."""
+"""`RunFolder`: the files of a run."""
 
 import datetime
-import importlib.metadata
 import json
-import platform
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,15 +17,6 @@ from ..files import (
     remove_empty,
     writable_folder,
 )
-
-_PACKAGES = ("kdist", "tensorflow", "keras", "numpy")
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of kdist, TensorFlow, Keras, NumPy and Python, by name."""
-    packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return packages | {"python": platform.python_version()}
-
 
 RUNS = Path("runs")
 """Default folder of runs and sweeps, in the working directory."""
