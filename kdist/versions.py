@@ -11,6 +11,7 @@ TESTED = {"Keras": ("3.14", "3.15"), "TensorFlow": ("2.20", "2.21")}
 EXTRAS = {
     "report": ("altair", "jinja2", "vl_convert"),
     "dashboard": ("wandb_workspaces",),
+    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "tune": ("sklearn",),
 }
 """The modules of each extra in `pyproject.toml`."""

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..files import atomic_write
 from ..launch.child import Share
 from ..launch.shares import divide, visible_cores, visible_gpus
-from ..tracking.wandb_account import asked_mode
+from ..tracking.factory import check_trackers
 from ..training.console import count
 from ..training.images import load_data
 from ..training.worker_place import refuse_workers
@@ -57,8 +57,7 @@ def tune(
         "kdist tune",
         instead="run it on one machine, without a launcher; --workers N trains N trials at once",
     )
-    if "wandb" in search.config.trackers:
-        asked_mode()  # a wrong mode would fail every trial
+    check_trackers(search.config.trackers)  # a tracker that cannot start would fail every trial
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()

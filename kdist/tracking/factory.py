@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..files import check_writable_folder
-from .wandb_account import asked_mode
+from ..versions import require
 
 if TYPE_CHECKING:
     import keras
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 # wandb, TensorFlow and TensorBoard are imported.
 
 
-TRACKERS = ("wandb", "tensorboard", "none")
+TRACKERS = ("wandb", "tensorboard", "mlflow", "none")
 
+_REAL = TRACKERS[:-1]
 # The trackers that use an option. Some options are listed twice: `track_batches` is the setting for
 # `every_batches`.
 _NEEDS = {
-    "every_batches": ("wandb", "tensorboard"),
-    "track_batches": ("wandb", "tensorboard"),
-    "telemetry": ("wandb", "tensorboard"),
+    "every_batches": _REAL,
+    "track_batches": _REAL,
+    "telemetry": _REAL,
     "log_model": ("wandb",),
 }
+_WANDB_MODES = ("", "online", "offline", "shared", "disabled")
+_OLDER_MODES = {"run": "online", "dryrun": "offline"}
 
 
 def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -79,6 +82,34 @@ def check_options(trackers: Collection[str], **options: object) -> None:
             raise UserError(f"{name}={value} does nothing without {needed}: add it to the trackers")
 
 
+def asked_mode(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the mode that `WANDB_MODE` requests; `""` if it is not set.
+
+    Raises:
+        UserError: The value is not a mode of wandb.
+    """
+    asked = environment.get("WANDB_MODE", "")
+    mode = _OLDER_MODES.get(asked, asked)
+    if mode not in _WANDB_MODES:
+        raise UserError(
+            f"WANDB_MODE has to be one of {', '.join(_WANDB_MODES[1:])}; received {asked}: change"
+            " or unset it"
+        )
+    return mode
+
+
+def check_trackers(trackers: Collection[str]) -> None:
+    """Check, before their packages are imported, that trackers can start.
+
+    Raises:
+        UserError: `WANDB_MODE` is invalid, or MLflow is not installed.
+    """
+    if "wandb" in trackers:
+        asked_mode()
+    if "mlflow" in trackers:
+        require("mlflow")
+
+
 def tracking(
     *names: str,
     folder: str | os.PathLike[str],
@@ -93,7 +124,7 @@ def tracking(
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
-    """Make the Keras callbacks that track a run with W&B or TensorBoard.
+    """Make the Keras callbacks that track a run with W&B, TensorBoard or MLflow.
 
     Put the trackers last in the list of callbacks: values that earlier callbacks add to `logs` are
     tracked, too, such as images per second (`PrintThroughput`) and batch norm gaps
@@ -106,6 +137,9 @@ def tracking(
       packages, console and code are not recorded. A run that is already active is used, and not
       closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
+    * `"mlflow"`: parameters and metrics, on the server or in the database that
+      `MLFLOW_TRACKING_URI` names; MLflow's default is `mlflow.db` in the working directory. It
+      needs `pip install 'kdist[mlflow]'`.
     * `"none"`: nothing.
 
     Args:
@@ -113,25 +147,26 @@ def tracking(
         folder: The run's folder; created if it is missing.
         config: Settings to show for the run. Trackers may publish them, so do not include
             secrets. Names that end in `_dir` are dropped, as a path may contain a user's name.
-        group: W&B group of the run, such as the name of a search.
+        group: Group of the run, such as the name of a search.
         run_name: Name of the run; by default the name of `folder`.
         every_batches: Steps between two additional writes of the metrics; `None` to write them once
             per epoch only. With a number, Keras waits for the metrics after every execution.
-        log_model: Also save the model of the best epoch as a W&B artifact.
+        log_model: Also save the model of the best epoch, `best_epoch`, as a W&B artifact.
         hyperparameters: Hyperparameters of a trial; by default `config`.
         objective: Name of a value in `logs`, and `"max"` or `"min"`. The best value so far is
-            `objective` in the W&B run's summary.
+            tracked as `objective`, and decides `best_epoch`.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
-            before the trackers. W&B and TensorBoard get its histograms and norms, by step.
-        verbose: 0 does not print where the W&B run is.
+            before the trackers, which get its norms and, but for MLflow, histograms, by step.
+        verbose: 0 does not print where the run is.
 
     Returns:
         The callbacks; an empty list for no trackers.
 
     Raises:
         UserError: A tracker is unknown, a value is out of range, an option is given without its
-            tracker, a folder cannot be written, or `WANDB_MODE` is invalid.
+            tracker, a folder cannot be written, `WANDB_MODE` is invalid, or MLflow is not
+            installed.
 
     Example:
         ```python
@@ -153,37 +188,34 @@ def tracking(
             ' example ("val_accuracy", "max")'
         )
     path = Path(folder)
-    board = path / "tensorboard" if tensorboard_folder is None else Path(tensorboard_folder)
-    folders = {"wandb": path / "wandb", "tensorboard": board}
-    for tracker in chosen:
-        check_writable_folder(folders[tracker], option="folder")
-    name = run_name or path.resolve().name
-    shown = {key: value for key, value in config.items() if not key.endswith("_dir")}
+    folders = {name: path / name for name in chosen}
+    if tensorboard_folder is not None and "tensorboard" in chosen:
+        folders["tensorboard"] = Path(tensorboard_folder)
+    for tracker_folder in folders.values():
+        check_writable_folder(tracker_folder, option="folder")
+    check_trackers(chosen)
+    options: dict[str, Any] = {
+        "settings": {key: value for key, value in config.items() if not key.endswith("_dir")},
+        "hyperparameters": hyperparameters,
+        "group": group,
+        "name": run_name or path.resolve().name,
+        "objective": objective,
+        "telemetry": telemetry,
+        "verbose": verbose,
+    }
     trackers: list[Tracker] = []
     if "wandb" in chosen:
-        asked_mode()
         from .wandb_tracker import WandbTracker
 
-        trackers.append(
-            WandbTracker(
-                path,
-                config={**shown, **(hyperparameters or {})},
-                group=group,
-                name=name,
-                job_type="train" if hyperparameters is None else "trial",
-                objective=objective,
-                log_model=log_model,
-                telemetry=telemetry,
-                verbose=verbose,
-            )
-        )
+        trackers.append(WandbTracker(folders["wandb"], log_model=log_model, **options))
     if "tensorboard" in chosen:
         from .tensorboard_tracker import TensorBoardTracker
 
-        values = shown if hyperparameters is None else hyperparameters
-        trackers.append(
-            TensorBoardTracker(board, hyperparameters=values, trial=name, telemetry=telemetry)
-        )
+        trackers.append(TensorBoardTracker(folders["tensorboard"], **options))
+    if "mlflow" in chosen:
+        from .mlflow_tracker import MlflowTracker
+
+        trackers.append(MlflowTracker(folders["mlflow"], **options))
     if every_batches is None:
         return [*trackers]
     from .tracker import BatchTracking

@@ -24,7 +24,7 @@ RUNS = Path("runs")
 _HINT = "free some space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
-_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
+_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb|mlflow")
 
 
 def saved_model(folder: Path) -> Path | None:
