@@ -29,7 +29,7 @@ from unittest import mock
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import kdist.cli
-import kdist.training.train_run as training_run
+import kdist.training.run as training_run
 import keras
 import numpy as np
 from kdist.errors import UserError

@@ -14,7 +14,7 @@ from ..launch.child import Share
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..tracking.factory import check_trackers
 from ..training.console import count
-from ..training.images import load_data
+from ..training.run import load_data
 from ..training.worker_place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .folder import StudyFolder

@@ -19,8 +19,8 @@ from ..strategies.hardware import machine as describe_machine
 from ..training.config import TrainConfig
 from ..training.console import count
 from ..training.folder import unused_path
-from ..training.images import load_data
 from ..training.record import RunRecord
+from ..training.run import load_data
 from ..training.settings import model_name
 from ..training.worker_place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end

@@ -16,7 +16,7 @@ from .networks import SIZES
 from .settings import model_name
 
 if TYPE_CHECKING:
-    from .result import TrainResult
+    from .run import TrainResult
 
 
 # Settings that the table always shows in rows of its own, or as part of the model's name.

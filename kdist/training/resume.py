@@ -13,7 +13,7 @@ from ..files import explain_write_errors
 from .config import TrainConfig
 from .folder import RunFolder, saved_model
 from .record import RunRecord, read_run
-from .result import TrainResult
+from .run import TrainResult, train
 from .settings import Checkpoints
 from .worker_place import worker_place
 
@@ -61,8 +61,6 @@ def resume_run(
     config = config_to_resume(path, changes or {}, announce=announce)
     if config is None:
         return None
-    from .train_run import train
-
     return train(config, resume=True, announce=announce, **options)
 
 

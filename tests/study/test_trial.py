@@ -274,7 +274,7 @@ def order(tmp_path, monkeypatch):
 def test_a_run_that_a_signal_cut_short_is_not_measured(order, monkeypatch, capsys, number):
     """As from a program that frees memory: to the run alone, not to its sweep."""
     result = types.SimpleNamespace(interrupted=number is not None, signal=number)
-    monkeypatch.setattr("kdist.training.train_run.train", lambda *_, **__: result)
+    monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
     if number is None:
         assert trial_process.main() is None
         return
@@ -294,7 +294,7 @@ def test_an_error_is_a_line_and_an_exit_code(order, monkeypatch, capsys, error, 
         raise error
 
     answers = {}
-    monkeypatch.setattr("kdist.training.train_run.train", fail)
+    monkeypatch.setattr("kdist.training.run.train", fail)
     monkeypatch.setattr(trial_process, "answer", lambda **values: answers.update(values))
     with pytest.raises(SystemExit) as end:
         trial_process.main()
@@ -306,7 +306,7 @@ def test_a_run_whose_checkpoints_are_refused_begins_anew(order, monkeypatch, cap
         raise RefusedCheckpointsError("why")
 
     begun = []
-    monkeypatch.setattr("kdist.training.train_run.train", fail)
+    monkeypatch.setattr("kdist.training.run.train", fail)
     monkeypatch.setattr("os.execv", lambda *command: begun.append(command))
     trial_process.main()
     ((program, command),) = begun

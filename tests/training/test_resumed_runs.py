@@ -16,11 +16,12 @@ from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.training import model as training_model
-from kdist.training import resume_run, train_run
+from kdist.training import resume_run
+from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
 from kdist.training.folder import RunFolder
 from kdist.training.record import read_run
-from kdist.training.train_run import train
+from kdist.training.run import train
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -275,14 +276,14 @@ def test_a_run_that_stopped_early_says_so(run, uninterrupted):
 
 
 def test_killed_between_the_last_checkpoint_and_the_result(run, uninterrupted, monkeypatch):
-    class Folder(train_run.RunFolder):
+    class Folder(training_run.RunFolder):
         def write_json(self, name, values):
             if name == "summary.json":
                 kill()
             super().write_json(name, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_run, "RunFolder", Folder)
+        patch.setattr(training_run, "RunFolder", Folder)
         run.killed("run")
     assert_same(run.resume("run"), uninterrupted())
 
@@ -374,14 +375,14 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
 
 def test_other_images_are_refused(run, monkeypatch):
     folder = run.killed("run", At(2, 2, kill))
-    load = train_run.load_data
+    load = training_run.load_data
 
     def other(config, **options):
         data = load(config, **options)
         data.train_images[0, 0, 0] += 1
         return data
 
-    monkeypatch.setattr(train_run, "load_data", other)
+    monkeypatch.setattr(training_run, "load_data", other)
     before = files_of(folder)
     with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
         run.resume("run")

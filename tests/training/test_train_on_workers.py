@@ -45,7 +45,7 @@ KILLED = """
 import functools, os, signal, sys
 import keras
 from kdist.cli import main
-from kdist.training import train_run as run
+from kdist.training import run
 
 class Kill(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):

@@ -9,7 +9,7 @@ from .functions import reason_of
 if TYPE_CHECKING:
     import keras
 
-# Keras is imported inside the functions, as in `kdist.training.train_run`.
+# Keras is imported inside the functions, as in `kdist.training.run`.
 
 
 def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":

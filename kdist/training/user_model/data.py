@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import UserError
 
-# TensorFlow and Keras are imported inside the functions, as in `kdist.training.train_run`.
+# TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
 ARRAYS = ("x", "y", "sample_weight")
 """Arguments of `fit` that are arrays."""

@@ -17,7 +17,7 @@ from ...errors import UserError
 from ...launch.child import is_out_of_memory
 from .data import UserData, checked_data
 
-# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.train_run`.
+# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
 
 def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
