@@ -110,14 +110,15 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
     for name, was in own.to_dict().items():
         asked = getattr(config, name)
         if asked != was and name not in MAY_CHANGE:
+            option = "the model" if name == "model" else f"--{name.replace('_', '-')}"
             raise UserError(
                 f"{run.path} was trained with {name}={was}, which {name}={asked} would change:"
-                " remove it to resume the run, or begin another with --run-dir"
+                f" leave out {option} to resume the run, or begin another with --run-dir"
             )
     if config.epochs < own.epochs:
         raise UserError(
             f"{run.path} is a run of epochs={own.epochs}, which can become more, not"
-            f" {config.epochs}: remove it to resume the run"
+            f" {config.epochs}: leave out --epochs to resume the run"
         )
     if own.checkpoint_every is None and not run.status.is_complete:
         raise UserError(

@@ -344,8 +344,8 @@ REFUSED = [
     ({"width": 2, "subset": 64}, "was trained with subset=96, which subset=64 would change"),
     ({"dataset": "fashion_mnist"}, "was trained with dataset=sample, which"),
     ({"run_dir": "elsewhere"}, "which run_dir=elsewhere would change"),
-    ({"track": "wandb"}, "was trained with track=None, which track=wandb would change"),
-    ({"epochs": 2}, "is a run of epochs=3, which can become more, not 2"),
+    ({"track": "wandb"}, "which track=wandb would change: leave out --track to resume the run"),
+    ({"epochs": 2}, "of epochs=3, which can become more, not 2: leave out --epochs"),
     ({"batch_size": 8, "replicas": 1}, "was trained with batch_size=16"),
     ({"depth": 12}, "depth has to be 6n"),
 ]
