@@ -80,8 +80,6 @@ def _sections() -> dict[str, list[Any]]:
         ],
         "Speed": [
             lines("Images per second", speed),
-            lines("Images per second and replica", "images_per_sec_per_replica"),
-            lines("Seconds per step", "seconds_per_step"),
             points("Images per second by replicas", setting="replicas", value=speed),
             points("Images per second by global batch", setting=batch, value=speed),
         ],

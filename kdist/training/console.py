@@ -1,6 +1,7 @@
 """Lines that a run prints before and after training: settings and result."""
 
 import io
+import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -98,7 +99,7 @@ def _best(result: "TrainResult") -> str:
 
 
 def _speed(result: "TrainResult") -> str:
-    if result.images_per_sec is None:
+    if result.images_per_sec is None or not math.isfinite(result.images_per_sec):
         return "unknown, no epoch was finished"
     which = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
     return f"{result.images_per_sec:,.0f} ({which})"

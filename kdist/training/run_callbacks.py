@@ -1,6 +1,7 @@
 """Keras callbacks of a run: its checkpoints, its end at a signal, and its progress."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -144,8 +145,6 @@ _BAR = 20
 _SHORTEST_BAR = 5
 # Width of Keras's remaining time and time per step: ` 10:00:00 999ms/step`.
 _TIMES = 20
-# Values in `logs` that the line omits: the line prints images/s, and the rest follows.
-_DERIVED = ("images_per_sec", "images_per_sec_per_replica", "seconds_per_step")
 
 
 class _Progress(keras.callbacks.ProgbarLogger):
@@ -250,9 +249,10 @@ def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
         >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
         'val_accuracy 0.8521, 1,185 images/s, 9.5 seconds so far'
     """
-    words = [f"{name} {_number(value)}" for name, value in logs.items() if name not in _DERIVED]
-    if "images_per_sec" in logs:
-        words.append(f"{logs['images_per_sec']:,.0f} images/s")
+    rate = logs.get("images_per_sec", math.nan)
+    words = [f"{name} {_number(v)}" for name, v in logs.items() if name != "images_per_sec"]
+    if math.isfinite(rate):
+        words.append(f"{rate:,.0f} images/s")
     return ", ".join([*words, f"{seconds:,.1f} seconds so far"])
 
 

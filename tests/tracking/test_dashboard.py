@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 LINES = """accuracy val_accuracy loss val_loss learning_rate images_per_sec
-    images_per_sec_per_replica seconds_per_step batch_norm_gap
+    batch_norm_gap
     batch_norm_replica_gap loss_in_training_mode loss_in_inference_mode"""
 SETTINGS = "replicas global_batch base_lr batch_size optimizer dropout wd"
 

@@ -32,8 +32,6 @@ METRICS = {
     "val_accuracy",
     "learning_rate",
     "images_per_sec",
-    "images_per_sec_per_replica",
-    "seconds_per_step",
     "batch_norm_gap",
     "batch_norm_replica_gap",
     "loss_in_training_mode",

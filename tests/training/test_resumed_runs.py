@@ -40,7 +40,7 @@ SETTINGS = {
     "ema_momentum": 0.9,
     "checkpoint_every": 1e-9,  # after every step
 }
-TIMES = {"seconds", "images_per_sec", "images_per_sec_per_replica", "seconds_per_step"}
+TIMES = {"seconds", "images_per_sec"}
 
 
 class KilledError(Exception):
