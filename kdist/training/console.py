@@ -25,6 +25,8 @@ _SHOWN = {
     *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
     *SIZES,
 }
+# After a shorter warm-up, the first steps at the full rate diverge easily.
+_FEWEST_WARM_UP_STEPS = 10
 # A file has no width, so lines are not broken.
 _WIDE = 1000
 
@@ -59,6 +61,22 @@ def settings_lines(
         if name not in _SHOWN and value != default[name]
     }
     return _two_columns([*rows.items(), *changed.items()])
+
+
+def warn_of_short_warm_up(config: TrainConfig, steps_per_epoch: int) -> str | None:
+    """Return a line about a warm-up of very few steps, as with a small `subset`; else `None`.
+
+    Example:
+        >>> warn_of_short_warm_up(TrainConfig(warmup_epochs=0.3), 8)
+        'The warm-up has only 2 steps: if training diverges, raise --warmup-epochs, which is 0.3'
+    """
+    steps = int(config.warmup_epochs * steps_per_epoch)
+    if not config.warmup_epochs or steps >= _FEWEST_WARM_UP_STEPS:
+        return None
+    return (
+        f"The warm-up has only {count(steps, 'step')}: if training diverges, raise"
+        f" --warmup-epochs, which is {config.warmup_epochs:g}"
+    )
 
 
 def result_lines(result: "TrainResult") -> list[str]:

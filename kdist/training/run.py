@@ -29,7 +29,7 @@ from ..strategies.hardware import device_names
 from ..tracking.factory import check_trackers, tracking
 from ..versions import versions
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
-from .console import result_lines, settings_lines
+from .console import result_lines, settings_lines, warn_of_short_warm_up
 from .folder import RunFolder
 from .record import median_rate
 from .settings import model_name
@@ -352,6 +352,9 @@ def _make_parts(
     else:
         plan = resumed_plan(saved, replicas=replicas)
     announce_settings(plan)
+    warning = warn_of_short_warm_up(config, plan.steps_per_epoch(len(data.train_images)))
+    if warning is not None:
+        announce(warning)
     return image_parts(config, data, strategy, plan)
 
 
