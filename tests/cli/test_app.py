@@ -22,7 +22,7 @@ import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
-from kdist.cli.last_resort import one_line, take_debug
+from kdist.cli.app import one_line, take_debug
 from kdist.cli.options import given, options_of, read_files
 from kdist.errors import TrainingError, UserError
 from kdist.signals import ENDING
