@@ -335,11 +335,13 @@ def own_data(
         plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)
     else:
         plan = resumed_plan(saved, replicas=replicas)
-    data = functions.load_data(plan.global_batch, plan.validation_batch)
-    for name in ("batch_size", "val_batch_size"):
-        given = getattr(config, name)
-        given = None if given == getattr(Batches, name) else given
-        functions.check_batch(data, given, option=name.replace("_", "-"))
+    data = functions.load_data(plan.global_batch)
+    batch, validation_batch = config.batch_size, config.val_batch_size
+    functions.check_batch(
+        data,
+        None if batch == Batches.batch_size else batch,
+        None if validation_batch == Batches.val_batch_size else validation_batch,
+    )
     if (config.monitor or "").startswith("val_") and data.validation is None:
         raise UserError(
             f"monitor={config.monitor} is of a validation, but {functions.data_name}()"
@@ -348,8 +350,8 @@ def own_data(
     if not data.has_arrays and not functions.takes_batch:
         # A resumed run reads a batch as well: reading shuffled data changes the order of the next
         # epoch.
-        batch = data.first_batch()
-        plan = plan if saved is not None else dataclasses.replace(plan, global_batch=batch)
+        first = data.first_batch()
+        plan = plan if saved is not None else dataclasses.replace(plan, global_batch=first)
     return plan, data
 
 
