@@ -5,7 +5,7 @@ import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,11 +14,8 @@ from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
 from .folder import RunFolder, saved_model
 from .networks import SIZES
+from .record import TrainResult
 from .settings import model_name
-
-if TYPE_CHECKING:
-    from .run import TrainResult
-
 
 # Settings that the table always shows in rows of its own, or as part of the model's name.
 _SHOWN = {
@@ -79,7 +76,7 @@ def warn_of_short_warm_up(config: TrainConfig, steps_per_epoch: int) -> str | No
     )
 
 
-def result_lines(result: "TrainResult") -> list[str]:
+def result_lines(result: TrainResult) -> list[str]:
     """Format a result as a table: the best epoch, the speed, and the paths of its files."""
     folder = Path(result.run_dir)
     rows = {
@@ -103,7 +100,7 @@ def _per_replica(plan: TrainPlan) -> str:
     return f"{most}" if most * plan.replicas == plan.global_batch else f"at most {most}"
 
 
-def _best(result: "TrainResult") -> str:
+def _best(result: TrainResult) -> str:
     """A user's model may report no accuracy; the best loss is shown instead."""
     has_accuracy = {"accuracy", "val_accuracy"} & result.history.keys() or not result.history
     signs = {"val_accuracy": 1} if has_accuracy else {"val_loss": -1, "loss": -1}
@@ -116,11 +113,11 @@ def _best(result: "TrainResult") -> str:
     return "unknown, no epoch was validated"
 
 
-def _speed(result: "TrainResult") -> str:
+def _speed(result: TrainResult) -> str:
     if result.images_per_sec is None or not math.isfinite(result.images_per_sec):
         return "unknown, no epoch was finished"
-    which = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
-    return f"{result.images_per_sec:,.0f} ({which})"
+    epochs = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
+    return f"{result.images_per_sec:,.0f} ({epochs})"
 
 
 def _setting(value: Any) -> str:

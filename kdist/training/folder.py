@@ -77,7 +77,7 @@ class RunFolder:
         if any(self.checkpoints.glob("[!.]*")):
             return False
         unfinished = re.compile(r"plan\.json|checkpoints|\.\d+\.(plan|config)\.json")
-        return all(unfinished.fullmatch(one.name) for one in self.path.iterdir())
+        return all(unfinished.fullmatch(file.name) for file in self.path.iterdir())
 
     def _holds_a_result(self) -> bool:
         if (self.path / "summary.json").exists() or any(self.checkpoints.glob("[!.]*")):

@@ -12,8 +12,8 @@ from ..fields import field_names
 from ..files import explain_write_errors
 from .config import TrainConfig
 from .folder import RunFolder, saved_model
-from .record import RunRecord, read_run
-from .run import TrainResult, train
+from .record import RunRecord, TrainResult, read_run
+from .run import train
 from .settings import Checkpoints
 from .worker_place import worker_place
 

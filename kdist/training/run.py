@@ -31,7 +31,7 @@ from ..versions import versions
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines, warn_of_short_warm_up
 from .folder import RunFolder
-from .record import median_rate
+from .record import TrainResult, median_rate
 from .settings import model_name
 from .user_model.functions import explain_errors_of, files_of
 from .worker_place import OtherWorkersFolder, WorkerPlace, note_run, worker_place
@@ -40,51 +40,11 @@ if TYPE_CHECKING:
     import keras
 
     from ..callbacks import PrintTotalTime, StopAtAccuracy, StopAtNonFinite, TrainingTelemetry
-    from ..callbacks.stop_at_non_finite import NonFinite
     from ..strategies.exact_strategy import ExactStrategy
     from .model import RunParts
     from .run_callbacks import RunCheckpoint
 
 # TensorFlow and Keras, whose import takes seconds, are imported inside the functions.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainResult:
-    """The result of a run.
-
-    Attributes:
-        val_accuracy: Validation accuracy after the last complete epoch; `None` without validation.
-        best_val_accuracy: Best validation accuracy of all epochs; `None` without validation.
-        images_per_sec: Training images per second, median over the epochs after the first.
-        seconds: Duration of `fit`, validation included.
-        epochs: Complete epochs trained.
-        reached_target: Whether training stopped because the target accuracy was reached.
-        met_epoch: First epoch of the sequence above the target, as `StopAtAccuracy` counts it;
-            `None` if the target was not reached.
-        met_seconds: Seconds of training until the end of `met_epoch`, or `None`.
-        interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
-        signal: The signal that arrived during or after training; `None` without a signal.
-        diverged: Epoch and step of the NaN or infinite loss that ended the training; `None` if the
-            loss was finite.
-        run_dir: The run folder.
-        history: The values of each epoch, by name.
-        model: The trained model.
-    """
-
-    val_accuracy: float | None
-    best_val_accuracy: float | None
-    images_per_sec: float | None
-    seconds: float
-    epochs: int
-    reached_target: bool
-    met_epoch: int | None
-    met_seconds: float | None
-    interrupted: bool
-    signal: Signals | None
-    diverged: "NonFinite | None"
-    run_dir: str
-    history: dict[str, list[float]]
-    model: "keras.Model"
 
 
 def train(
