@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..files import atomic_write
 from ..launch.child import Share
 from ..launch.shares import divide, visible_cores, visible_gpus
-from ..tracking.factory import check_trackers
+from ..tracking.names import check_trackers
 from ..training.console import count
 from ..training.run import load_data
 from ..training.worker_place import refuse_workers

@@ -13,7 +13,7 @@ import wandb
 from wandb.integration.keras import WandbModelCheckpoint
 
 from ..errors import error_line
-from .factory import asked_mode
+from .names import asked_mode
 from .tracker import Tracker
 
 PROJECT = "kdist"

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.table import check_momentum
-from ..tracking.factory import check_options, tracker_names
+from ..tracking.names import check_options, tracker_names
 from .networks import NETWORKS, SPECIFIC
 from .settings import (
     OF_THE_NETWORK,

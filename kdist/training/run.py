@@ -26,7 +26,8 @@ from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..signals import Received, hold_signals
 from ..strategies.hardware import device_names
-from ..tracking.factory import check_trackers, tracking
+from ..tracking.factory import tracking
+from ..tracking.names import check_trackers
 from ..versions import versions
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines, warn_of_short_warm_up

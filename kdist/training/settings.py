@@ -33,7 +33,7 @@ from ..fields import (
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
-from ..tracking.factory import TRACKERS
+from ..tracking.names import TRACKERS
 from .networks import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kdist.callbacks import TrainingTelemetry
 from kdist.errors import UserError
 from kdist.tracking import tracking
-from kdist.tracking.factory import (
+from kdist.tracking.names import (
     TRACKERS,
     check_options,
     tracker_names,
