@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from interleaved import timed
 from kdist.models import WideResNet
-from kdist.performance.steps_per_execution import training_flops
+from kdist.strategies.steps_per_execution import training_flops
 from training_steps import EpochTimer, random_images
 
 CLASSES, WORDS, TOKENS, COLUMNS = 10, 5000, 64, 32

@@ -29,13 +29,13 @@ from unittest import mock
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import kdist.cli
-import kdist.training.train_run as training_run
+import kdist.training.run as training_run
 import keras
 import numpy as np
 from kdist.errors import UserError
-from kdist.runs.record import read_run
 from kdist.signals import ENDING
 from kdist.training import model as training_model
+from kdist.training.record import read_run
 
 SMALL = "--dataset sample --subset 96 --depth 10 --width 1 --batch-size 32 --replicas 1"
 STEPS = 3  # of an epoch

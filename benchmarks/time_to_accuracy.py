@@ -45,7 +45,7 @@ def silent(_):
 def trained_by_kdist(settings):
     """Run `kdist train` until it reaches the target."""
     from kdist.training.config import TrainConfig
-    from kdist.training.train_run import train
+    from kdist.training.run import train
 
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig.from_dict(

@@ -20,7 +20,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from kdist.performance.hardware import host
+from kdist.strategies.hardware import host
 from kdist.versions import TESTED
 
 from .environments import ROOT, environment, install, installed, requirement_name

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import keras
 
 from .._upstream import patches
+from .._upstream.fit_data import running_fit
 from .._upstream.hooks import is_chief
 from ..checkpoint.checkpoint_options import CheckpointOptions
 from ..checkpoint.fit_checkpoints import FitCheckpoints
@@ -58,7 +59,8 @@ class Checkpoint(ResumableCallback):
     Example:
         ```python
         keras.utils.set_random_seed(1)
-        model.fit(x, y, epochs=40, callbacks=[Checkpoint("checkpoints")])
+        checkpoint = Checkpoint("checkpoints")  # before `fit`, unless there is a strategy
+        model.fit(x, y, epochs=40, callbacks=[checkpoint])
         ```
     """
 
@@ -93,6 +95,11 @@ class Checkpoint(ResumableCallback):
             raise UserError(
                 "fit received several Checkpoint callbacks, each of which would restore its own"
                 " training: pass one, and copy its files for a copy elsewhere"
+            )
+        if running_fit(self.model) is None:
+            raise UserError(
+                "Checkpoint was made while fit was called, which is too late to follow its data:"
+                " write checkpoint = Checkpoint(...) before fit, or make a strategy of kdist first"
             )
         self._fit = FitCheckpoints(self.model, self.params, callbacks, self.options, self._announce)
 

@@ -24,8 +24,8 @@ class PrintThroughput(ResumableCallback):
     TensorFlow's tracing and the devices' warm-up, so the summary at the end skips this epoch:
     `Images/sec after the first epoch: 1332.0 (666.0 per replica, 0.0961 seconds per step)`.
 
-    The callback adds `images_per_sec`, `images_per_sec_per_replica` and `seconds_per_step` to
-    `logs`, for the history and for every later callback in the list, such as `CSVLogger`.
+    The callback adds `images_per_sec` to `logs`, for the history and for every later callback in
+    the list, such as `CSVLogger`.
 
     Images are counted over all replicas. The model provides the count (see `count_images`), so any
     kind of data works, including a `tf.data.Dataset` of unknown size. A callback that calls
@@ -130,14 +130,15 @@ class PrintThroughput(ResumableCallback):
         """Print the epoch's rate and add it to `logs`."""
         super().on_epoch_end(epoch, logs)
         self._end_training()
-        if self._values:
-            self.print_line(f"Images/sec: {self._values['images_per_sec']:.1f}")
+        rate = self._values.get("images_per_sec", math.nan)
+        if math.isfinite(rate):  # an epoch without data, or of no time, has no rate
+            self.print_line(f"Images/sec: {rate:.1f}")
         if logs is not None:
             logs.update(self._values)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print the rate of all epochs except the first."""
-        if self.steps:
+        if self.steps and self.seconds:
             rate = _divide(self.images, self.seconds)
             self.print_line(
                 f"Images/sec after the first epoch: {rate:.1f} ({rate / self._replicas:.1f} per"
@@ -155,12 +156,7 @@ class PrintThroughput(ResumableCallback):
             self.images += 0 if math.isnan(images) else round(images)
             self.seconds, self.steps = self.seconds + seconds, self.steps + steps
         self._is_first_epoch = False
-        rate = _divide(images, seconds)
-        self._values = {
-            "images_per_sec": rate,
-            "images_per_sec_per_replica": rate / self._replicas,
-            "seconds_per_step": _divide(seconds, steps),
-        }
+        self._values = {"images_per_sec": _divide(images, seconds)}
 
     def _print_step(self, step: int, loss: float) -> None:
         """Print the line of the steps since the previous line."""

@@ -3,7 +3,6 @@ from . import data as data
 from . import layers as layers
 from . import models as models
 from . import optimizers as optimizers
-from . import schedules as schedules
 from . import study as study
 from . import tools as tools
 from . import tracking as tracking

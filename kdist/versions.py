@@ -1,6 +1,8 @@
 """The versions that kdist was tested with, and the packages that only some of it needs."""
 
+import importlib.metadata
 import importlib.util
+import platform
 from collections.abc import Mapping
 
 from .errors import UserError
@@ -8,10 +10,18 @@ from .errors import UserError
 TESTED = {"Keras": ("3.14", "3.15"), "TensorFlow": ("2.20", "2.21")}
 EXTRAS = {
     "dashboard": ("wandb_workspaces",),
+    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "tune": ("sklearn",),
     "ray": ("ray",),
 }
 """The modules of each extra in `pyproject.toml`."""
+_PACKAGES = ("kdist", "tensorflow", "keras", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of kdist, TensorFlow, Keras, NumPy and Python, by name."""
+    packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return packages | {"python": platform.python_version()}
 
 
 def require(extra: str) -> None:

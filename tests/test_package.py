@@ -26,7 +26,7 @@ def test_importing_kdist_imports_nothing_heavy():
 
 def test_training_imports_no_tracker_and_no_tuner():
     code = "import kdist; kdist.MirroredStrategy, kdist.callbacks, kdist.models.WideResNet;"
-    code += "import kdist.training.train_run"
+    code += "import kdist.training.run"
     assert imported_after(code, {"keras_tuner", "wandb"}) == "[]"
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kdist.performance.hardware import host
+from kdist.strategies.hardware import host
 
 from ..environments import ROOT, environment, install, installed
 from .child import REPLICAS

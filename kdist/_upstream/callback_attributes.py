@@ -44,12 +44,6 @@ def has_swapped_averages(callback: keras.callbacks.Callback) -> bool:
     return getattr(callback, "_ema_weights_in_model", False)
 
 
-def flush_summaries(callback: keras.callbacks.TensorBoard) -> None:
-    """Flush the summaries of a `TensorBoard` callback to disk."""
-    for writer in callback._writers.values():
-        writer.flush()
-
-
 def defer_average(callback: keras.callbacks.SwapEMAWeights) -> None:
     """Make a callback keep the trained weights beside their averages after the last epoch.
 

@@ -460,9 +460,11 @@ class CheckpointStore:
             checkpoint.path.stat().st_size for checkpoint in removable
         )
         if room < size:
+            unit, of = ("kB", 1000) if size < 10_000_000 else ("MB", 1_000_000)
+            # Rounded apart, so that the numbers of the message always differ.
             raise UserError(
-                f"no space left on device: {self.folder} has room for {room / 1e6:.1f} MB, and a"
-                f" checkpoint takes {size / 1e6:.1f} MB: free some, or pass another folder"
+                f"no space left on device: {self.folder} has room for {room // of:,} {unit}, and a"
+                f" checkpoint takes {-(-size // of):,} {unit}: free some, or pass another folder"
             )
 
     def _write(

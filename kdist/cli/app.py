@@ -3,6 +3,9 @@
 import logging
 import os
 import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
 
 from cyclopts import (
     App,
@@ -21,11 +24,13 @@ from ..signals import Received
 from ..training.config import TrainConfig
 from .commands import check, dashboard, devices, doctor, evaluate, report
 from .find import app as find_app
-from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
+from .options import DEBUG
 from .sweep import app as sweep_app
 from .train import train
 from .tune import tune
+
+_MOST_CHARACTERS = 1000
 
 app = App(
     name="kdist",
@@ -33,7 +38,7 @@ app = App(
     help_epilogue=f"`{DEBUG}`, with any command, prints the trace of an unexpected error.",
     version=__version__,
     result_action="return_value",
-    suppress_keyboard_interrupt=False,  # `entry.py` has an exit code for every signal
+    suppress_keyboard_interrupt=False,  # `main` of the package has an exit code for every signal
 )
 for command in (
     train,
@@ -111,3 +116,56 @@ def _in_words(error: Exception) -> str:
     if name not in field_names(TrainConfig):
         return str(error)
     return f"{option} is not for {command}, which decides it: see {command} --help"
+
+
+def take_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Remove `--debug` from the arguments, unless it stands after `--`.
+
+    Returns:
+        The remaining arguments, and whether `--debug` was removed.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != DEBUG]
+    return [*kept, *arguments[end:]], len(kept) < end
+
+
+def one_line(text: object) -> str:
+    """Return text for a line of a terminal, with escapes for control characters.
+
+    The middle of a long text is cut out.
+    """
+    words = " ".join(str(text).split())
+    if len(words) > _MOST_CHARACTERS:
+        half = _MOST_CHARACTERS // 2
+        words = f"{words[:half]} … {words[-half:]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
+def unexpected(error: Exception) -> str:
+    """Write the trace of an error into a file; if no file can be written, to standard error.
+
+    Returns:
+        The line about the error.
+    """
+    what = f"unexpected {type(error).__name__}: {one_line(error) or 'no message'}"
+    trace = "".join(traceback.format_exception(error))
+    try:
+        handle, path = tempfile.mkstemp(prefix="kdist-error-", suffix=".txt")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{' '.join(map(ascii, sys.argv))}\n{trace}")
+    except OSError:
+        print(trace, file=sys.stderr)
+        return what
+    return f"{what}; the trace is in {path}, {DEBUG} prints it"
+
+
+def end_output() -> None:
+    """Flush standard output, or drop the rest of the output if it cannot be written.
+
+    Otherwise Python would try again at its end, print an error, and exit with 120.
+    """
+    try:
+        print(end="", flush=True)
+    except OSError:
+        with open(os.devnull, "w", encoding="utf-8") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())

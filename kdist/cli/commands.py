@@ -88,15 +88,12 @@ def dashboard(
     *,
     project: Annotated[str, Parameter(help="W&B project whose runs it shows.")] = "kdist",
     entity: Annotated[str | None, Parameter(help="User or team; by default the account's.")] = None,
-    report: Annotated[
-        bool, Parameter(help="Create a report instead of a workspace.", negative=())
-    ] = False,
 ) -> None:
     """Create a W&B workspace for runs that were tracked by W&B."""
     require("dashboard")
     from ..tracking.dashboard import dashboard as make
 
-    print(make(project=project, entity=entity, report=report))
+    print(make(project=project, entity=entity))
 
 
 def devices(
@@ -110,7 +107,7 @@ def devices(
 ) -> None:
     """List the devices that a strategy would use."""
     TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
-    from ..performance.hardware import device_names
+    from ..strategies.hardware import device_names
     from ..strategies.mirrored_strategy import MirroredStrategy
 
     strategy = MirroredStrategy(replicas=replicas)

@@ -9,8 +9,7 @@ from ..errors import UserError
 from ..fields import fields_of
 from ..versions import require
 from ..workers.launch_options import AUTO, LaunchOptions
-from .last_resort import DEBUG
-from .options import given, options_of, takes
+from .options import DEBUG, given, options_of, takes
 
 # Commands that start processes themselves, each with a hint on how to run it.
 _NOT_LAUNCHED = {

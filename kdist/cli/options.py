@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_CHARACTERS = 50
 
+DEBUG = "--debug"
+"""Option that prints the trace of an unexpected error, at any place of the command line."""
+
 
 def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
     """Convert the value of an option; cyclopts' own conversion would round 1.5 to 2.

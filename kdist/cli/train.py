@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ..errors import TrainingError
 from ..training.config import TrainConfig
-from ..workers.place import after_restart
+from ..training.restart import after_restart
 from .options import (
     ConfigFile,
     OwnModelName,
@@ -47,9 +47,9 @@ def train(
             return 0
     else:
         run_config = TrainConfig.from_dict(own)
-    from ..training import train_run
+    from ..training import run
 
-    result = train_run.train(run_config, resume=resume is not None)
+    result = run.train(run_config, resume=resume is not None)
     if result.diverged is not None:
         lower = (
             f"lower --base-lr, which is {run_config.base_lr:g}, or raise --warmup-epochs, which is"

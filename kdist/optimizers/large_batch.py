@@ -112,7 +112,7 @@ class LARS(LayerwiseOptimizer):
 
     Example:
         ```python
-        optimizer = kdist.optimizers.LARS(kdist.schedules.WarmUp(10.0, steps=200))
+        optimizer = kdist.optimizers.LARS(kdist.optimizers.WarmUp(10.0, steps=200))
         ```
 
     Source: You, Gitman & Ginsburg 2017, "Large Batch Training of Convolutional Networks",

@@ -31,7 +31,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     Example:
         ```python
         decay = keras.optimizers.schedules.CosineDecay(0.1, decay_steps=900)
-        optimizer = keras.optimizers.SGD(kdist.schedules.WarmUp(decay, steps=100))
+        optimizer = keras.optimizers.SGD(kdist.optimizers.WarmUp(decay, steps=100))
         ```
     """
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
-from ..runs.record import FILES, RunRecord, read_run
-from ..runs.text import sanitize_text
 from ..study.experiment import Experiment, read_rows
 from ..study.folder import STUDY_FILE, Row, StudyFolder
 from ..study.search_results import read_trials, sort_trials
 from ..study.search_settings import KIND, Search, read_search
 from ..study.sweep_kinds import EXPERIMENTS
 from ..study.tables import MISSING, setting
+from ..training.record import FILES, RunRecord, read_run, sanitize_text
 from ..training.settings import FOLDERS, model_name
 
 _RECORD_FILES = {STUDY_FILE, *FILES}

@@ -14,14 +14,14 @@ from pathlib import Path
 from .. import __version__
 from ..errors import UserError
 from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
-from ..runs.record import RunRecord, finite
-from ..runs.text import count, sanitize_text
 from ..study.experiment import shared_cores_warning
 from ..study.folder import Row
 from ..study.search_results import trials_table
 from ..study.search_settings import Search
 from ..study.tables import MISSING, ResultsTable, accuracy, rate, seconds, setting
+from ..training.console import count
 from ..training.networks import NETWORKS, SIZES
+from ..training.record import RunRecord, finite, sanitize_text
 from ..training.settings import FOLDERS, model_name
 from .charts import Chart, Figure, Point, Series
 from .page import GENERATOR, Headline, Section, render_page

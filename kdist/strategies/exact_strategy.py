@@ -27,7 +27,6 @@ from .._upstream.steps import converted, one_device, traced_strategy, unconverte
 from ..arguments import check_backend
 from ..errors import UserError
 from ..layers.convert import batch_norms, convert_batch_norm
-from ..performance.steps_per_execution import steps_per_execution
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
@@ -38,6 +37,7 @@ from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .model_state import ModelState
 from .rebuild_model import remake
+from .steps_per_execution import steps_per_execution
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
 

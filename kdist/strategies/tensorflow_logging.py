@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import UserError
-from ..performance.hardware import enable_onednn
+from .hardware import enable_onednn
 
 VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 ERRORS_ONLY = "2"

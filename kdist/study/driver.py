@@ -17,9 +17,9 @@ from rich.console import Console
 
 from ..errors import UserError, error_text
 from ..launch.child import Share
-from ..runs.record import RunRecord, read_run
-from ..runs.text import count
 from ..signals import signal_of
+from ..training.console import count
+from ..training.record import RunRecord, read_run
 from .folder import Row, StudyFolder
 from .progress import Progress, print_line
 from .trial import Trial

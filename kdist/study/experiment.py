@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
 
-from ..performance.hardware import on_cpu
-from ..runs.record import finite
-from ..runs.text import count
+from ..strategies.hardware import on_cpu
+from ..training.console import count
+from ..training.record import finite
 from ..training.user_model.functions import files_of
 from .folder import Row, StudyFolder, as_list
 from .tables import MISSING, ResultsTable, Spread
@@ -191,7 +191,7 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
     """Return a warning if several replicas are parts of a CPU, else `None`.
 
     Args:
-        about: The result of `kdist.performance.hardware.machine`.
+        about: The result of `kdist.strategies.hardware.machine`.
         rows: The rows of the points.
     """
     most = max((row["replicas"] for row in rows), default=1)

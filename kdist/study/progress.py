@@ -6,7 +6,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.text import Text
 
-from ..runs.text import count, time_left
+from ..training.console import count, time_left
 
 
 def print_line(console: Console, line: str) -> None:

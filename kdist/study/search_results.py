@@ -7,8 +7,8 @@ from ..arguments import as_real
 from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
-from ..runs.record import RunRecord, finite
 from ..training.config import TrainConfig
+from ..training.record import RunRecord, finite
 from ..training.settings import Checkpoints, Output
 from .folder import Row, StudyFolder
 from .search_settings import Search

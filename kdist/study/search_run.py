@@ -9,9 +9,9 @@ from rich.console import Console
 from ..errors import UserError
 from ..launch.child import Share
 from ..launch.device_assignment import divide, visible_cores, visible_gpus
-from ..runs.text import count
-from ..tracking.wandb_account import asked_mode
-from ..training.images import load_data
+from ..tracking.names import check_trackers
+from ..training.console import count
+from ..training.run import load_data
 from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .folder import Row, StudyFolder
@@ -48,8 +48,7 @@ def tune(
         "kdist tune",
         instead="run it on one machine, without a launcher; --workers N trains N trials at once",
     )
-    if "wandb" in search.config.trackers:
-        asked_mode()  # a wrong mode would fail every trial
+    check_trackers(search.config.trackers)  # a tracker that cannot start would fail every trial
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()

@@ -14,8 +14,8 @@ from .._upstream.keras_tuner import (
 )
 from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
-from ..runs.record import RunRecord
 from ..training.config import SearchTrial, TrainConfig
+from ..training.record import RunRecord
 from .folder import Row, StudyFolder
 from .search_results import COLUMNS, describe_values, read_result, trial_config
 from .search_settings import Search

@@ -14,8 +14,8 @@ from ..errors import UserError
 from ..fields import check_fields
 from ..launch.device_assignment import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
-from ..runs.record import finite
 from ..training.config import TrainConfig
+from ..training.record import finite
 from .experiment import Counts, Experiment
 from .folder import Row
 from .tables import Spread, setting

@@ -12,12 +12,12 @@ from rich.console import Console
 from ..arguments import path_text
 from ..errors import UserError
 from ..launch.child import OUT_OF_MEMORY
-from ..performance.hardware import machine as describe_machine
-from ..runs.folder import RUNS, unused_path
-from ..runs.record import RunRecord
-from ..runs.text import count
+from ..strategies.hardware import machine as describe_machine
 from ..training.config import TrainConfig
-from ..training.images import load_data
+from ..training.console import count
+from ..training.folder import RUNS, unused_path
+from ..training.record import RunRecord
+from ..training.run import load_data
 from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning

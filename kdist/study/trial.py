@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UserError
-from ..runs.record import RunRecord
 from ..training.config import SearchTrial
+from ..training.record import RunRecord
 from .folder import Row
 
 

@@ -167,7 +167,7 @@ def _begin_anew(file: Path, order: Mapping[str, Any]) -> None:
 
 
 def _train(order: Mapping[str, Any]) -> None:
-    from ..training.train_run import train
+    from ..training.run import train
 
     config = TrainConfig.from_dict(order["config"])
     trial = None if order["search"] is None else SearchTrial(**order["search"])

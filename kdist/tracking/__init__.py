@@ -1,4 +1,4 @@
-"""Track a run with Weights & Biases or TensorBoard."""
+"""Track a run with Weights & Biases, TensorBoard or MLflow."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""`kdist dashboard`: make a W&B workspace or report of a project's runs."""
+"""`kdist dashboard`: make a W&B workspace of a project's runs."""
 
 from typing import Any
 
@@ -7,23 +7,22 @@ from ..errors import UserError, error_line
 SECONDS_TO_REACH_WANDB = 15
 
 
-def dashboard(*, project: str, entity: str | None = None, report: bool = False) -> str:
-    """Make a new W&B workspace, or a report, that shows a project's runs.
+def dashboard(*, project: str, entity: str | None = None) -> str:
+    """Make a new W&B workspace that shows a project's runs.
 
     Args:
         project: The W&B project.
         entity: The user or team that owns the project; by default the account's default entity.
-        report: Make a report instead of a workspace.
 
     Returns:
-        The URL of the workspace or report.
+        The URL of the workspace.
 
     Raises:
         UserError: There is no account, W&B is set to be offline, or W&B cannot be reached.
     """
     import wandb
 
-    from .wandb_account import wandb_mode
+    from .wandb_tracker import wandb_mode
 
     if wandb_mode() in ("offline", "disabled"):
         raise UserError(
@@ -33,8 +32,7 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
         )
     try:
         owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
-        made = (report_of if report else workspace_of)(entity=owner, project=project)
-        return str(made.save().url)
+        return str(workspace_of(entity=owner, project=project).save().url)
     except Exception as error:  # an error of the network, the server or the account
         raise UserError(
             f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
@@ -55,18 +53,6 @@ def workspace_of(*, entity: str, project: str) -> Any:
             for name, panels in _sections().items()
         ],
     )
-
-
-def report_of(*, entity: str, project: str) -> Any:
-    """Return the report, a `wandb_workspaces.reports.v2.Report`, not yet saved."""
-    import wandb_workspaces.reports.v2 as wr
-
-    blocks: list[Any] = []
-    for name, panels in _sections().items():
-        runs = wr.Runset(entity=entity, project=project)
-        grid = wr.PanelGrid(runsets=[runs], panels=panels)
-        blocks += [wr.H2(text=name), grid]
-    return wr.Report(entity=entity, project=project, title="kdist", blocks=blocks)
 
 
 def _sections() -> dict[str, list[Any]]:
@@ -94,8 +80,6 @@ def _sections() -> dict[str, list[Any]]:
         ],
         "Speed": [
             lines("Images per second", speed),
-            lines("Images per second and replica", "images_per_sec_per_replica"),
-            lines("Seconds per step", "seconds_per_step"),
             points("Images per second by replicas", setting="replicas", value=speed),
             points("Images per second by global batch", setting=batch, value=speed),
         ],

@@ -1,14 +1,14 @@
-"""Make trackers from their names with `tracking`; names and options are checked before imports."""
+"""`tracking`: make trackers from their names."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..files import check_writable_folder
-from .wandb_account import asked_mode
+from .names import check_options, check_trackers, tracker_names
 
 if TYPE_CHECKING:
     import keras
@@ -18,65 +18,6 @@ if TYPE_CHECKING:
 
 # The trackers are imported inside the functions: an invalid name or folder is reported before
 # wandb, TensorFlow and TensorBoard are imported.
-
-
-TRACKERS = ("wandb", "tensorboard", "none")
-
-# The trackers that use an option. Some options are listed twice: `track_batches` is the setting for
-# `every_batches`.
-_NEEDS = {
-    "every_batches": ("wandb", "tensorboard"),
-    "track_batches": ("wandb", "tensorboard"),
-    "telemetry": ("wandb", "tensorboard"),
-    "log_model": ("wandb",),
-}
-
-
-def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the requested trackers, each once, in the order of `TRACKERS`.
-
-    Args:
-        names: Names, or comma-separated names, or both; `None` or `"none"` for no tracker.
-
-    Raises:
-        UserError: A name is unknown, or `"none"` is given with another name.
-
-    Example:
-        >>> tracker_names(["tensorboard,wandb", "wandb"])
-        ('wandb', 'tensorboard')
-    """
-    parts: list[Any] = []
-    if isinstance(names, str | Mapping) or not isinstance(names, Iterable):
-        parts += [] if names is None else [names]
-    else:
-        parts += names
-    if not all(isinstance(part, str) for part in parts):
-        raise UserError(f"track takes names ({', '.join(TRACKERS)}), received {names!r}")
-    asked = {name.strip() for part in parts for name in part.split(",")} - {""}
-    unknown = sorted(asked - set(TRACKERS))
-    if unknown:
-        raise UserError(f"unknown tracker {', '.join(unknown)}: known are {', '.join(TRACKERS)}")
-    if "none" in asked and len(asked) > 1:
-        others = ", ".join(sorted(asked - {"none"}))
-        raise UserError(f"received the tracker none together with {others}: remove one of them")
-    return tuple(name for name in TRACKERS if name in asked - {"none"})
-
-
-def check_options(trackers: Collection[str], **options: object) -> None:
-    """Reject an option whose tracker is not requested.
-
-    Args:
-        trackers: The requested trackers.
-        options: `every_batches`, `log_model`, `telemetry`, or the names of their settings;
-            `None` and `False` mean that an option is not used.
-
-    Raises:
-        UserError: An option would have no effect.
-    """
-    for name, value in options.items():
-        if value not in (None, False) and not set(_NEEDS[name]) & set(trackers):
-            needed = " or ".join(_NEEDS[name])
-            raise UserError(f"{name}={value} does nothing without {needed}: add it to the trackers")
 
 
 def tracking(
@@ -93,7 +34,7 @@ def tracking(
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
-    """Make the Keras callbacks that track a run with W&B or TensorBoard.
+    """Make the Keras callbacks that track a run with W&B, TensorBoard or MLflow.
 
     Put the trackers last in the list of callbacks: values that earlier callbacks add to `logs` are
     tracked, too, such as images per second (`PrintThroughput`) and batch norm gaps
@@ -106,6 +47,9 @@ def tracking(
       packages, console and code are not recorded. A run that is already active is used, and not
       closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
+    * `"mlflow"`: parameters and metrics, on the server or in the database that
+      `MLFLOW_TRACKING_URI` names; MLflow's default is `mlflow.db` in the working directory. It
+      needs `pip install 'kdist[mlflow]'`.
     * `"none"`: nothing.
 
     Args:
@@ -113,25 +57,26 @@ def tracking(
         folder: The run's folder; created if it is missing.
         config: Settings to show for the run. Trackers may publish them, so do not include
             secrets. Names that end in `_dir` are dropped, as a path may contain a user's name.
-        group: W&B group of the run, such as the name of a search.
+        group: Group of the run, such as the name of a search.
         run_name: Name of the run; by default the name of `folder`.
         every_batches: Steps between two additional writes of the metrics; `None` to write them once
             per epoch only. With a number, Keras waits for the metrics after every execution.
-        log_model: Also save the model of the best epoch as a W&B artifact.
+        log_model: Also save the model of the best epoch, `best_epoch`, as a W&B artifact.
         hyperparameters: Hyperparameters of a trial; by default `config`.
         objective: Name of a value in `logs`, and `"max"` or `"min"`. The best value so far is
-            `objective` in the W&B run's summary.
+            tracked as `objective`, and decides `best_epoch`.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
-            before the trackers. W&B and TensorBoard get its histograms and norms, by step.
-        verbose: 0 does not print where the W&B run is.
+            before the trackers, which get its norms and, but for MLflow, histograms, by step.
+        verbose: 0 does not print where the run is.
 
     Returns:
         The callbacks; an empty list for no trackers.
 
     Raises:
         UserError: A tracker is unknown, a value is out of range, an option is given without its
-            tracker, a folder cannot be written, or `WANDB_MODE` is invalid.
+            tracker, a folder cannot be written, `WANDB_MODE` is invalid, or MLflow is not
+            installed.
 
     Example:
         ```python
@@ -153,37 +98,34 @@ def tracking(
             ' example ("val_accuracy", "max")'
         )
     path = Path(folder)
-    board = path / "tensorboard" if tensorboard_folder is None else Path(tensorboard_folder)
-    folders = {"wandb": path / "wandb", "tensorboard": board}
-    for tracker in chosen:
-        check_writable_folder(folders[tracker], option="folder")
-    name = run_name or path.resolve().name
-    shown = {key: value for key, value in config.items() if not key.endswith("_dir")}
+    folders = {name: path / name for name in chosen}
+    if tensorboard_folder is not None and "tensorboard" in chosen:
+        folders["tensorboard"] = Path(tensorboard_folder)
+    for tracker_folder in folders.values():
+        check_writable_folder(tracker_folder, option="folder")
+    check_trackers(chosen)
+    options: dict[str, Any] = {
+        "settings": {key: value for key, value in config.items() if not key.endswith("_dir")},
+        "hyperparameters": hyperparameters,
+        "group": group,
+        "name": run_name or path.resolve().name,
+        "objective": objective,
+        "telemetry": telemetry,
+        "verbose": verbose,
+    }
     trackers: list[Tracker] = []
     if "wandb" in chosen:
-        asked_mode()
         from .wandb_tracker import WandbTracker
 
-        trackers.append(
-            WandbTracker(
-                path,
-                config={**shown, **(hyperparameters or {})},
-                group=group,
-                name=name,
-                job_type="train" if hyperparameters is None else "trial",
-                objective=objective,
-                log_model=log_model,
-                telemetry=telemetry,
-                verbose=verbose,
-            )
-        )
+        trackers.append(WandbTracker(folders["wandb"], log_model=log_model, **options))
     if "tensorboard" in chosen:
         from .tensorboard_tracker import TensorBoardTracker
 
-        values = shown if hyperparameters is None else hyperparameters
-        trackers.append(
-            TensorBoardTracker(board, hyperparameters=values, trial=name, telemetry=telemetry)
-        )
+        trackers.append(TensorBoardTracker(folders["tensorboard"], **options))
+    if "mlflow" in chosen:
+        from .mlflow_tracker import MlflowTracker
+
+        trackers.append(MlflowTracker(folders["mlflow"], **options))
     if every_batches is None:
         return [*trackers]
     from .tracker import BatchTracking

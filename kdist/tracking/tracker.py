@@ -1,10 +1,12 @@
 """`Tracker`: the base class of trackers, which may never interrupt training."""
 
 import contextlib
+import json
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -13,40 +15,51 @@ import tensorflow as tf
 
 from ..callbacks.resumable import ResumableCallback
 from ..errors import UserError, error_line
-from ..performance.hardware import device_names
+from ..files import atomic_write
 from ..strategies.exact_strategy import ExactStrategy
+from ..strategies.hardware import device_names
+from ..versions import versions
 
 if TYPE_CHECKING:
     from ..callbacks import StepMeasurement, TrainingTelemetry
 
 
 class Tracker(keras.callbacks.Callback):
-    """Forwards training events to callbacks that it creates when training begins.
+    """Records the settings and the values of a fit.
 
-    If a callback or the tracker itself fails, the tracker warns and closes, and training continues.
-    Callbacks are created only when training begins, so that a tracker can be copied, and a fit that
-    never starts leaves no files. Only training and epoch events are forwarded: if a callback
-    handles batches, Keras waits for the metrics of every execution.
+    A subclass has three methods: `config`, `scalars` and `finish`. Epochs are counted from 1, as
+    everywhere in kdist. If a method fails, the tracker warns and finishes, and training continues.
+    No file is opened before training begins, so that a tracker can be copied, and a fit that never
+    starts leaves no files. A tracker handles no batches, as Keras would wait for the metrics of
+    every execution.
 
-    A subclass writes the settings and makes the callbacks in `begin`, writes steps in `scalars`,
-    and closes its files in `close`. Epochs are counted from 1, as everywhere in kdist. The values
-    of each epoch have `seconds` since training began.
-
-    A killed process may have written epochs and steps after its last checkpoint. The resumed
-    training does not write them again: see `is_new`.
+    A killed process may have written epochs and steps after its last checkpoint. The file
+    `sent.json` in the tracker's folder has the last of each, so that the resumed training does not
+    write them again. The file is written before the values: a value that is written twice is drawn
+    twice, whereas a value that a killed process did not write is a single missing point.
 
     Args:
-        title: The tracker's name in warnings.
+        folder: Folder of the tracker's files.
+        settings: Settings of the run.
+        hyperparameters: Hyperparameters of a trial of a search; `settings` if the run is no trial.
+        group: Group of the run.
+        name: Name of the run.
+        objective: Name of a value in `logs`, and `"max"` or `"min"`: see `BestValues`.
         telemetry: Source of the telemetry values; also a callback of the same fit.
+        verbose: 0 does not print where the run is.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
         UserError: When training begins: the telemetry is not among the callbacks of the fit.
 
     Attributes:
-        continues: Whether files of an earlier process of this run may exist. A state passed to
-            `set_state` makes it true for the next fit.
+        continues: Whether files of an earlier process of this run may exist.
+        sent: Content of `sent.json`: the last `epoch` and the last steps of the axes `batch` and
+            `telemetry`, the number of `rows`, and what a subclass notes. Empty for a new run.
     """
+
+    title: ClassVar[str] = ""
+    """Name of the tracker in warnings."""
 
     state_is_set_before_training: ClassVar[bool] = True
     """Tells `Checkpoint` to call `set_state` before `on_train_begin`."""
@@ -56,99 +69,107 @@ class Tracker(keras.callbacks.Callback):
 
     def __init__(
         self,
-        title: str,
+        folder: Path,
         *,
+        settings: Mapping[str, Any],
+        hyperparameters: Mapping[str, Any] | None = None,
+        group: str | None = None,
+        name: str | None = None,
+        objective: tuple[str, str] | None = None,
         telemetry: "TrainingTelemetry | None" = None,
+        verbose: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__()
-        self.title = title
+        self.folder = folder
+        self.settings = {**settings, **(hyperparameters or {})}
+        self.hyperparameters = settings if hyperparameters is None else hyperparameters
+        self.job_type = "train" if hyperparameters is None else "trial"
+        self.group = group
+        self.name = name
+        self.objective = objective
         self.telemetry = telemetry
+        self.verbose = verbose
         self.continues = False
-        self._of_caller = False
+        self.sent: dict[str, Any] = {}
         self._clock = clock
         self._state: Mapping[str, Any] = {}
-        self._callbacks: list[Any] = []
-        self._open = False
+        self._best = BestValues(objective)
+        self._is_open = False
         self._began = 0.0
 
-    def begin(self) -> list[Any]:
-        """Return the callbacks to forward events to."""
-        return []
-
-    def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
-        """Write values that the callbacks do not write; epochs count from 1."""
-
-    def is_new(self, axis: str, step: int) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether no earlier process of the run has written a step; asked just before the write.
+    def config(self, made_on: Mapping[str, Any]) -> None:
+        """Begin a run and record its settings, or continue the run that `sent` describes.
 
         Args:
-            axis: `"epoch"`, `"batch"` or `"telemetry"`.
-            step: The epoch, or the step over all epochs; from 1.
+            made_on: The number of `replicas`, the `device`, and the `versions` of packages by name.
         """
-        return True
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step.
 
         Args:
-            axis: As in `is_new`.
-            step: As in `is_new`.
+            axis: `"epoch"`; `"best"` for the best values up to an epoch; `"batch"`; `"telemetry"`.
+            step: The epoch, or the step over all epochs; from 1.
             values: Numbers, written as scalars, and arrays, written as histograms.
         """
 
-    def track_step(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write the values of a step, unless the tracker is closed or the step is already written.
+    def finish(self, exit_code: int) -> None:
+        """Close the run, also if `config` failed.
 
-        A tracker that has failed is closed. An earlier process of the run may have written the
-        step: see `is_new`.
+        Args:
+            exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
         """
-        if not self._open:
-            return
+
+    def note(self, **values: Any) -> None:
+        """Write values into `sent.json`."""
+        self.sent |= values
+        self.folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(self.folder / "sent.json", json.dumps(self.sent))
+
+    def track_step(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write the values of a step, unless the tracker is closed or has written the step."""
         with self._guarded(f"write {axis} values"):
-            if self.is_new(axis, step):
+            if self._is_new(axis, step):
                 self.scalars(axis, step, values)
 
-    def flush(self) -> None:
-        """Write all values to the disk."""
-
-    def state(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs, as values that JSON can hold."""
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a result of `state`; called after `begin`."""
-
-    def close(self, exit_code: int) -> None:
-        """Close the files or the run that `begin` opened; `exit_code` is 0 if training finished."""
-
     def get_state(self) -> dict[str, Any]:
-        """Flush all values to the disk, and return the state that a resumed run needs."""
-        if self._open:
-            with self._guarded("write"):
-                self.flush()
-        return {"seconds": self._clock() - self._began, **self.state()}
+        """Return the state that a resumed run needs."""
+        return {"seconds": self._clock() - self._began, "best": self._best.state()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next fit continue from `state`, a result of `get_state`."""
         self._state = state
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Make the callbacks and start them."""
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
+        """Begin or continue the run."""
         if self.telemetry is not None:
             self._listen(self.telemetry)
         state, self._state = self._state, {}
-        self._of_caller, self.continues = self.continues, self.continues or bool(state)
-        self._open = True
+        self._is_open = True
         self._began = self._clock() - state.get("seconds", 0.0)
+        self._best = BestValues(self.objective, state.get("best", {}))
         with self._guarded("start"):
-            self._callbacks = self.begin()
-            if state:
-                self.restore(state)
-            for callback in self._callbacks:
-                callback.set_params(self.params)
-                callback.set_model(self.model)
-                callback.on_train_begin(logs)
+            self.sent = self._read_sent() if self.continues or state else {}
+            self.config(
+                {
+                    "replicas": self.model.distribute_strategy.num_replicas_in_sync,
+                    "device": device_of(self.model.distribute_strategy),
+                    "versions": versions(),
+                }
+            )
+            self.note()
+
+    def _read_sent(self) -> dict[str, Any]:
+        path = self.folder / "sent.json"
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+    def _is_new(self, axis: str, step: int) -> bool:
+        """Whether the tracker is open and the step was not written yet; if so, note it."""
+        if not self._is_open or step <= self.sent.get(axis, 0):
+            return False
+        self.note(**{axis: step, "rows": self.sent.get("rows", 0) + 1})
+        return True
 
     def _listen(self, telemetry: "TrainingTelemetry") -> None:
         if telemetry.model is not self.model:
@@ -162,50 +183,36 @@ class Tracker(keras.callbacks.Callback):
             )
         )
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Forward the event."""
-        with self._guarded("begin an epoch"):
-            for callback in self._callbacks:
-                callback.on_epoch_begin(epoch + 1, logs)
-
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Forward the event with a copy of `logs`, which trackers must not change."""
+        """Write the values of the epoch, the learning rate, the seconds, and the best values."""
         values = {"seconds": self._clock() - self._began} | dict(logs or {})
         with self._guarded("write an epoch"):
-            is_new = self._open and self.is_new("epoch", epoch + 1)
-            for callback in self._callbacks if is_new else ():
-                callback.on_epoch_end(epoch + 1, dict(values))
-            if self._open:
-                self.at_epoch_end(epoch + 1, dict(values), is_new=is_new)
+            best = self._best.update(epoch + 1, values)
+            if self._is_new("epoch", epoch + 1):
+                values["learning_rate"] = learning_rate(self.model)
+                self.scalars("epoch", epoch + 1, values)
+                self.scalars("best", epoch + 1, best)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close the tracker."""
         self.end(0)
 
     def end(self, exit_code: int) -> None:
-        """Close the tracker, unless it is already closed.
-
-        Args:
-            exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
-        """
+        """Close the tracker, unless it is already closed; `exit_code` as in `finish`."""
         with self._guarded("end"):
-            for callback in self._callbacks:
-                callback.on_train_end()
-            if self._open:
-                self.close(exit_code)
-        self._callbacks, self._open = [], False
-        self.continues = self._of_caller  # The next fit may be another run.
+            if self._is_open:
+                self.finish(exit_code)
+        self._is_open = False
 
     @contextlib.contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            self._callbacks = []
-            if self._open:
-                self._open = False
+            if self._is_open:
+                self._is_open = False
                 with contextlib.suppress(Exception):
-                    self.close(1)
+                    self.finish(1)
             warnings.warn(
                 f"{self.title} could not {doing} ({type(error).__name__}: {error_line(error)}):"
                 " training continues without it",
@@ -289,12 +296,16 @@ def _norms_and_values(measurement: "StepMeasurement") -> dict[str, Any]:
     return values
 
 
-# `best_epoch` is the best epoch of the first of these values that `logs` has.
+# Without an objective, `best_epoch` is the best epoch of the first of these that `logs` has.
 _JUDGED_BY = ("val_accuracy", "val_loss", "accuracy", "loss")
 
 
 class BestValues:
-    """Keeps the highest accuracies and the lowest losses, epoch by epoch.
+    """Keeps the highest accuracies, the lowest losses, and the best objective, epoch by epoch.
+
+    Args:
+        objective: Name of a value, and `"max"` or `"min"`.
+        state: A result of `state` to continue from.
 
     Example:
         >>> best = BestValues()
@@ -304,37 +315,44 @@ class BestValues:
         {'best_val_accuracy': 0.8, 'best_epoch': 1}
     """
 
-    def __init__(self) -> None:
-        self._best: dict[str, tuple[float, int]] = {}
+    def __init__(
+        self, objective: tuple[str, str] | None = None, state: Mapping[str, Any] | None = None
+    ) -> None:
+        self.objective = objective
+        self._best = {name: (value, epoch) for name, (value, epoch) in (state or {}).items()}
 
     def state(self) -> dict[str, Any]:
         """Return the best values so far, as values that JSON can hold."""
         return {name: list(best) for name, best in self._best.items()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a result of `state`."""
-        self._best = {name: (value, epoch) for name, (value, epoch) in state.items()}
 
     def update(self, epoch: int, logs: Mapping[str, Any]) -> dict[str, float]:
         """Compare the values of an epoch, and return the best values so far.
 
         Args:
             epoch: The epoch's number, from 1.
-            logs: Values of the epoch. Values with names that end in `accuracy` or `loss` are
-                compared; NaN is ignored.
+            logs: Values of the epoch. The objective, and values with names that end in `accuracy`
+                or `loss`, are compared; NaN is ignored.
 
         Returns:
-            `best_<name>` of each compared value, and `best_epoch`: the best epoch by the validation
-            accuracy, or, without it, by the validation loss, the accuracy or the loss.
+            `best_<name>` of each accuracy and loss; `objective`; and `best_epoch`: the best epoch
+            by the objective, or, without an objective, by the validation accuracy, the validation
+            loss, the accuracy or the loss.
         """
-        for name, value in logs.items():
-            sign = {"accuracy": 1, "loss": -1}.get(name.rpartition("_")[2])
-            if sign is None or math.isnan(value):
-                continue
-            if name not in self._best or sign * value > sign * self._best[name][0]:
-                self._best[name] = (float(value), epoch)
-        values: dict[str, float] = {f"best_{name}": best for name, (best, _) in self._best.items()}
-        judge = next((name for name in _JUDGED_BY if name in self._best), None)
+        signs = {"accuracy": 1, "loss": -1}
+        kinds = {name: name.rpartition("_")[2] for name in logs}
+        compared = {f"best_{n}": (n, signs[kind]) for n, kind in kinds.items() if kind in signs}
+        judges = [f"best_{name}" for name in _JUDGED_BY]
+        if self.objective is not None:
+            name, direction = self.objective
+            compared["objective"] = (name, 1 if direction == "max" else -1)
+            judges = ["objective"]
+        for key, (name, sign) in compared.items():
+            value = float(logs.get(name, math.nan))
+            best, _ = self._best.get(key, (-sign * math.inf, 0))
+            if sign * value > sign * best:
+                self._best[key] = (value, epoch)
+        values: dict[str, float] = {key: value for key, (value, _) in self._best.items()}
+        judge = next((name for name in judges if name in self._best), None)
         return values if judge is None else values | {"best_epoch": self._best[judge][1]}
 
 

@@ -1,27 +1,20 @@
 """Weights & Biases: a run that records the values of epochs and steps, and no private data."""
 
-import json
-import math
 import os
 import secrets
 import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import wandb
 from wandb.integration.keras import WandbModelCheckpoint
 
 from ..errors import error_line
-from ..files import atomic_write
-from ..runs.folder import versions
-from .tracker import BestValues, Tracker, device_of, learning_rate
-from .wandb_account import wandb_mode
-
-if TYPE_CHECKING:
-    from ..callbacks import TrainingTelemetry
+from .names import asked_mode
+from .tracker import Tracker
 
 PROJECT = "kdist"
 # Time limits for `wandb.init` to reach the server, and for the end of a run to upload the rest: a
@@ -45,6 +38,27 @@ PRIVATE_SETTINGS: dict[str, Any] = {
     "init_timeout": INIT_SECONDS,
     "finish_timeout": FINISH_SECONDS,
 }
+
+
+def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the mode of a run: `"online"`, `"offline"`, `"shared"` or `"disabled"`.
+
+    Without `WANDB_MODE` a run is online if wandb finds an account: `WANDB_API_KEY`, an identity
+    token, the netrc file, or wandb's settings. A run without an account is offline, unless
+    `WANDB_MODE` is `disabled`. wandb never prompts, and does not ask its server.
+
+    Raises:
+        UserError: As in `asked_mode`.
+    """
+    mode = asked_mode(environment)
+    if mode in ("offline", "disabled"):
+        return mode
+    try:
+        has_account = wandb.login(prompt=False, verify=False)
+    except wandb.errors.AuthenticationError as error:
+        wandb.termwarn(f"{error}; the run is saved offline")
+        has_account = False
+    return (mode or "online") if has_account else "offline"
 
 
 def begin_run(
@@ -106,57 +120,6 @@ def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     )
 
 
-_NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "batch": 0, "telemetry": 0, "rows": 0}
-
-
-class WandbRecord:
-    """Record of the values sent to W&B: a small file beside W&B's own files.
-
-    With this file, a resumed run need not ask a server; an offline run has no server. The record is
-    written before a value is sent: a value that is sent twice is drawn twice in the charts, whereas
-    a value that a killed process did not send is a single missing point.
-
-    Args:
-        folder: The run folder; the file is `wandb/sent.json` in it.
-
-    Attributes:
-        values: `id` of the W&B run, the last `epoch` and the last steps of the axes `batch` and
-            `telemetry` that were sent, and the number of `rows`.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "wandb" / "sent.json"
-        self.values = dict(_NOTHING)
-
-    def begin(self, *, continues: bool) -> None:
-        """Start a record, or read the existing record.
-
-        Args:
-            continues: Whether the run may have been begun by another process.
-        """
-        self.values = dict(_NOTHING)
-        if continues and self._path.exists():
-            self.values |= json.loads(self._path.read_text(encoding="utf-8"))
-
-    def note(self, **values: Any) -> None:
-        """Write the values of the record before they are sent."""
-        self.values |= values
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(self._path, json.dumps(self.values))
-
-    def is_new(self, name: str, number: int) -> bool:
-        """Whether an epoch or a step was not sent yet; if so, note it as sent, and add a row.
-
-        Args:
-            name: `"epoch"`, `"batch"` or `"telemetry"`.
-            number: Number of the epoch or step, from 1.
-        """
-        if number <= self.values[name]:
-            return False
-        self.note(**{name: number, "rows": self.values["rows"] + 1})
-        return True
-
-
 # The step metric of each axis.
 _AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
@@ -169,134 +132,89 @@ class WandbTracker(Tracker):
 
     The values of an epoch are `epoch/<name>` over `epoch/epoch`, counted from 1; values within
     epochs are `batch/<name>` over `batch/batch_step`, and `telemetry/<name>` over `telemetry/step`.
-    The run's summary also has the best accuracies and losses (`best_val_accuracy`, …), `best_epoch`
-    and `seconds`. The run's config also has `device` and `versions`.
+    The run's summary also has the best values so far (`best_val_accuracy`, …) and `seconds`. The
+    run's config also has `device` and `versions`.
 
-    A run that is resumed continues in the same W&B run, and sends no value twice.
+    A run that is resumed continues in the same W&B run. A run that is already active is used, and
+    not closed.
 
     Args:
-        folder: The run's files are written to `<folder>/wandb`.
-        config: Settings of the run; the number of replicas is added.
-        group: Group of the run.
-        name: Name of the run.
-        job_type: Kind of run.
-        objective: Name of a value in `logs`, and `"max"` or `"min"`. The best value so far is
-            `objective` in the run's summary.
-        log_model: Save the model as an artifact after each epoch that is the best so far, by the
-            objective or, without an objective, by `val_loss`; after every epoch if `logs` lacks
-            the value. Opening the file requires kdist to be imported.
-        telemetry: As in `Tracker`.
-        verbose: 0 does not print the URL or the folder of the run.
+        folder: The folder `wandb` of the run; wandb chooses this name.
+        log_model: Save the model as an artifact after each epoch that is the best so far, see
+            `BestValues`; after every epoch if no value can be compared. Opening the file requires
+            kdist to be imported.
+        **options: As in `Tracker`.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        config: Mapping[str, Any],
-        group: str | None = None,
-        name: str | None = None,
-        job_type: str | None = None,
-        objective: tuple[str, str] | None = None,
-        log_model: bool = False,
-        telemetry: "TrainingTelemetry | None" = None,
-        verbose: int = 1,
-    ) -> None:
-        super().__init__("W&B", telemetry=telemetry)
-        self.folder = folder
-        self.record = WandbRecord(folder)
-        self.config = dict(config)
-        self.run_options: dict[str, Any] = {"group": group, "name": name, "job_type": job_type}
-        self.objective = objective
+    title: ClassVar[str] = "W&B"
+
+    def __init__(self, folder: Path, *, log_model: bool = False, **options: Any) -> None:
+        super().__init__(folder, **options)
         self.log_model = log_model
-        self.verbose = verbose
         self._run: Any = None
-        self._own = False
-        self._best = math.nan
-        self._best_values = BestValues()
+        self._is_own = False
         self._checkpoint: Any = None
 
-    def begin(self) -> list[Any]:
+    def config(self, made_on: Mapping[str, Any]) -> None:
         """Start the run, or use the active one."""
-        strategy = self.model.distribute_strategy
-        made_on = {"device": device_of(strategy), "versions": versions()}
-        config = {"replicas": strategy.num_replicas_in_sync} | made_on | self.config
+        config = {**made_on, **self.settings}
         if self.objective is not None:
             config["objective"] = " ".join(reversed(self.objective))
-        self._best, self._best_values = math.nan, BestValues()
         if wandb.run is not None and wandb.run in _open_runs:
             wandb.run.finish(exit_code=1)
         _open_runs.clear()
-        self._own = wandb.run is None
-        self.record.begin(continues=self.continues)
-        if self._own:
-            sent = self.record.values
-            self._run = begin_run(self.folder, config=config, run_id=sent["id"], **self.run_options)
-            _open_runs.append(self._run)
-            # Online, the server knows the number of rows.
-            if sent["rows"] and self._run.offline:
-                self._run.log({}, step=sent["rows"])
-            self.record.note(id=self._run.id)
+        self._is_own = wandb.run is None
+        if self._is_own:
+            self._begin(config)
         else:
             self._run = wandb.run
             # The config of an active run keeps its values, such as the parameters of a sweep.
             missing = {n: v for n, v in config.items() if n not in self._run.config}
             self._run.config.update(missing)
         if self.log_model:
-            path = self.folder / "wandb" / "best_model.keras"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._checkpoint = WandbModelCheckpoint(path)
+            self._checkpoint = WandbModelCheckpoint(self.folder / "best_model.keras")
             self._checkpoint.set_model(self.model)
         for axis, step in _AXES.items():
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
-        return []
 
-    def is_new(self, axis: str, step: int) -> bool:
-        """Whether the step was not sent yet."""
-        return self.record.is_new(axis, step)
+    def _begin(self, config: Mapping[str, Any]) -> None:
+        self._run = begin_run(
+            self.folder.parent,
+            config=config,
+            group=self.group,
+            name=self.name,
+            job_type=self.job_type,
+            run_id=self.sent.get("id"),
+        )
+        _open_runs.append(self._run)
+        # Online, the server knows the number of rows.
+        if self.sent.get("rows") and self._run.offline:
+            self._run.log({}, step=self.sent["rows"])
+        self.note(id=self._run.id)
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
-        """Send the values of a step; histograms without values are left out."""
+        """Send the values of a step, without empty histograms; the model of the best epoch."""
+        if axis == "best":
+            self._run.summary.update(dict(values))
+            # wandb's own `save_best_only` would save the best model again under the name of every
+            # later epoch.
+            if self._checkpoint is not None and values.get("best_epoch", step) == step:
+                self._checkpoint.on_epoch_end(step, {})
+            return
         sent = {
             f"{axis}/{name}": wandb.Histogram(value) if isinstance(value, np.ndarray) else value
             for name, value in values.items()
             if np.size(value)
         }
         self._run.log(sent | {_AXES[axis]: step})
+        if axis == "epoch":
+            self._run.summary["seconds"] = values["seconds"]
 
-    def state(self) -> dict[str, Any]:
-        """Return the best value of the objective and the best values of all metrics so far."""
-        return {"best": self._best, "best_values": self._best_values.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the best values in `state`."""
-        self._best = state["best"]
-        self._best_values.restore(state["best_values"])
-
-    def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
-        """Send the epoch, the best values so far, and the model if it is requested and the best."""
-        if is_new:
-            self.scalars("epoch", epoch, {**logs, "learning_rate": learning_rate(self.model)})
-        self._run.summary.update(
-            self._best_values.update(epoch, logs) | {"seconds": logs["seconds"]}
-        )
-        name, direction = self.objective or ("val_loss", "min")
-        value = float(logs.get(name, math.nan))
-        better = value > self._best if direction == "max" else value < self._best
-        if better or math.isnan(self._best):
-            self._best = value
-            if self.objective is not None and not math.isnan(value):
-                self._run.summary["objective"] = value
-            # wandb's own `save_best_only` would save the best model again under the name of every
-            # later epoch.
-            if self._checkpoint is not None and is_new:
-                self._checkpoint.on_epoch_end(epoch, logs)
-
-    def close(self, exit_code: int) -> None:
+    def finish(self, exit_code: int) -> None:
         """Finish the run, if the tracker started it, and print its URL or folder."""
         run, self._run = self._run, None
-        if run is None or not self._own:
+        if run is None or not self._is_own:
             return
         where = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
         if not run.offline:

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.table import check_momentum
-from ..tracking.factory import check_options, tracker_names
+from ..tracking.names import check_options, tracker_names
 from .networks import NETWORKS, SPECIFIC
 from .settings import (
     OF_THE_NETWORK,
@@ -71,7 +71,7 @@ def checked_own_model(settings: Mapping[str, Any]) -> dict[str, Any]:
     elif "loss" in monitor:
         raise UserError(
             f"monitor={monitor} falls as a model gets better, but target_accuracy is for a metric"
-            " between 0 and 1 that rises: name such a one, such as val_accuracy, or remove it"
+            " between 0 and 1 that rises: name a metric such as val_accuracy, or remove it"
         )
     elif monitor.startswith("val_") and not settings["validate"]:
         raise UserError(
@@ -189,7 +189,7 @@ class TrainConfig(
     def _check_unused_by_network(self) -> None:
         for name in sorted(SPECIFIC - NETWORKS[self.network].settings):
             if getattr(self, name) != getattr(Model, name):
-                suitable = [key for key, one in NETWORKS.items() if name in one.settings]
+                suitable = [key for key, network in NETWORKS.items() if name in network.settings]
                 raise UserError(
                     f"{name}={getattr(self, name)} does nothing with network={self.network}: remove"
                     f" it, or pass network={' or '.join(suitable)}"

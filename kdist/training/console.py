@@ -1,29 +1,29 @@
 """Lines that a run prints before and after training: settings and result."""
 
 import io
+import math
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from ..performance.hardware import device_names
-from ..runs.folder import RunFolder, saved_model
+from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
+from .folder import RunFolder, saved_model
 from .networks import SIZES
+from .record import TrainResult
 from .settings import model_name
-
-if TYPE_CHECKING:
-    from .result import TrainResult
-
 
 # Settings that the table always shows in rows of its own, or as part of the model's name.
 _SHOWN = {
     *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
     *SIZES,
 }
+# After a shorter warm-up, the first steps at the full rate diverge easily.
+_FEWEST_WARM_UP_STEPS = 10
 # A file has no width, so lines are not broken.
 _WIDE = 1000
 
@@ -60,7 +60,23 @@ def settings_lines(
     return _two_columns([*rows.items(), *changed.items()])
 
 
-def result_lines(result: "TrainResult") -> list[str]:
+def warn_of_short_warm_up(config: TrainConfig, steps_per_epoch: int) -> str | None:
+    """Return a line about a warm-up of very few steps, as with a small `subset`; else `None`.
+
+    Example:
+        >>> warn_of_short_warm_up(TrainConfig(warmup_epochs=0.3), 8)
+        'The warm-up has only 2 steps: if training diverges, raise --warmup-epochs, which is 0.3'
+    """
+    steps = int(config.warmup_epochs * steps_per_epoch)
+    if not config.warmup_epochs or steps >= _FEWEST_WARM_UP_STEPS:
+        return None
+    return (
+        f"The warm-up has only {count(steps, 'step')}: if training diverges, raise"
+        f" --warmup-epochs, which is {config.warmup_epochs:g}"
+    )
+
+
+def result_lines(result: TrainResult) -> list[str]:
     """Format a result as a table: the best epoch, the speed, and the paths of its files."""
     folder = Path(result.run_dir)
     rows = {
@@ -84,7 +100,7 @@ def _per_replica(plan: TrainPlan) -> str:
     return f"{most}" if most * plan.replicas == plan.global_batch else f"at most {most}"
 
 
-def _best(result: "TrainResult") -> str:
+def _best(result: TrainResult) -> str:
     """A user's model may report no accuracy; the best loss is shown instead."""
     has_accuracy = {"accuracy", "val_accuracy"} & result.history.keys() or not result.history
     signs = {"val_accuracy": 1} if has_accuracy else {"val_loss": -1, "loss": -1}
@@ -97,11 +113,11 @@ def _best(result: "TrainResult") -> str:
     return "unknown, no epoch was validated"
 
 
-def _speed(result: "TrainResult") -> str:
-    if result.images_per_sec is None:
+def _speed(result: TrainResult) -> str:
+    if result.images_per_sec is None or not math.isfinite(result.images_per_sec):
         return "unknown, no epoch was finished"
-    which = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
-    return f"{result.images_per_sec:,.0f} ({which})"
+    epochs = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
+    return f"{result.images_per_sec:,.0f} ({epochs})"
 
 
 def _setting(value: Any) -> str:
@@ -121,3 +137,28 @@ def _two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
     text = io.StringIO()
     Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def count(number: float, noun: str) -> str:
+    """Return a number, rounded, with its noun.
+
+    Example:
+        >>> count(1200, "run"), count(1.2, "image")
+        ('1,200 runs', '1 image')
+    """
+    rounded = f"{number:,.0f}"
+    return f"{rounded} {noun}{'' if rounded == '1' else 's'}"
+
+
+def time_left(seconds: float) -> str:
+    """Describe how long work still takes.
+
+    Example:
+        >>> time_left(42.4), time_left(90), time_left(9000)
+        ('about 42 seconds left', 'about 1.5 minutes left', 'about 2.5 hours left')
+    """
+    if seconds < 60:
+        return f"about {seconds:.0f} seconds left"
+    if seconds < 7200:
+        return f"about {seconds / 60:,.1f} minutes left"
+    return f"about {seconds / 3600:,.1f} hours left"

@@ -1,10 +1,10 @@
-"""The model of a run: a built-in network, or the user's model."""
+"""The model and the data of a run: a built-in network and its images, or the user's own."""
 
 import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,13 @@ import keras
 import numpy as np
 
 from ..callbacks.print_throughput import counts_images
-from ..data import ImageData
+from ..data import ImageData, center_crop, evaluation_batches, training_batches
 from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
-from ..runs.folder import RunFolder
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
-from .images import make_pipelines
+from .folder import RunFolder
 from .networks import NETWORKS
 from .settings import Batches
 from .user_model.compiled_model import (
@@ -88,6 +87,79 @@ def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
         decay_epochs=config.decay_epochs,
         decay_rate=config.decay_rate,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """The preparation of a run's images, for training and for evaluation.
+
+    Attributes:
+        image_shape: Height, width and channels of the network's input.
+        augment: The `augment` argument of `training_batches`.
+        standardization: The `standardization` argument of `training_batches` and
+            `evaluation_batches`.
+    """
+
+    image_shape: tuple[int, int, int]
+    augment: Any
+    standardization: Callable[[Any], Any]
+
+    def evaluated(self, images: Any) -> Any:
+        """Return images for evaluation, not standardized: the center if cropped."""
+        height, width, _ = self.image_shape
+        return (
+            images if images.shape[1:3] == (height, width) else center_crop(images, (height, width))
+        )
+
+
+def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
+    """Return the preparation of a run's images.
+
+    Args:
+        config: The settings.
+        data: The images. Mean and deviation are computed from the training images.
+    """
+    augmentation = AUGMENTATIONS[config.augmentation]
+    return Preprocessing(
+        image_shape=augmentation.seen_shape(data.image_shape),
+        augment=config.augment and augmentation.transforms(data),
+        standardization=augmentation.standardization(data),
+    )
+
+
+def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
+    """Make the batches of the training and validation images.
+
+    Args:
+        config: The settings.
+        data: The images.
+        plan: The batch sizes.
+
+    Returns:
+        Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
+    """
+
+    def labels(of_images: Any) -> Any:  # Keras smooths one-hot labels only
+        return np.eye(data.classes)[of_images] if config.label_smoothing else of_images
+
+    prepared = preprocessing(config, data)
+    training = training_batches(
+        data.train_images,
+        labels(data.train_labels),
+        batch_size=plan.global_batch,
+        seed=config.seed,
+        standardization=prepared.standardization,
+        augment=prepared.augment,
+        shift=config.shift,
+        whole_pixels=config.whole_pixels,
+    )
+    validation = evaluation_batches(
+        prepared.evaluated(data.test_images),
+        labels(data.test_labels),
+        batch_size=plan.validation_batch,
+        standardization=prepared.standardization,
+    )
+    return training, validation
 
 
 def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
@@ -193,8 +265,11 @@ def image_parts(
     return RunParts(
         plan=plan,
         model=make_model(config, data, strategy, plan),
-        # The pipeline shuffles.
-        fit={"x": training, "validation_data": validation, "shuffle": False},
+        fit={
+            "x": training,
+            "validation_data": validation if config.validate else None,
+            "shuffle": False,  # the pipeline shuffles
+        },
         source=data.source,
         training_images=len(data.train_images),
         validation_images=len(data.test_images),
@@ -260,11 +335,13 @@ def own_data(
         plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)
     else:
         plan = resumed_plan(saved, replicas=replicas)
-    data = functions.load_data(plan.global_batch, plan.validation_batch)
-    for name in ("batch_size", "val_batch_size"):
-        given = getattr(config, name)
-        given = None if given == getattr(Batches, name) else given
-        functions.check_batch(data, given, option=name.replace("_", "-"))
+    data = functions.load_data(plan.global_batch)
+    batch, validation_batch = config.batch_size, config.val_batch_size
+    functions.check_batch(
+        data,
+        None if batch == Batches.batch_size else batch,
+        None if validation_batch == Batches.val_batch_size else validation_batch,
+    )
     if (config.monitor or "").startswith("val_") and data.validation is None:
         raise UserError(
             f"monitor={config.monitor} is of a validation, but {functions.data_name}()"
@@ -273,8 +350,8 @@ def own_data(
     if not data.has_arrays and not functions.takes_batch:
         # A resumed run reads a batch as well: reading shuffled data changes the order of the next
         # epoch.
-        batch = data.first_batch()
-        plan = plan if saved is not None else dataclasses.replace(plan, global_batch=batch)
+        first = data.first_batch()
+        plan = plan if saved is not None else dataclasses.replace(plan, global_batch=first)
     return plan, data
 
 

@@ -10,11 +10,11 @@ from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors
-from ..runs.folder import RunFolder, saved_model
-from ..runs.record import RunRecord, read_run
 from ..workers.place import worker_place
 from .config import TrainConfig
-from .result import TrainResult
+from .folder import RunFolder, saved_model
+from .record import RunRecord, TrainResult, read_run
+from .run import train
 from .settings import Checkpoints
 
 MAY_CHANGE = field_names(Checkpoints) | {"replicas", "shard_optimizer", "epochs", "data_dir"}
@@ -61,8 +61,6 @@ def resume_run(
     config = config_to_resume(path, changes or {}, announce=announce)
     if config is None:
         return None
-    from .train_run import train
-
     return train(config, resume=True, announce=announce, **options)
 
 
@@ -112,14 +110,15 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
     for name, was in own.to_dict().items():
         asked = getattr(config, name)
         if asked != was and name not in MAY_CHANGE:
+            option = "the model" if name == "model" else f"--{name.replace('_', '-')}"
             raise UserError(
                 f"{run.path} was trained with {name}={was}, which {name}={asked} would change:"
-                " remove it to resume the run, or begin another with --run-dir"
+                f" leave out {option} to resume the run, or begin another with --run-dir"
             )
     if config.epochs < own.epochs:
         raise UserError(
             f"{run.path} is a run of epochs={own.epochs}, which can become more, not"
-            f" {config.epochs}: remove it to resume the run"
+            f" {config.epochs}: leave out --epochs to resume the run"
         )
     if own.checkpoint_every is None and not run.status.is_complete:
         raise UserError(

@@ -1,29 +1,21 @@
-"""The callbacks of a run, in calling order."""
+"""Keras callbacks of a run: its checkpoints, its end at a signal, and its progress."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+from rich.console import Console
 
-from ..callbacks import (
-    Checkpoint,
-    PrintThroughput,
-    PrintTotalTime,
-    SaveTrainingData,
-    StopAtAccuracy,
-    StopAtNonFinite,
-    TrainingTelemetry,
-)
-from ..callbacks.print_throughput import counts_images
-from ..runs.folder import RunFolder
+from .._upstream.hooks import is_chief
+from .._upstream.optimizers import steps_taken
+from .._upstream.worker_callbacks import is_of_the_chief
+from ..callbacks import Checkpoint, PrintTotalTime, StopAtNonFinite
+from ..callbacks.resumable import ResumableCallback
 from ..signals import Received
-from ..tracking.factory import tracking
-from ..tracking.tracker import Tracker
-from .config import SearchTrial, TrainConfig, TrainPlan
-from .model import RunParts
-from .progress import make_progress
-from .settings import model_name
+from .config import TrainConfig
+from .folder import RunFolder
 
 
 class RunCheckpoint(Checkpoint):
@@ -78,171 +70,212 @@ class RunCheckpoint(Checkpoint):
         super().fit_ended()
 
 
-def make_checkpoint(
-    config: TrainConfig,
-    parts: RunParts,
-    folder: RunFolder,
-    *,
-    held: Received,
-    verbose: int,
-) -> RunCheckpoint | None:
-    """Make the callback that saves a run; `None` without `checkpoint_every`.
-
-    When training begins, the callback also calls `write_settings`.
-
-    Args:
-        config: The settings.
-        parts: The run's model and data.
-        folder: The run folder.
-        held: The signals that the run holds.
-        verbose: As in `fit`; 0 prints only failures.
-    """
-    if config.checkpoint_every is None:
-        return None
-    return RunCheckpoint(
-        config,
-        folder,
-        parts.describe_data(),
-        held=held,
-        begin=lambda: write_settings(config, parts.plan, folder),
-        verbose=min(verbose, 1),
-    )
+def end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    """Call the callbacks that `fit` calls after the last epoch, if a step was trained."""
+    if not steps_taken(model.optimizer):
+        return
+    for callback in callbacks:
+        if isinstance(callback, keras.callbacks.SwapEMAWeights):
+            callback.on_test_end()  # does nothing, unless validation was interrupted
+    model.optimizer.finalize_variable_values(model.trainable_weights)
+    chief = is_chief(model)
+    for callback in callbacks:
+        if chief or not is_of_the_chief(callback):
+            callback.on_train_end()
 
 
-def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> None:
-    """Write the run's settings, and remove the previous result until the run ends.
-
-    Raises:
-        UserError: A file cannot be written.
-    """
-    folder.remove_summary()
-    if config.checkpoint_every is not None and not folder.is_resumed:
-        folder.write_json("plan.json", dataclasses.asdict(plan))
-    folder.write_json("config.json", config.used())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RunCallbacks:
-    """The callbacks of a run. Four of them are also available by name.
-
-    Attributes:
-        ordered: All callbacks, in order.
-        stop: Stops the run at its target.
-        finite: Stops the run when its loss is not finite.
-        history: Records the values of every epoch.
-        total_time: Counts the seconds, including the time before the run was resumed.
-    """
-
-    ordered: Sequence[keras.callbacks.Callback]
-    stop: StopAtAccuracy
-    finite: StopAtNonFinite
-    history: keras.callbacks.History
-    total_time: PrintTotalTime
-
-
-def make_callbacks(
-    config: TrainConfig,
-    parts: RunParts,
-    folder: RunFolder,
-    *,
-    more: Sequence[keras.callbacks.Callback] = (),
-    verbose: int = 1,
-    trial: SearchTrial | None = None,
-) -> RunCallbacks:
-    """Make the callbacks of a run.
+class _OnSignal(keras.callbacks.Callback):
+    """Base class of callbacks that end the training once a signal has arrived.
 
     Args:
-        config: The settings.
-        parts: The run's model and data. The trackers show its batch and learning rate.
-        folder: The run folder.
-        more: The caller's own callbacks.
-        verbose: As in `fit`; 0 also silences these callbacks.
-        trial: The place of the run in a search.
-
-    Raises:
-        UserError: A tracker cannot be used.
+        received: The value that `hold_signals` yielded.
     """
-    line = min(verbose, 1)
-    stop, history = _stop(config, trial, verbose=line), keras.callbacks.History()
-    total_time = PrintTotalTime(verbose=0)
-    finite = StopAtNonFinite(verbose=line)
-    telemetry, images = None, _images_to_tell(parts)
-    if config.telemetry is not None:
-        telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
-    ordered = [
-        # First, so that all callbacks below see the metrics of the averaged weights.
-        *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
-        finite,
-        PrintThroughput(images, verbose=0),
-        *([telemetry] if telemetry is not None else []),
-        stop,
-        total_time,
-        *more,
-        *make_progress(verbose, total_time),  # shows the measurements above
-        history,  # below the callbacks that add to `logs`
-        SaveTrainingData(folder.history, verbose=0),
-        # Last, to see all of `logs`.
-        *(
-            _trackers(config, parts, folder, telemetry, trial, verbose=verbose)
-            if folder.is_written
-            else ()
-        ),
-    ]
-    return RunCallbacks(
-        ordered=ordered, stop=stop, finite=finite, history=history, total_time=total_time
-    )
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
 
 
-def _images_to_tell(parts: RunParts) -> int | None:
-    """Return the images per epoch, unless the model's train_step counts them."""
-    return None if counts_images(parts.model) else parts.training_images
+class RaiseAtBatchEnd(_OnSignal):
+    """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
+
+    At this point the model is consistent. During a step, the optimizer's variables may be half
+    updated, and TensorFlow prints and drops an exception that is raised in a destructor.
+    """
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Raise, if a signal has arrived."""
+        self.received.check()
+
+    on_test_batch_end = on_epoch_begin = on_train_batch_end
 
 
-def _stop(config: TrainConfig, trial: SearchTrial | None, *, verbose: int) -> StopAtAccuracy:
-    has_target = config.model is None or config.monitor is not None
-    if not has_target or (trial is not None and not trial.has_target):
-        budget = math.inf if config.time_budget is None else config.time_budget
-        return StopAtAccuracy(None, time_budget=budget, verbose=verbose)
-    return StopAtAccuracy(
-        {config.monitor or "val_accuracy": config.target_accuracy},
-        config.patience,
-        validation_freq=1 if config.validate else config.epochs + 1,  # never
-        time_budget=config.time_budget,
-        verbose=verbose,
-    )
+class StopAfterEpoch(_OnSignal):
+    """Ends the training of all workers after the current epoch, once a signal has arrived.
+
+    If a single worker left within an epoch, the remaining workers would wait forever.
+    """
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Stop, if a signal has arrived."""
+        if self.received.first is not None:
+            self.model.stop_training = True
+
+    on_epoch_end = on_train_batch_end
 
 
-def _trackers(
-    config: TrainConfig,
-    parts: RunParts,
-    folder: RunFolder,
-    telemetry: TrainingTelemetry | None,
-    trial: SearchTrial | None,
-    *,
-    verbose: int,
+class DivergedError(Exception):
+    """The loss is not finite; the run catches it around `fit`."""
+
+
+class RaiseWhenDiverged(ResumableCallback):
+    """Raises `DivergedError` if the loss is not finite: Keras would validate, and end the epoch."""
+
+    def __init__(self, stop: StopAtNonFinite) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Raise, if the loss is not finite."""
+        if self.stop.found is not None:
+            raise DivergedError
+
+
+_BAR = 20
+_SHORTEST_BAR = 5
+# Width of Keras's remaining time and time per step: ` 10:00:00 999ms/step`.
+_TIMES = 20
+
+
+class _Progress(keras.callbacks.ProgbarLogger):
+    """Base class that `Checkpoint` accepts: a progress display has no state to resume."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return an empty dictionary."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore nothing."""
+
+
+class EpochLines(_Progress):
+    """Prints one line per epoch, in place of Keras's progress bar.
+
+    Args:
+        total_time: The callback that counts the seconds, earlier in the list of callbacks.
+    """
+
+    def __init__(self, total_time: PrintTotalTime) -> None:
+        super().__init__()
+        self.total_time = total_time
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print nothing yet."""
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print nothing yet."""
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print the line."""
+        values = describe_epoch(logs or {}, self.total_time.seconds)
+        print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
+
+
+class FittedBar(_Progress):
+    """Keras's progress bar with the metrics that fit, then a line with the remaining metrics.
+
+    Keras prints a bar that is wider than the terminal anew at every step.
+
+    Args:
+        total_time: The callback that counts the seconds, earlier in the list of callbacks.
+        console: Tells the width of the terminal, which may change.
+    """
+
+    def __init__(self, total_time: PrintTotalTime, console: Console) -> None:
+        super().__init__()
+        self.total_time = total_time
+        self.console = console
+        self._shown: dict[str, float] = {}
+        self._metrics: set[str] = set()
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Begin a bar."""
+        self._shown = {}
+        super().on_epoch_begin(epoch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Show the training metrics that fit."""
+        self._metrics.update(logs or {})
+        super().on_train_batch_end(batch, self._fitting(logs or {}))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Add the validation metrics that fit, and print all remaining values in a line below."""
+        logs = logs or {}
+        super().on_epoch_end(epoch, self._fitting(logs))
+        rest = {name: value for name, value in logs.items() if name not in self._shown}
+        print(describe_epoch(rest, self.total_time.seconds), flush=True)
+
+    def _fitting(self, logs: Mapping[str, Any]) -> dict[str, float]:
+        count = len(f"{self.target}/{self.target} ") if self.target else len("      1/Unknown")
+        room = self.console.width - 1 - count - _TIMES - _SHORTEST_BAR
+        room -= sum(map(_width, self._shown.items()))
+        for name, value in logs.items():
+            if name in self._shown or name.removeprefix("val_") not in self._metrics:
+                continue
+            width = _width((name, value))
+            if width <= room:
+                self._shown[name] = value
+                room -= width
+        if self.progbar is not None:
+            self.progbar.width = max(_SHORTEST_BAR, min(_BAR, _SHORTEST_BAR + room))
+        self._shown.update({name: logs[name] for name in self._shown if name in logs})
+        return self._shown
+
+
+def _width(metric: tuple[str, Any]) -> int:
+    name, value = metric
+    shown = f"{value:.4f}" if abs(value) > 1e-3 else f"{value:.4e}"  # as Keras writes it
+    return len(f" - {name}: {shown}")
+
+
+def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
+    """Format the values of an epoch in one line.
+
+    Args:
+        logs: Values by name, as in the `logs` of a Keras callback.
+        seconds: Seconds since training began.
+
+    Example:
+        >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
+        'val_accuracy 0.8521, 1,185 images/s, 9.5 seconds so far'
+    """
+    rate = logs.get("images_per_sec", math.nan)
+    words = [f"{name} {_number(v)}" for name, v in logs.items() if name != "images_per_sec"]
+    if math.isfinite(rate):
+        words.append(f"{rate:,.0f} images/s")
+    return ", ".join([*words, f"{seconds:,.1f} seconds so far"])
+
+
+def _number(value: Any) -> str:
+    number = float(value)
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.4f}" if abs(number) > 1e-3 or not number else f"{number:.3e}"
+
+
+def make_progress(
+    verbose: int, total_time: PrintTotalTime, *, console: Console | None = None
 ) -> list[keras.callbacks.Callback]:
-    plan, model = parts.plan, parts.model
-    own = {} if config.model is None else {"model": model_name(config.to_dict())}
-    trackers = tracking(
-        *config.trackers,
-        folder=folder.path,
-        config=config.shareable()
-        | own
-        | {
-            "replicas": plan.replicas,
-            "global_batch": plan.global_batch,
-            "learning_rate": plan.learning_rate,
-            "parameters": model.count_params() if model.built else None,
-            "xla": bool(model.jit_compile),
-        },
-        every_batches=config.track_batches,
-        log_model=config.log_model,
-        tensorboard_folder=config.log_dir,
-        telemetry=telemetry if config.trackers else None,
-        verbose=verbose,
-        **({} if trial is None else trial.tracked()),
-    )
-    for tracker in trackers:
-        if isinstance(tracker, Tracker):
-            tracker.continues = folder.is_resumed
-    return trackers
+    """Make the callback that shows the progress of a run, if any.
+
+    Args:
+        verbose: 0 for no output; 2 for a line per epoch; 1 for a bar as well, where it can be
+            redrawn.
+        total_time: Counts the seconds.
+        console: Console to print on; standard output by default.
+    """
+    console = console or Console()
+    if not verbose:
+        return []
+    redraws = (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
+    return [FittedBar(total_time, console) if verbose == 1 and redraws else EpochLines(total_time)]

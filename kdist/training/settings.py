@@ -33,10 +33,10 @@ from ..fields import (
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
-from ..tracking.factory import TRACKERS
+from ..tracking.names import TRACKERS
 from .networks import NETWORKS, NetworkName
-from .precision import Precision
 
+Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
 # rejected at once, not after the import of TensorFlow, whose own numbers end at 64 bits.
 Count = Annotated[int, Ge(1), Le(1_000_000)]

@@ -39,7 +39,7 @@ def check_workers() -> None:
         TrainingError: A sum or a trained weight is wrong.
     """
     began = time.perf_counter()
-    from ..runs.folder import versions
+    from ..versions import versions
     from .multi_worker_strategy import MultiWorkerMirroredStrategy
 
     strategy = MultiWorkerMirroredStrategy()

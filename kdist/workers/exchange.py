@@ -150,8 +150,11 @@ class PeriodicExchange:
     def _until_next(self) -> int:
         """Return the steps until the next exchange.
 
-        The number at most doubles, as the next steps may take longer.
+        The number at most doubles, as the next steps may take longer. A single worker exchanges
+        after every step, so that its number would double until no float holds it.
         """
+        if self._workers.count == 1:
+            return 1
         took = self._clock() - self._since
         in_time = int(_SECONDS * self._steps / took) if took > 0 else 2 * self._steps
         return max(1, min(2 * self._steps, in_time))

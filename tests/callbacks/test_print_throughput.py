@@ -78,7 +78,6 @@ def test_an_epoch_cut_short_counts_what_it_had():
     callback = PrintThroughput(clock=clock)
     history = tiny_fit([Ticker(clock), StopAtSecondStep(), callback], validate=False)
     assert history["images_per_sec"] == [2 * BATCH / (2 * STEP_SECONDS)]
-    assert history["seconds_per_step"] == [STEP_SECONDS]
 
 
 def test_the_number_of_images_may_be_given():
@@ -112,14 +111,11 @@ def test_an_epoch_without_data_has_no_rate():
     assert (callback.images, callback.steps) == (0, 0)  # without the first epoch
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_rates_a_replica_and_a_step(replicas):
-    clock = FakeClock()
-    history = tiny_fit(
-        [Ticker(clock), PrintThroughput(clock=clock)], model=traced_model(replicas=replicas)
-    )
-    assert history["images_per_sec_per_replica"] == [RATE / replicas] * 3
-    assert history["seconds_per_step"] == [STEP_SECONDS] * 3
+def test_an_epoch_of_no_time_has_no_rate(capsys):
+    """A clock may be too coarse for a short epoch."""
+    history = tiny_fit([PrintThroughput(clock=lambda: 1.0)])
+    assert all(map(math.isnan, history["images_per_sec"]))
+    assert "Images/sec" not in capsys.readouterr().out
 
 
 def test_the_first_epoch_of_every_fit_is_left_out_of_the_summary():
@@ -174,7 +170,6 @@ def test_an_epoch_that_is_resumed_in_the_middle_counts_the_steps_of_its_process(
     callback = PrintThroughput(total, clock=clock)
     checkpoint = Checkpoint(tmp_path, verbose=0)
     logs = tiny_fit([Ticker(clock), callback, checkpoint], model=model, epochs=1)
-    assert logs["seconds_per_step"] == [STEP_SECONDS]
     left = IMAGES - BATCH if total is None else IMAGES * (STEPS - 1) / STEPS
     assert logs["images_per_sec"] == [pytest.approx(left / ((STEPS - 1) * STEP_SECONDS))]
 

@@ -59,7 +59,6 @@ def test_images_per_second_are_those_of_print_throughput(tmp_path):
     tiny_fit([Ticker(clock), *savers], epochs=1)
     (row,) = table(path)
     assert row["images_per_sec"] == f"{IMAGES / (STEPS * STEP_SECONDS):.1f}"
-    assert float(row["seconds_per_step"]) == STEP_SECONDS
 
 
 def test_other_values_follow_and_what_an_epoch_lacks_is_empty(tmp_path):

@@ -1,5 +1,8 @@
 """A folder of another training is refused in one line that names the first difference."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -205,3 +208,20 @@ def test_two_in_one_fit(tmp_path):
     with pytest.raises(UserError, match="received several Checkpoint callbacks"):
         model.fit(X, Y, batch_size=BATCH, verbose=0, callbacks=both)
     assert list(tmp_path.iterdir()) == []
+
+
+LATE = """
+import sys, keras, numpy as np
+from kdist.callbacks import Checkpoint
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x = np.ones((4, 1))
+model.fit(x, x, verbose=0, callbacks=[Checkpoint(sys.argv[1], verbose=0)])
+"""
+
+
+def test_a_callback_that_is_made_while_the_first_fit_is_called_is_refused(tmp_path):
+    """Python has looked up `model.fit` before its arguments, and so before the patches."""
+    command = [sys.executable, "-c", LATE, str(tmp_path / "checkpoints")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "UserError: Checkpoint was made while fit was called, which is too late" in done.stderr

@@ -236,9 +236,13 @@ def test_room_is_checked_at_the_start(store, monkeypatch):
     usage = type(shutil.disk_usage(store.folder))(10**9, 10**9, 1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     store.check_room(1000)
-    words = "no space left on device: .* has room for 0.0 MB, and a checkpoint takes 5.0 MB"
-    with pytest.raises(UserError, match=words):
-        store.check_room(5_000_000)
+    for needed, words in (
+        (5_000_000, "has room for .* kB, and a checkpoint takes 5,000 kB"),
+        (50_000_000, "has room for 0 MB, and a checkpoint takes 50 MB"),
+        (1001, "has room for 1 kB, and a checkpoint takes 2 kB"),
+    ):
+        with pytest.raises(UserError, match=f"no space left on device: .* {words}"):
+            store.check_room(needed)
     commit(store, 2)
     store.check_room(1000 + size)
 

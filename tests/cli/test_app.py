@@ -22,7 +22,7 @@ import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
-from kdist.cli.last_resort import one_line, take_debug
+from kdist.cli.app import one_line, take_debug
 from kdist.cli.options import given, options_of, read_files
 from kdist.errors import TrainingError, UserError
 from kdist.signals import ENDING
@@ -190,9 +190,7 @@ def trained(monkeypatch):
     class Done:
         diverged = signal = None
 
-    monkeypatch.setattr(
-        "kdist.training.train_run.train", lambda config, **_: seen.append(config) or Done
-    )
+    monkeypatch.setattr("kdist.training.run.train", lambda config, **_: seen.append(config) or Done)
 
     def train(*arguments):
         monkeypatch.setattr("sys.argv", ["kdist", "train", *arguments])
@@ -291,7 +289,7 @@ class Result:
 
 def end_of(monkeypatch, capsys, run):
     """Exit code and standard error of a `kdist train` whose run is the function."""
-    monkeypatch.setattr("kdist.training.train_run.train", run)
+    monkeypatch.setattr("kdist.training.run.train", run)
     monkeypatch.setattr("sys.argv", ["kdist", "train", "--base-lr", "3", "--warmup-epochs", "2"])
     with pytest.raises(SystemExit) as end:
         kdist.cli.main()

@@ -13,7 +13,7 @@ from kdist.study.search_results import COLUMNS as TRIALS
 from markdown_pages import ROOT, documented_objects
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
-MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "schedules")
+MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers")
 MODULES += ("checkpoint", "tools", "tools.evaluate", "tools.find", "tracking", "training", "study")
 
 
@@ -28,7 +28,7 @@ def names_in_stubs():
 def public_names():
     modules = {f"kdist.{name}" for name in MODULES}
     names = set(names_in_stubs()) - modules
-    for module in (kdist.callbacks, kdist.models, kdist.schedules):
+    for module in (kdist.callbacks, kdist.models):
         names |= {f"{module.__name__}.{name}" for name in module.__all__}
     # Documented where they live.
     errors = {"kdist.errors.NonFiniteWeightsError", "kdist.errors.UserError"}

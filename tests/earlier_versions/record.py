@@ -13,8 +13,7 @@ from pathlib import Path
 import kdist
 import keras
 import numpy as np
-from kdist.optimizers import LARS, NovoGrad
-from kdist.schedules import WarmUp
+from kdist.optimizers import LARS, NovoGrad, WarmUp
 
 HERE = Path(__file__).parent
 ROWS = np.linspace(-1, 1, 24, dtype="float32").reshape(4, 6)

@@ -15,7 +15,7 @@ from kdist.errors import UserError
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.train_run import train
+from kdist.training.run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

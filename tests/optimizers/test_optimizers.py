@@ -147,7 +147,7 @@ def test_novograd_excludes_from_decay():
     "optimizer",
     [
         LARS(
-            kdist.schedules.WarmUp(3.0, steps=5),
+            kdist.optimizers.WarmUp(3.0, steps=5),
             momentum=0.8,
             trust_coefficient=0.01,
             weight_decay_rate=0.1,

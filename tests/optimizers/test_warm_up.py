@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kdist._upstream.optimizers import averaging_optimizers
 from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
-from kdist.optimizers import warm_up_ema
-from kdist.schedules import WarmUp
+from kdist.optimizers import WarmUp, warm_up_ema
 from keras import optimizers
 from replicas import assert_close, assert_equal
 

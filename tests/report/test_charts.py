@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kdist.report.charts import Chart, Figure, Point, Series
 from kdist.report.sources import read_study
 from kdist.report.write_report import learning_curves, name_series, search_figure, sweep_figure
-from kdist.runs.record import read_run
 from kdist.training.config import TrainConfig
+from kdist.training.record import read_run
 from report_folders import (
     accuracy_rows,
     scaling_rows,

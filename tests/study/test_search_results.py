@@ -3,7 +3,6 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.runs.record import read_run
 from kdist.study.folder import StudyFolder
 from kdist.study.search_results import (
     best_settings,
@@ -14,6 +13,7 @@ from kdist.study.search_results import (
 )
 from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
+from kdist.training.record import read_run
 from report_folders import search_trials, write_run, write_search
 
 TIMED = Search(

@@ -13,7 +13,6 @@ import pytest
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, TrainingError, UserError
 from kdist.launch.child import judge
-from kdist.runs.record import read_run
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
 from kdist.study.driver import Driver
@@ -24,6 +23,7 @@ from kdist.study.sweep_run import SweepPoints
 from kdist.study.trial import Trial, measure
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
 from kdist.training.config import SearchTrial
+from kdist.training.record import read_run
 from report_folders import write_run
 from rich.console import Console
 
@@ -273,7 +273,7 @@ def order(tmp_path, monkeypatch):
 def test_a_run_that_a_signal_cut_short_is_not_measured(order, monkeypatch, capsys, number):
     """As from a program that frees memory: to the run alone, not to its sweep."""
     result = types.SimpleNamespace(interrupted=number is not None, signal=number)
-    monkeypatch.setattr("kdist.training.train_run.train", lambda *_, **__: result)
+    monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
     if number is None:
         assert trial_process.main() is None
         return
@@ -293,7 +293,7 @@ def test_an_error_is_a_line_and_an_exit_code(order, monkeypatch, capsys, error, 
         raise error
 
     answers = {}
-    monkeypatch.setattr("kdist.training.train_run.train", fail)
+    monkeypatch.setattr("kdist.training.run.train", fail)
     monkeypatch.setattr(trial_process, "answer", lambda **values: answers.update(values))
     with pytest.raises(SystemExit) as end:
         trial_process.main()
@@ -305,7 +305,7 @@ def test_a_run_whose_checkpoints_are_refused_begins_anew(order, monkeypatch, cap
         raise RefusedCheckpointsError("why")
 
     begun = []
-    monkeypatch.setattr("kdist.training.train_run.train", fail)
+    monkeypatch.setattr("kdist.training.run.train", fail)
     monkeypatch.setattr("os.execv", lambda *command: begun.append(command))
     trial_process.main()
     ((program, command),) = begun
@@ -362,7 +362,7 @@ def test_a_trial_that_continues_another_ends_as_if_it_had_been_trained_at_once(t
     def epochs(name):
         with (tmp_path / name / "run" / "history.csv").open() as file:
             rows = list(csv.DictReader(file))
-        timed = ("seconds", "images_per_sec", "images_per_sec_per_replica", "seconds_per_step")
+        timed = ("seconds", "images_per_sec")
         return [{k: v for k, v in row.items() if k not in timed} for row in rows]
 
     assert epochs("second") == epochs("whole")

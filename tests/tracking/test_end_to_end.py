@@ -17,7 +17,7 @@ from kdist.callbacks import (
     PrintThroughput,
     TrainingTelemetry,
 )
-from kdist.performance.hardware import device_names
+from kdist.strategies.hardware import device_names
 from kdist.tracking import tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
@@ -32,8 +32,6 @@ METRICS = {
     "val_accuracy",
     "learning_rate",
     "images_per_sec",
-    "images_per_sec_per_replica",
-    "seconds_per_step",
     "batch_norm_gap",
     "batch_norm_replica_gap",
     "gradient_norm",

@@ -1,5 +1,7 @@
 """Trackers by their names, their options, and W&B's account."""
 
+import importlib.util
+
 import keras
 import pytest
 import wandb
@@ -8,12 +10,12 @@ from hypothesis import strategies as st
 from kdist.callbacks import TrainingTelemetry
 from kdist.errors import UserError
 from kdist.tracking import tracking
-from kdist.tracking.factory import (
+from kdist.tracking.names import (
     TRACKERS,
     check_options,
     tracker_names,
 )
-from kdist.tracking.wandb_account import wandb_mode
+from kdist.tracking.wandb_tracker import wandb_mode
 
 
 def test_no_tracker_is_no_callback(tmp_path):
@@ -56,8 +58,12 @@ def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
     [
         ("nosuch", {}, "unknown tracker nosuch"),
         ("wandb", {"every_batches": 0}, "every_batches is 0"),
-        ("none", {"every_batches": 2}, "does nothing without wandb or tensorboard"),
-        ("none", {"telemetry": TrainingTelemetry()}, "does nothing without wandb or tensorboard"),
+        ("none", {"every_batches": 2}, "without wandb or tensorboard or mlflow"),
+        (
+            "none",
+            {"telemetry": TrainingTelemetry()},
+            "without wandb or tensorboard or mlflow",
+        ),
         ("wandb", {"objective": ("val_loss", "least")}, 'objective has to be a name and "max"'),
         (
             "wandb",
@@ -76,6 +82,15 @@ def test_a_mode_that_wandb_does_not_know(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "off")
     with pytest.raises(UserError, match="WANDB_MODE has to be one of online.*received off"):
         tracking("wandb", folder=tmp_path, config={})
+
+
+def test_mlflow_that_is_not_installed(tmp_path, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "mlflow" else real(name)
+    )
+    with pytest.raises(UserError, match=r"this needs mlflow, .*pip install 'kdist\[mlflow\]'"):
+        tracking("mlflow", folder=tmp_path, config={})
 
 
 def test_a_file_in_the_way_of_wandbs_folder(tmp_path):
@@ -105,7 +120,7 @@ def test_none_is_no_tracker(nothing):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, none"),
+        ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, mlflow, none"),
         (["none", "wandb"], "none together with wandb"),
         ([1], "track takes names"),
     ],
@@ -120,7 +135,7 @@ def test_an_option_needs_its_tracker():
     check_options(("tensorboard",), every_batches=3)
     with pytest.raises(UserError, match="log_model=True does nothing without wandb"):
         check_options(("tensorboard",), log_model=True)
-    with pytest.raises(UserError, match="track_batches=3 does nothing without wandb or tensorb"):
+    with pytest.raises(UserError, match="track_batches=3 does nothing without wandb or t"):
         check_options((), track_batches=3)
 
 

@@ -5,54 +5,49 @@ import math
 
 import keras
 import pytest
+import tensorflow as tf
 from kdist.tracking.tracker import BatchTracking, BestValues, Tracker, ended
 
 
-class Recorder(keras.callbacks.Callback):
-    """Notes what it is called with; fails where it is told to."""
+class Recording(Tracker):
+    """Notes what is called, and fails where it is told to."""
 
-    def __init__(self, fails_at=""):
-        super().__init__()
+    title = "The recorder"
+
+    def __init__(self, folder, fails_at="", **options):
+        super().__init__(folder, settings={"width": 3}, **options)
         self.fails_at = fails_at
         self.calls = []
+        self.set_model(Model())
 
     def _note(self, name, *values):
         self.calls.append((name, *values))
         if name == self.fails_at:
             raise OSError("no space left\non device")
 
-    def on_train_begin(self, logs=None):
-        self._note("begin")
+    def config(self, made_on):
+        self.seen = dict(self.sent)
+        self._note("config", made_on["replicas"])
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._note("epoch", epoch)
+    def scalars(self, axis, step, values):
+        if axis == "epoch":
+            self.epoch_values = dict(values)
+        values["more"] = 1
+        self._note(axis, step)
 
-    def on_epoch_end(self, epoch, logs=None):
-        logs["more"] = 1
-        self.seconds = logs["seconds"]
-        self._note("epoch end", epoch, logs["loss"])
-
-    def on_train_end(self, logs=None):
-        self._note("end")
-
-
-class Recording(Tracker):
-    def __init__(self, recorder, **options):
-        super().__init__("The recorder", **options)
-        self.recorder = recorder
-        self.closed = []
-
-    def begin(self):
-        return [self.recorder]
-
-    def close(self, exit_code):
-        self.closed.append(exit_code)
+    def finish(self, exit_code):
+        self._note("finish", exit_code)
 
 
-def fit(tracker, epochs=2):
+class Model:
+    optimizer = keras.optimizers.SGD(0.25)
+    distribute_strategy = tf.distribute.get_strategy()
+
+
+def fit(tracker, epochs=range(2)):
     tracker.set_params({"steps": 4})
     tracker.on_train_begin()
-    for epoch in range(epochs):
+    for epoch in epochs:
         logs = {"loss": 0.5}
         tracker.on_epoch_begin(epoch)
         tracker.on_epoch_end(epoch, logs)
@@ -60,51 +55,61 @@ def fit(tracker, epochs=2):
     tracker.on_train_end()
 
 
-def test_the_seconds_are_since_training_began():
+def test_the_seconds_are_since_training_began(tmp_path):
     times = iter([5.0, 7.5, 9.0])
-    recorder = Recorder()
-    fit(Recording(recorder, clock=lambda: next(times)))
-    assert recorder.seconds == 4.0
+    tracker = Recording(tmp_path, clock=lambda: next(times))
+    tracker.on_train_begin()
+    for epoch, seconds in enumerate([2.5, 4.0]):
+        tracker.on_epoch_end(epoch, {"loss": 0.5})
+        assert tracker.epoch_values["seconds"] == seconds
 
 
-def test_a_fit_is_handed_on_and_closed_once():
-    tracker = Recording(Recorder())
+CALLS = [("config", 1), ("epoch", 1), ("best", 1), ("epoch", 2), ("best", 2)]
+
+
+def test_a_fit_is_recorded_and_finished_once(tmp_path):
+    tracker = Recording(tmp_path)
     fit(tracker)
     tracker.on_train_end()
-    calls = [("begin",), ("epoch", 1), ("epoch end", 1, 0.5), ("epoch", 2), ("epoch end", 2, 0.5)]
-    assert tracker.recorder.calls == [*calls, ("end",)]
-    assert tracker.closed == [0]
+    assert tracker.calls == [*CALLS, ("finish", 0)]
 
 
-@pytest.mark.parametrize("fails_at", ["begin", "epoch", "epoch end", "end"])
-def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at):
-    tracker = Recording(Recorder(fails_at))
+@pytest.mark.parametrize(
+    ("fails_at", "doing"),
+    [
+        ("config", "start"),
+        ("epoch", "write an epoch"),
+        ("best", "write an epoch"),
+        ("finish", "end"),
+    ],
+)
+def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at, doing, tmp_path):
+    tracker = Recording(tmp_path, fails_at)
     with pytest.warns(UserWarning, match="The recorder could not") as warned:
         fit(tracker)
-    assert [str(w.message) for w in warned] == [
+    assert [str(w.message) for w in warned if "recorder" in str(w.message)] == [
         f"The recorder could not {doing} (OSError: no space left): training continues without it"
-        for doing in [
-            {"begin": "start", "epoch": "begin an epoch", "epoch end": "write an epoch"}.get(
-                fails_at, "end"
-            )
-        ]
     ]
-    assert [call[0] for call in tracker.recorder.calls].count(fails_at) == 1
-    assert tracker.closed == [1]
+    names = [name for name, *_ in tracker.calls]
+    if fails_at == "finish":
+        assert tracker.calls == [*CALLS, ("finish", 0), ("finish", 1)]
+    else:
+        assert names[names.index(fails_at) :] == [fails_at, "finish"]
+        assert tracker.calls[-1] == ("finish", 1)
 
 
-def test_a_tracker_is_good_for_another_fit():
-    tracker = Recording(Recorder("begin"))
+def test_a_tracker_is_good_for_another_fit(tmp_path):
+    tracker = Recording(tmp_path, "config")
     with pytest.warns(UserWarning, match="could not start"):
         fit(tracker)
-    tracker.recorder = Recorder()
+    tracker.fails_at, tracker.calls = "", []
     fit(tracker)
-    assert tracker.closed == [1, 0]
+    assert tracker.calls == [*CALLS, ("finish", 0)]
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (KeyboardInterrupt, 255), (MemoryError, 1)])
-def test_a_fit_that_is_left_early_is_closed(error, code):
-    tracker = Recording(Recorder())
+def test_a_fit_that_is_left_early_is_finished(error, code, tmp_path):
+    tracker = Recording(tmp_path)
     tracker.on_train_begin()
     if error is None:
         with ended([keras.callbacks.Callback(), tracker]):
@@ -112,12 +117,23 @@ def test_a_fit_that_is_left_early_is_closed(error, code):
     else:
         with pytest.raises(error), ended([tracker]):
             raise error
-    assert tracker.closed == [code]
+    assert tracker.calls[-1] == ("finish", code)
+
+
+def test_what_an_earlier_process_has_written_is_not_written_again(tmp_path):
+    first = Recording(tmp_path)
+    fit(first)
+    first.note(id="seven")
+    resumed = Recording(tmp_path)
+    resumed.continues = True
+    fit(resumed, range(1, 3))
+    assert resumed.seen == {"epoch": 2, "rows": 2, "id": "seven"}
+    assert resumed.calls == [("config", 1), ("epoch", 3), ("best", 3), ("finish", 0)]
 
 
 class Written(Tracker):
-    def __init__(self):
-        super().__init__("The writer")
+    def __init__(self, folder):
+        super().__init__(folder, settings={})
         self.steps = []
 
     def scalars(self, axis, step, values):
@@ -125,15 +141,12 @@ class Written(Tracker):
         assert (axis, values) == ("batch", {"loss": step, "learning_rate": 0.25})
 
 
-class Model:
-    optimizer = keras.optimizers.SGD(0.25)
-
-
 @pytest.mark.parametrize("every", [1, 3, 4, 100])
 @pytest.mark.parametrize("execution", [1, 3, 8])
 @pytest.mark.parametrize("known", [True, False])
-def test_batches_are_written_when_so_many_steps_are_trained(every, execution, known):
-    tracker = Written()
+def test_batches_are_written_when_so_many_steps_are_trained(every, execution, known, tmp_path):
+    tracker = Written(tmp_path)
+    tracker.set_model(Model())
     batches = copy.deepcopy(BatchTracking(every, [tracker]))
     (tracker,) = batches.trackers
     batches.set_model(Model())
@@ -157,15 +170,15 @@ def test_batches_are_written_when_so_many_steps_are_trained(every, execution, kn
     assert tracker.steps == expected
 
 
-def test_a_fit_after_a_resumed_one_is_another():
-    tracker = Tracker("board")
+def test_a_fit_after_a_resumed_one_is_another(tmp_path):
+    tracker = Recording(tmp_path)
+    fit(tracker)
     seen = []
-    tracker.begin = lambda: seen.append(tracker.continues) or []
     tracker.set_state({"seconds": 1.0})
     for _ in range(2):
-        tracker.on_train_begin()
-        tracker.on_train_end()
-    assert seen == [True, False]
+        fit(tracker, ())
+        seen.append(tracker.seen)
+    assert seen == [{"epoch": 2, "rows": 2}, {}]
 
 
 def test_accuracies_are_highest_losses_lowest_and_nothing_else_is_compared():
@@ -184,3 +197,16 @@ def test_the_best_epoch_is_the_first_of_the_best_validation_accuracy():
 
 def test_nothing_to_compare_has_no_best_epoch():
     assert BestValues().update(1, {"mae": 1.0, "val_accuracy": math.nan}) == {}
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"),
+    [("max", {"objective": 0.75, "best_epoch": 2}), ("min", {"objective": 0.5, "best_epoch": 1})],
+)
+def test_the_best_epoch_is_that_of_the_objective(direction, expected):
+    best = BestValues(("mae", direction))
+    for epoch, value in enumerate([0.5, 0.75, 0.625, math.nan], start=1):
+        logs = {"mae": value, "val_accuracy": 0.1 * epoch}
+        found = BestValues(("mae", direction), best.state()).update(epoch, logs)
+        assert best.update(epoch, logs) == found  # also after a resume
+    assert found == {"best_val_accuracy": pytest.approx(0.4), **expected}

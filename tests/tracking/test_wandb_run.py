@@ -99,7 +99,7 @@ def test_a_fit_that_failed_leaves_its_run_to_none_that_follows(tmp_path):
     x, y = np.ones((4, 2)), np.ones((4, 1))
 
     def fit(name, *more):
-        tracker = WandbTracker(tmp_path / name, config={"name": name}, verbose=0)
+        tracker = WandbTracker(tmp_path / name / "wandb", settings={"name": name}, verbose=0)
         model.fit(x, y, verbose=0, callbacks=[tracker, *more])
         return tracker
 
@@ -109,7 +109,7 @@ def test_a_fit_that_failed_leaves_its_run_to_none_that_follows(tmp_path):
     second = fit("second")
     assert wandb.run is None
     assert (tmp_path / "second" / "wandb").is_dir()
-    assert second.record.values["id"]
+    assert second.sent["id"]
     with wandb.init(project="own", dir=tmp_path, config={"name": "own"}) as own:  # the user's own
         fit("third")
         assert wandb.run is own

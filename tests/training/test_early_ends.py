@@ -14,10 +14,10 @@ import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.launch.child import is_out_of_memory
-from kdist.runs.record import read_run
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.train_run import train
+from kdist.training.record import read_run
+from kdist.training.run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 from kdist.signals import ENDING, hold_signals
-from kdist.training.early_end import RaiseAtBatchEnd
+from kdist.training.run_callbacks import RaiseAtBatchEnd
 
 
 @pytest.mark.parametrize("number", ENDING)

@@ -10,8 +10,8 @@ from kdist.data.datasets import DATASETS
 from kdist.data.image_data import ImageData
 from kdist.tools.evaluate import evaluate
 from kdist.training.config import TrainConfig, make_plan
-from kdist.training.images import make_pipelines, preprocessing
-from kdist.training.train_run import train
+from kdist.training.model import make_pipelines, preprocessing
+from kdist.training.run import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer_in_module")]
 

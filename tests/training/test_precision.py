@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.training.precision import Precision, precision_scope
+from kdist.training.run import precision_scope
+from kdist.training.settings import Precision
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 

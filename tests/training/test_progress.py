@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
-from kdist.training.progress import EpochLines, FittedBar, describe_epoch, make_progress
+from kdist.training.run_callbacks import EpochLines, FittedBar, describe_epoch, make_progress
 from rich.console import Console
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -120,3 +120,8 @@ def test_numbers_of_every_size_are_written_short():
     assert describe_epoch(logs, 3600.04) == (
         "a 0.5000, b 0.0000, c 2.000e-05, d 12,346, e nan, f -0.2500, 3,600.0 seconds so far"
     )
+
+
+@pytest.mark.parametrize("rate", [float("inf"), float("nan")])
+def test_a_rate_that_is_not_finite_is_left_out(rate):
+    assert describe_epoch({"images_per_sec": rate}, 2.0) == "2.0 seconds so far"

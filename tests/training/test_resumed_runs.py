@@ -15,12 +15,13 @@ import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.runs.folder import RunFolder
-from kdist.runs.record import read_run
 from kdist.training import model as training_model
-from kdist.training import resume_run, train_run
+from kdist.training import resume_run
+from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
-from kdist.training.train_run import train
+from kdist.training.folder import RunFolder
+from kdist.training.record import read_run
+from kdist.training.run import train
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -39,7 +40,7 @@ SETTINGS = {
     "ema_momentum": 0.9,
     "checkpoint_every": 1e-9,  # after every step
 }
-TIMES = {"seconds", "images_per_sec", "images_per_sec_per_replica", "seconds_per_step"}
+TIMES = {"seconds", "images_per_sec"}
 
 
 class KilledError(Exception):
@@ -275,14 +276,14 @@ def test_a_run_that_stopped_early_says_so(run, uninterrupted):
 
 
 def test_killed_between_the_last_checkpoint_and_the_result(run, uninterrupted, monkeypatch):
-    class Folder(train_run.RunFolder):
+    class Folder(training_run.RunFolder):
         def write_json(self, name, values):
             if name == "summary.json":
                 kill()
             super().write_json(name, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_run, "RunFolder", Folder)
+        patch.setattr(training_run, "RunFolder", Folder)
         run.killed("run")
     assert_same(run.resume("run"), uninterrupted())
 
@@ -343,8 +344,8 @@ REFUSED = [
     ({"width": 2, "subset": 64}, "was trained with subset=96, which subset=64 would change"),
     ({"dataset": "fashion_mnist"}, "was trained with dataset=sample, which"),
     ({"run_dir": "elsewhere"}, "which run_dir=elsewhere would change"),
-    ({"track": "wandb"}, "was trained with track=None, which track=wandb would change"),
-    ({"epochs": 2}, "is a run of epochs=3, which can become more, not 2"),
+    ({"track": "wandb"}, "which track=wandb would change: leave out --track to resume the run"),
+    ({"epochs": 2}, "of epochs=3, which can become more, not 2: leave out --epochs"),
     ({"batch_size": 8, "replicas": 1}, "was trained with batch_size=16"),
     ({"depth": 12}, "depth has to be 6n"),
 ]
@@ -374,14 +375,14 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
 
 def test_other_images_are_refused(run, monkeypatch):
     folder = run.killed("run", At(2, 2, kill))
-    load = train_run.load_data
+    load = training_run.load_data
 
     def other(config, **options):
         data = load(config, **options)
         data.train_images[0, 0, 0] += 1
         return data
 
-    monkeypatch.setattr(train_run, "load_data", other)
+    monkeypatch.setattr(training_run, "load_data", other)
     before = files_of(folder)
     with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
         run.resume("run")

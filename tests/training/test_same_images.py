@@ -11,7 +11,7 @@ from kdist.study import Search, tune
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training.config import TrainConfig
-from kdist.training.images import load_data
+from kdist.training.run import load_data
 from rich.console import Console
 
 SAMPLE = fashion_mnist(sample=True, announce=lambda _: None)

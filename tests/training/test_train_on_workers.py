@@ -13,19 +13,14 @@ import keras
 import numpy as np
 import pytest
 from kdist.errors import UserError
-from kdist.runs.folder import RunFolder
 from kdist.study import Search, tune
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.workers.place import (
-    OtherWorkersFolder,
-    WorkerPlace,
-    after_restart,
-    note_run,
-    worker_place,
-)
+from kdist.training.folder import RunFolder
+from kdist.training.restart import OtherWorkersFolder, after_restart, note_run
+from kdist.workers.place import WorkerPlace, worker_place
 from small_network import STAND_IN, small_model
 
 pytestmark = pytest.mark.slow
@@ -46,7 +41,7 @@ KILLED = """
 import functools, os, signal, sys
 import keras
 from kdist.cli import main
-from kdist.training import train_run as run
+from kdist.training import run
 
 class Kill(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):

@@ -11,8 +11,7 @@ from kdist.data import Standardization
 from kdist.errors import UserError
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.images import load_data
-from kdist.training.train_run import train
+from kdist.training.run import load_data, train
 from small_network import small_model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")

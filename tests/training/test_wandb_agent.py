@@ -21,7 +21,7 @@ def trained(monkeypatch):
         seen.append(config)
         return SimpleNamespace(diverged=None, signal=None)
 
-    monkeypatch.setattr("kdist.training.train_run.train", train)
+    monkeypatch.setattr("kdist.training.run.train", train)
 
     def run(parameters):
         passed = {name: {"value": value} for name, value in parameters.items()}

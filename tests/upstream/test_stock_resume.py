@@ -27,15 +27,6 @@ def test_history_is_called_after_a_users_callbacks():
     assert isinstance(callbacks.callbacks[-1], keras.callbacks.History)
 
 
-def test_tensorboard_keeps_its_files_open_and_cannot_be_told_to_write(tmp_path):
-    """`callback_attributes.flush_summaries`."""
-    board = keras.callbacks.TensorBoard(str(tmp_path))
-    model = linear(tf.distribute.get_strategy())
-    model.fit(np.ones((2, 1)), np.ones((2, 1)), callbacks=[board], verbose=0)
-    assert set(board._writers) == {"train"}
-    assert not hasattr(board, "flush")
-
-
 def test_the_logs_of_an_epoch_are_those_of_its_metrics():
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

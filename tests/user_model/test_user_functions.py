@@ -1,7 +1,6 @@
 """Files of users that are named like other modules."""
 
 import importlib.util
-import random
 import sys
 
 import keras
@@ -219,13 +218,15 @@ def test_data_may_be_in_another_file(path, kinds):
             data_name(f"{path}:build", name)
 
 
-def test_a_function_of_the_batch_is_called_with_that_of_each_part(kinds):
+def test_a_function_of_the_batch_is_called_with_it(kinds):
     functions = load_functions(f"{kinds}:plain", "batched")
-    data = functions.load_data(4, 3)
+    data = functions.load_data(4)
     sizes = [[len(x) for x, _ in part] for part in (data.training, data.validation)]
-    assert sizes == [[4, 4, 2], [3]]
+    assert sizes == [[4, 4, 2], [4]]
     assert data.own_batch() == 4
     functions.check_batch(data, 4)
+    with pytest.raises(UserError, match="--val-batch-size 3, but .* batches of its own"):
+        functions.check_batch(data, 4, 3)
 
 
 def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
@@ -233,7 +234,10 @@ def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
     batches = tf.data.Dataset.range(4).batch(2)
     with pytest.raises(UserError, match="--batch-size 8, but .* fixed.. returns batches of its"):
         functions.check_batch(checked_data(batches), 8)
+    with pytest.raises(UserError, match="--val-batch-size 8, but .* fixed.. returns batches of"):
+        functions.check_batch(checked_data(batches), None, 8)
     functions.check_batch(checked_data(batches), None)
+    functions.check_batch(checked_data((np.ones(2), np.ones(2))), 8, 8)
 
 
 class HuggingFace:
@@ -450,41 +454,3 @@ def test_two_files_of_one_name_are_two_modules(tmp_path, monkeypatch):
     assert (functions.build(), functions.make_data()) == ("one", "two")
     modules = [sys.modules[one.__module__] for one in (functions.build, functions.make_data)]
     assert [one.__file__ for one in modules] == list(names.values())
-
-
-DIVIDED = """
-import random
-
-import numpy as np
-import tensorflow as tf
-
-def build():
-    return None
-
-def data(batch_size):
-    order = np.random.permutation(20)
-    random.shuffle(order)
-    pairs = [tf.data.Dataset.from_tensor_slices((part, part)) for part in (order[:12], order[12:])]
-    return [one.batch(batch_size) for one in pairs]
-
-def drawn_by_tensorflow(batch_size):
-    order = tf.data.Dataset.range(20).shuffle(20, reshuffle_each_iteration=False)
-    order = order.map(lambda one: (one, one))
-    return order.take(12).batch(batch_size), order.skip(12).batch(batch_size)
-"""
-
-
-@pytest.mark.parametrize("data", ["data", "drawn_by_tensorflow"])
-def test_samples_divided_at_random_are_divided_once(tmp_path, data):
-    """Also where the validation's batch is another, for which the function is called again."""
-    path = tmp_path / "divided.py"
-    path.write_text(DIVIDED)
-    functions = load_functions(f"{path}:build", data)
-    following = []
-    for batches in ((4, 4), (4, 3)):
-        keras.utils.set_random_seed(3)
-        got = functions.load_data(*batches)
-        parts = [[int(x) for b in one for x in b[0]] for one in (got.training, got.validation)]
-        assert sorted(parts[0] + parts[1]) == list(range(20))
-        following.append((parts, random.random(), np.random.uniform(), tf.random.uniform(())))
-    assert following[0] == following[1]

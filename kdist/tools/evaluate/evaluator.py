@@ -14,9 +14,8 @@ from ...data import evaluation_batches
 from ...errors import UserError, error_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
-from ...training.images import load_data, preprocessing
-from ...training.model import make_model, own_data, own_model, stock_batch_norms
-from ...training.precision import precision_scope
+from ...training.model import make_model, own_data, own_model, preprocessing, stock_batch_norms
+from ...training.run import load_data, precision_scope
 from ...training.user_model.data import UserData
 from ...training.user_model.functions import explain_errors_of, load_functions
 from .run_models import Evaluation, SavedModel

@@ -8,8 +8,8 @@ from pathlib import Path
 from ...arguments import path_text
 from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ...errors import UserError, error_text
-from ...runs.folder import saved_model
-from ...runs.record import RunRecord, read_run
+from ...training.folder import saved_model
+from ...training.record import RunRecord, read_run
 
 _LEAST_WIDTH = 8
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ...errors import UserError
 from ...launch.child import answer, is_out_of_memory, orders
-from ...performance.resources import available_memory
+from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.data import NoSamplesError, UserData, first_samples
 from ...training.user_model.functions import UserFunctions, load_functions

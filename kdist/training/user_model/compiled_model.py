@@ -9,7 +9,7 @@ from .functions import reason_of
 if TYPE_CHECKING:
     import keras
 
-# Keras is imported inside the functions, as in `kdist.training.train_run`.
+# Keras is imported inside the functions, as in `kdist.training.run`.
 
 
 def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":
@@ -74,7 +74,7 @@ def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
     """Return pairs of optimizer and inner optimizer, for optimizers without a schedule."""
     from ..._upstream.internals import optimizers_of
 
-    pairs = [(one, getattr(one, "inner_optimizer", one)) for one in optimizers_of(model)]
+    pairs = [(o, getattr(o, "inner_optimizer", o)) for o in optimizers_of(model)]
     # A schedule's configuration is a dictionary.
     return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
 

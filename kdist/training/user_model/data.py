@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import UserError
 
-# TensorFlow and Keras are imported inside the functions, as in `kdist.training.train_run`.
+# TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
 ARRAYS = ("x", "y", "sample_weight")
 """Arguments of `fit` that are arrays."""
@@ -85,7 +85,7 @@ class UserData:
         if self.training is None:
             return None
         if self.has_arrays:
-            shapes = [getattr(one, "shape", None) for one in keras.tree.flatten(self.training)]
+            shapes = [getattr(leaf, "shape", None) for leaf in keras.tree.flatten(self.training)]
             return next((int(shape[0]) for shape in shapes if shape), None)
         return _samples(self.training)
 
@@ -134,7 +134,7 @@ def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     def first(array: Any) -> Any:
         return None if array is None else array[:count]
 
-    return tuple(keras.tree.map_structure(first, one) for one in arrays)
+    return tuple(keras.tree.map_structure(first, array) for array in arrays)
 
 
 _NEITHER = object()
@@ -157,8 +157,8 @@ def _parts(data: Any) -> tuple[Any, Any]:
 
 def _is_arrays(data: tuple[Any, ...]) -> bool:
     """Whether data are `(x,)`, `(x, y)` or `(x, y, sample_weight)`, not three tuples or lists."""
-    are_pairs = len(data) > 2 and all(isinstance(one, tuple | list) for one in data)
-    others = [one for one in data[1:] if one is not None]
+    are_pairs = len(data) > 2 and all(isinstance(part, tuple | list) for part in data)
+    others = [part for part in data[1:] if part is not None]
     return not are_pairs and all(map(_has_arrays, (data[0], *others)))
 
 

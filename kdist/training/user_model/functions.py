@@ -17,7 +17,7 @@ from ...errors import UserError
 from ...launch.child import is_out_of_memory
 from .data import UserData, checked_data
 
-# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.train_run`.
+# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
 
 def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
@@ -191,54 +191,42 @@ class UserFunctions:
 
             return self.build(keras_tuner.HyperParameters())
 
-    def load_data(self, batch: int, validation_batch: int | None = None) -> UserData:
+    def load_data(self, batch: int) -> UserData:
         """Return the data, checked.
 
         Args:
-            batch: Training samples per step over all replicas, for a function that takes
-                `batch_size`.
-            validation_batch: Validation samples per step over all replicas; by default equal to
-                `batch`.
+            batch: Samples per step over all replicas, for a function that takes `batch_size`.
 
         Raises:
             UserError: `make_data` raises an exception, or `fit` does not take its result.
         """
-        validation_batch = batch if validation_batch is None else validation_batch
+        arguments = {"batch_size": batch} if self.takes_batch else {}
         with explain_errors_of(*self.files):
-            if not self.takes_batch:
-                return checked_data(self.make_data())
-            from ..._upstream.seeds import draws, kept_seeds, set_draws
+            return checked_data(self.make_data(**arguments))
 
-            before = draws()
-            data = checked_data(self.make_data(batch_size=batch))
-            if validation_batch == batch or data.validation is None or data.has_arrays:
-                return data
-            # Both calls draw the same random numbers. Otherwise, with a random split, training
-            # samples could be validation samples.
-            with kept_seeds():
-                set_draws(before)
-                other = checked_data(self.make_data(batch_size=validation_batch))
-            return dataclasses.replace(data, validation=other.validation)
-
-    def check_batch(self, data: UserData, given: int | None, *, option: str = "batch-size") -> None:
+    def check_batch(self, data: UserData, batch: int | None, validation: int | None = None) -> None:
         """Reject a batch size for data that define their own batches.
 
         Args:
             data: The data.
-            given: The batch size that the user passed; `None` if the user passed no size.
-            option: Name of the command line option for the batch size.
+            batch: The batch size that the user passed; `None` if the user passed no size.
+            validation: The batch size of the validation that the user passed, or `None`.
 
         Raises:
-            UserError: The batch size would have no effect.
+            UserError: A batch size would have no effect.
         """
-        if given is None or data.has_arrays or self.takes_batch:
+        if data.has_arrays:
             return
         name = self.data_name
-        raise UserError(
-            f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of its"
-            " own, which are the global batches on any number of replicas: remove the option, or"
-            f" write def {name}(batch_size):"
-        )
+        fix, given = f"remove the option, or write def {name}(batch_size):", batch
+        option = "batch-size"
+        if self.takes_batch or given is None:
+            option, given, fix = "val-batch-size", validation, "remove the option"
+        if given is not None:
+            raise UserError(
+                f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of"
+                f" its own, which are the global batches on any number of replicas: {fix}"
+            )
 
 
 def load_functions(name: str, data: str) -> UserFunctions:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from kdist.errors import UserError
-from kdist.runs.folder import RunFolder, unused_path
+from kdist.training.folder import RunFolder, unused_path
 
 
 def test_makes_the_folder_and_writes_into_it(tmp_path):

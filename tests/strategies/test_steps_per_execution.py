@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.models import WideResNet
-from kdist.performance import steps_per_execution as chosen
-from kdist.performance.steps_per_execution import steps_per_execution, training_flops
+from kdist.strategies import steps_per_execution as chosen
+from kdist.strategies.steps_per_execution import steps_per_execution, training_flops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 

@@ -1,4 +1,4 @@
-"""`RunRecord`: the contents of a run folder as plain data, and values derived from them."""
+"""The result of a run: `TrainResult`, and `RunRecord` as read again from the run folder."""
 
 import csv
 import io
@@ -8,12 +8,56 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from signal import Signals
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import as_real
 from ..errors import UserError
 from ..files import parse_json, read_text
-from .text import sanitize_text
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..callbacks.stop_at_non_finite import NonFinite
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """The result of a run.
+
+    Attributes:
+        val_accuracy: Validation accuracy after the last complete epoch; `None` without validation.
+        best_val_accuracy: Best validation accuracy of all epochs; `None` without validation.
+        images_per_sec: Training images per second, median over the epochs after the first.
+        seconds: Duration of `fit`, validation included.
+        epochs: Complete epochs trained.
+        reached_target: Whether training stopped because the target accuracy was reached.
+        met_epoch: First epoch of the sequence above the target, as `StopAtAccuracy` counts it;
+            `None` if the target was not reached.
+        met_seconds: Seconds of training until the end of `met_epoch`, or `None`.
+        interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
+        signal: The signal that arrived during or after training; `None` without a signal.
+        diverged: Epoch and step of the NaN or infinite loss that ended the training; `None` if the
+            loss was finite.
+        run_dir: The run folder.
+        history: The values of each epoch, by name.
+        model: The trained model.
+    """
+
+    val_accuracy: float | None
+    best_val_accuracy: float | None
+    images_per_sec: float | None
+    seconds: float
+    epochs: int
+    reached_target: bool
+    met_epoch: int | None
+    met_seconds: float | None
+    interrupted: bool
+    signal: Signals | None
+    diverged: "NonFinite | None"
+    run_dir: str
+    history: dict[str, list[float]]
+    model: "keras.Model"
 
 
 def warm_rates(rates: Sequence[float | None]) -> list[float]:
@@ -298,3 +342,19 @@ def _number(text: str) -> float | None:
         return finite(float(text))
     except ValueError:
         return None
+
+
+def sanitize_text(value: Any) -> Any:
+    r"""Replace characters that UTF-8 cannot encode, as in folder names of another encoding.
+
+    Example:
+        >>> sanitize_text(["run-\udcff"])
+        ['run-?']
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {sanitize_text(name): sanitize_text(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize_text(part) for part in value]
+    return value

@@ -1,9 +1,7 @@
-"""`RunFolder`: the files of a run, and the versions of the packages that made the run."""
+"""`RunFolder`: the files of a run."""
 
 import datetime
-import importlib.metadata
 import json
-import platform
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,22 +18,13 @@ from ..files import (
     writable_folder,
 )
 
-_PACKAGES = ("kdist", "tensorflow", "keras", "numpy")
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of kdist, TensorFlow, Keras, NumPy and Python, by name."""
-    packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return packages | {"python": platform.python_version()}
-
-
 RUNS = Path("runs")
 """Default folder of runs and sweeps, in the working directory."""
 
 _HINT = "free some space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
-_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
+_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb|mlflow")
 
 
 def saved_model(folder: Path) -> Path | None:
@@ -88,7 +77,7 @@ class RunFolder:
         if any(self.checkpoints.glob("[!.]*")):
             return False
         unfinished = re.compile(r"plan\.json|checkpoints|\.\d+\.(plan|config)\.json")
-        return all(unfinished.fullmatch(one.name) for one in self.path.iterdir())
+        return all(unfinished.fullmatch(file.name) for file in self.path.iterdir())
 
     def _holds_a_result(self) -> bool:
         if (self.path / "summary.json").exists() or any(self.checkpoints.glob("[!.]*")):

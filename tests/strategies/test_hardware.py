@@ -8,7 +8,7 @@ import sys
 import pytest
 from kdist.errors import UserError
 from kdist.launch import child
-from kdist.performance.hardware import (
+from kdist.strategies.hardware import (
     ONEDNN_VARIABLE,
     cpu_flags,
     device_names,

@@ -3,7 +3,7 @@ import math
 
 import pytest
 from kdist.errors import UserError
-from kdist.runs.record import read_run
+from kdist.training.record import median_rate, read_run, run_status, warm_rates
 from report_folders import write_run
 
 
@@ -119,3 +119,42 @@ def test_settings_of_other_kinds_do_no_harm(tmp_path):
         json.dumps({"target_accuracy": "high", "patience": math.inf})
     )
     assert read_run(folder).accuracy_target is None
+
+
+@pytest.mark.parametrize(
+    ("summary", "finished", "word", "detail"),
+    [
+        ({"interrupted": False}, True, "complete", "complete"),
+        ({"interrupted": False, "diverged": None}, True, "complete", "complete"),
+        ({"interrupted": True}, True, "interrupted", "interrupted"),
+        (
+            {"interrupted": False, "diverged": {"epoch": 4, "step": 17}},
+            True,
+            "diverged",
+            "diverged in epoch 4, step 17",
+        ),
+        ({"diverged": {"epoch": 4}}, True, "diverged", "diverged in epoch 4"),
+        ({"diverged": True}, True, "diverged", "diverged"),
+        ({}, False, "unfinished", "killed or still running"),
+    ],
+)
+def test_how_a_run_ended(summary, finished, word, detail):
+    status = run_status(summary, finished=finished)
+    assert (status.word, status.detail) == (word, detail)
+    assert status.is_complete is (word == "complete")
+
+
+@pytest.mark.parametrize(
+    ("rates", "warm", "median"),
+    [
+        ([10.0, 90.0, 110.0], [90.0, 110.0], 100.0),
+        ([10.0, 90.0], [90.0], 90.0),
+        ([10.0], [10.0], 10.0),
+        ([None, 90.0], [90.0], 90.0),
+        ([10.0, None], [10.0], 10.0),
+        ([], [], None),
+    ],
+)
+def test_the_first_epoch_counts_only_where_it_is_alone(rates, warm, median):
+    assert warm_rates(rates) == warm
+    assert median_rate(rates) == median

@@ -1,18 +1,23 @@
-"""The machine that trains: its CPU, its devices, and oneDNN's kernels for the CPU."""
+"""The machine that trains: CPU, devices, available memory, and oneDNN's kernels for the CPU."""
 
+import contextlib
 import datetime
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 
+ROOT = Path("/")
 CPUINFO = Path("/proc/cpuinfo")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 _ONEDNN_FLAGS = {"avx2", "fma"}
 _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+# Without a limit, version 1 has the largest number of pages.
+_UNLIMITED = 2**60
 
 
 def machine() -> dict[str, Any]:
@@ -114,3 +119,62 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
         and cpu_flags(cpuinfo) >= _ONEDNN_FLAGS
     ):
         os.environ[ONEDNN_VARIABLE] = "1"
+
+
+def available_memory(root: Path = ROOT) -> int | None:
+    """Return the bytes that a new program can use without swapping; `None` if unknown.
+
+    The control group's memory for inactive files counts as available: Linux frees it on demand.
+
+    Args:
+        root: The folder with `proc` and `sys`.
+    """
+    kilobytes = _number_in(root / "proc/meminfo", pattern=r"^MemAvailable:\s+(\d+) kB$")
+    left = [] if kilobytes is None else [kilobytes * 1024]
+    for folder in _folders(root):
+        # Without a limit, version 2 has a word, and version 1 a number that exceeds any memory.
+        limit = _number_in(folder / "memory.max", folder / "memory.limit_in_bytes")
+        used = _number_in(folder / "memory.current", folder / "memory.usage_in_bytes") or 0
+        # The total of version 1 includes the groups within the group.
+        inactive = (
+            _number_in(folder / "memory.stat", pattern=r"^total_inactive_file (\d+)$")
+            or _number_in(folder / "memory.stat", pattern=r"^inactive_file (\d+)$")
+            or 0
+        )
+        if limit is not None:
+            left.append(max(limit - max(used - inactive, 0), 0))
+    return min(left, default=None)
+
+
+def _folders(root: Path) -> list[Path]:
+    """Return the existing folders of this process's memory control group and of its parent groups.
+
+    Within a container, `/proc/self/cgroup` may name the path on the host: then only the topmost
+    folder exists, and it belongs to the container.
+    """
+    base = root / "sys/fs/cgroup"
+    folders: list[Path] = []
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        mounts = [base / controllers, base / "memory"] if controllers else [base]
+        inner = [part for part in path.split("/") if part not in ("", "..")]
+        for mount in mounts:
+            folders += [mount.joinpath(*inner[:depth]) for depth in range(len(inner), -1, -1)]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _number_in(*paths: Path, pattern: str = r"^(\d+)$") -> int | None:
+    """Return the number that a pattern finds in the first of the files that has it."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.M)
+            if found:
+                return int(found[1])
+    return None

@@ -1,4 +1,4 @@
-from kdist.performance.resources import available_memory
+from kdist.strategies.hardware import available_memory
 
 GIB = 2**30
 

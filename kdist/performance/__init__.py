@@ -1,1 +1,0 @@
-"""Estimate the speed of hardware and models, and choose settings by it."""

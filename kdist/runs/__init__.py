@@ -1,1 +1,0 @@
-"""Run folders: written by training, read by sweeps and reports."""

@@ -1,5 +1,0 @@
-"""Learning rate schedules, for users to import; the code is in `optimizers/`."""
-
-from .optimizers.warm_up import WarmUp
-
-__all__ = ["WarmUp"]

@@ -1,0 +1,96 @@
+"""The run that restarted workers continue, and the run folder of all workers but the chief."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..workers.place import NOTES, RESTART_COUNT, worker_place
+from .folder import RunFolder, clear_run, saved_model
+from .record import read_run
+
+
+class OtherWorkersFolder(RunFolder):
+    """The run folder of a worker that is not the chief: it writes nothing."""
+
+    is_written = False
+
+    def __init__(self) -> None:
+        self.path = Path("runs")
+        self.is_resumed = False
+
+    def discard(self) -> None:
+        """Do nothing: the chief discards the run."""
+
+    def remove_summary(self) -> None:
+        """Do nothing: the chief removes the file."""
+
+    def write(self, path: Path, save: Callable[[Path], object]) -> None:
+        """Do nothing: the chief writes the file."""
+
+
+_NAME = "run"
+
+
+def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
+    """Record the run that begins, for workers that may be restarted.
+
+    Args:
+        folder: The run folder, which was empty unless the run is resumed.
+        environment: Environment variables, such as `os.environ`.
+    """
+    notes = environment.get(NOTES)
+    if notes and folder.is_written and not folder.is_resumed:
+        Path(notes, _NAME).write_text(str(folder.path), encoding="utf-8")
+
+
+def after_restart(
+    environment: Mapping[str, str],
+    settings: Mapping[str, Any],
+    resume: str | None,
+    *,
+    announce: Callable[[str], None] = print,
+) -> tuple[dict[str, Any], str | None]:
+    """Return the settings, and the run that these workers began before a restart, to resume it.
+
+    A run without `checkpoint_every` begins again in its folder, after the chief has cleared it.
+
+    Args:
+        environment: Environment variables, such as `os.environ`.
+        settings: Settings by name, as the user passed them.
+        resume: The run that the user passed; `None` for a new run.
+        announce: Called with a line if the run begins again.
+
+    Raises:
+        UserError: A file of the run cannot be removed.
+    """
+    notes = environment.get(NOTES)
+    if not notes or environment.get(RESTART_COUNT, "0") == "0":
+        return dict(settings), resume
+    try:
+        run = Path(notes, _NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:  # the workers ended before a run began
+        return dict(settings), resume
+    own = {**settings, "run_dir": run}
+    if Path(settings.get("run_dir") or run) != Path(run):  # a different run of the program
+        return dict(settings), resume
+    if _can_be_resumed(Path(run)):
+        return own, run
+    if worker_place(environment).is_chief and clear_run(Path(run)):
+        announce(f"{run} has no checkpoints (--checkpoint-every): begins again at the first step")
+    return own, resume
+
+
+def _can_be_resumed(path: Path) -> bool:
+    """Whether a run has checkpoints, or is finished with its model.
+
+    Resuming a finished run prints that nothing is left to train.
+    """
+    try:
+        run = read_run(path, unfinished=True)
+    except (UserError, OSError):  # ended before it was trained, or the chief has cleared it
+        return False
+    if run.settings.get("checkpoint_every") is not None:
+        return True
+    lacks_model = bool(run.settings.get("save_model")) and saved_model(path) is None
+    return run.status.is_complete and not lacks_model

@@ -1,0 +1,606 @@
+"""`train`: one run, from top to bottom.
+
+1. The worker's place, the run folder, the data: mistakes are reported before TensorFlow starts.
+2. The strategy and the number format.
+3. The plan (batches and learning rate), the model, and the arguments of `fit` (`model.py`).
+4. The callbacks in calling order, the trackers, the checkpoints (`run_callbacks.py`).
+5. `fit`, which a signal or a loss that is not finite ends early.
+6. The result: `summary.json`, `model.keras`, and the lines that are printed (`console.py`).
+"""
+
+import contextlib
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+from ..data import ImageData
+from ..data.datasets import DATASETS
+from ..data.image_files import SAMPLE
+from ..errors import NonFiniteWeightsError, TrainingError, UserError
+from ..files import check_writable_folder
+from ..launch.child import is_out_of_memory
+from ..signals import Received, hold_signals
+from ..strategies.hardware import device_names
+from ..tracking.factory import tracking
+from ..tracking.names import check_trackers
+from ..versions import versions
+from ..workers.place import WorkerPlace, worker_place
+from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
+from .console import result_lines, settings_lines, warn_of_short_warm_up
+from .folder import RunFolder
+from .record import TrainResult, median_rate
+from .restart import OtherWorkersFolder, note_run
+from .settings import model_name
+from .user_model.functions import explain_errors_of, files_of
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..callbacks import PrintTotalTime, StopAtAccuracy, StopAtNonFinite, TrainingTelemetry
+    from ..strategies.exact_strategy import ExactStrategy
+    from .model import RunParts
+    from .run_callbacks import RunCheckpoint
+
+# TensorFlow and Keras, whose import takes seconds, are imported inside the functions.
+
+
+def train(
+    config: TrainConfig,
+    *,
+    callbacks: Sequence["keras.callbacks.Callback"] = (),
+    announce: Callable[[str], None] = print,
+    verbose: int = 1,
+    resume: bool = False,
+    or_sample: bool = True,
+    trial: SearchTrial | None = None,
+) -> TrainResult:
+    """Train a network, or your own model, with the settings in `config`.
+
+    Args:
+        config: The settings.
+        callbacks: Additional Keras callbacks. Values that they add to `logs` are saved in
+            `history.csv`.
+        announce: Called with lines that describe the run: its settings, and at the end its result.
+        verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
+            2 for the line only, as without a terminal.
+        resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
+            compares the settings.
+        or_sample: Train on the embedded sample, and say so, if Fashion-MNIST cannot be downloaded.
+        trial: The place of the run in a search.
+
+    Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch. The signals wait while files are
+    written. A second signal ends the process at once. Signals that the caller handles or ignores
+    keep their handlers.
+
+    If `TF_CONFIG` has several workers, as under `kdist launch`, all workers train together. The
+    chief prints, and writes the run folder. A signal to any worker ends training on all workers:
+    with `checkpoint_every` within about a second, otherwise after the epoch.
+
+    Returns:
+        The result. The run folder contains `config.json`, `history.csv` (one row per epoch),
+        `summary.json` and `model.keras`, also after a signal. If the loss was not finite, no model
+        is saved.
+
+    Raises:
+        UserError: Settings, data, devices or run folder are invalid, or the disk is full. No file
+            remains unless an epoch was trained or a checkpoint was saved.
+        TrainingError: Out of memory, or weights that are NaN or infinite.
+        KeyboardInterrupt: A signal arrived before training, or a second signal arrived later.
+
+    Example:
+        ```python
+        result = kdist.training.train(TrainConfig(width=4, epochs=2, replicas=2))
+        result.val_accuracy
+        ```
+    """
+    # 1. The worker's place, the run folder, the data.
+    check_trackers(config.trackers)
+    place = worker_place(os.environ)
+    if place.is_chief:
+        folder = RunFolder(config.run_dir, resumed=resume)
+        note_run(folder, os.environ)
+    else:
+        folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
+    try:
+        if config.log_dir is not None:
+            check_writable_folder(Path(config.log_dir), option="--log-dir")
+        data, own_files = None, list[str]()
+        if config.model is None:
+            data = load_data(config, announce=announce, or_sample=or_sample)
+        else:
+            own_files += files_of(config.model, config.data or "data")
+        # 2. The strategy, before the user's file makes a tensor, and the number format.
+        strategy = _make_strategy(config, place)
+        with (
+            explain_errors_of(*own_files),
+            precision_scope(config.precision, strategy.devices),
+            explain_out_of_memory(config, data),
+        ):
+            return _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
+    except NonFiniteWeightsError as error:  # where the loss was finite still
+        folder.discard()
+        raise TrainingError(str(error)) from error
+    except BaseException:
+        folder.discard()
+        raise
+
+
+def _train(
+    config: TrainConfig,
+    data: ImageData | None,
+    folder: RunFolder,
+    strategy: "ExactStrategy",
+    callbacks: Sequence["keras.callbacks.Callback"],
+    announce: Callable[[str], None],
+    verbose: int,
+    trial: SearchTrial | None,
+) -> TrainResult:
+    import keras
+
+    from ..strategies.devices import describe_xla
+
+    # 3. The plan, the model, and the arguments of `fit`.
+    keras.utils.set_random_seed(config.seed)
+    parts = _make_parts(config, data, folder, strategy, announce)
+    announce(describe_xla(parts.model.jit_compile, config.xla, strategy.devices))
+    # 4. The callbacks.
+    made = _make_callbacks(config, parts, folder, callbacks, verbose, trial)
+    more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
+    with hold_signals(*more_signals) as received:
+        checkpoint = _make_checkpoint(config, parts, folder, held=received, verbose=verbose)
+        if checkpoint is None:
+            write_settings(config, parts.plan, folder)
+        # 5. `fit`.
+        start = time.perf_counter()
+        epochs = (trial and trial.epochs) or config.epochs
+        interrupted = _fit(parts, made, checkpoint, received, epochs=epochs, verbose=verbose)
+        seconds = time.perf_counter() - start
+        if folder.is_resumed:
+            seconds = made.total_time.seconds  # including the time before the resume
+        # A signal may have reached a single worker.
+        interrupted = any(strategy.exchange("the end of the training", interrupted))
+        # 6. The result. The summary is written before the large model file: the disk may be full,
+        # and a batch system may not wait.
+        result = _make_result(made, folder, parts.model, seconds, interrupted, received.first)
+        folder.write_json("summary.json", _summary(result, strategy, parts))
+        if config.save_model and result.diverged is None:
+            _save_model(parts.model, folder, announce, interrupted=interrupted)
+    _announce_result(result, received.first, announce, resumable=checkpoint is not None)
+    return dataclasses.replace(result, signal=received.first)
+
+
+# 1. The data.
+
+
+def load_data(
+    config: TrainConfig, *, announce: Callable[[str], None] = print, or_sample: bool = True
+) -> ImageData:
+    """Load the images that `config` selects.
+
+    Args:
+        config: The settings.
+        announce: Called with a line that names the source of the images.
+        or_sample: Whether the embedded sample may replace a data set that cannot be downloaded.
+            Runs that are compared must train on the same data, so they pass `False`.
+
+    Raises:
+        UserError: The images cannot be found, or `subset` exceeds the number of training images.
+    """
+    dataset = DATASETS[config.dataset]
+    data = dataset.load(config.data_dir, announce)
+    if data.source == SAMPLE and not (or_sample or dataset.is_embedded):
+        raise UserError(
+            f"{config.dataset} was not found and could not be downloaded: pass --dataset sample to"
+            " have all runs train on the embedded sample, or --data-dir"
+        )
+    return data if config.subset is None else data.subset(config.subset)
+
+
+# 2. The strategy and the number format.
+
+
+def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
+    names = ("replicas", "shards", "shard_optimizer")
+    options = {name: getattr(config, name) for name in names}
+    if place.workers > 1:
+        from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy
+
+        return MultiWorkerMirroredStrategy(**options)
+    from ..strategies.mirrored_strategy import MirroredStrategy
+
+    return MirroredStrategy(**options)
+
+
+@contextlib.contextmanager
+def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
+    """Make and train models in a number format, and restore the previous format at the end.
+
+    Weights and batch norm statistics are float32 in all formats. `"mixed_bfloat16"` and
+    `"mixed_float16"` are Keras policies. With `"mixed_float16"`, Keras scales the loss so that
+    small gradients do not underflow (Micikevicius et al. 2018, "Mixed Precision Training"). With
+    `"tf32"`, the Tensor Cores of a GPU round the factors of products to 10 bits of mantissa. TF32
+    is TensorFlow's default; `"float32"` turns it off.
+
+    Args:
+        precision: A value of `Precision`.
+        devices: Names of the devices, e.g. `("GPU:0", "GPU:1")`.
+
+    Raises:
+        UserError: `precision` is `"tf32"` and a device is not a GPU.
+    """
+    import keras
+    import tensorflow as tf
+
+    from ..strategies.devices import are_gpus
+
+    if precision == "tf32" and not are_gpus(devices):
+        raise UserError(
+            f"precision=tf32 needs NVIDIA GPUs, but the run would be on"
+            f" {', '.join(devices)}: choose float32 or mixed_bfloat16"
+        )
+    policy = keras.config.dtype_policy()
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    keras.config.set_dtype_policy("float32" if precision == "tf32" else precision)
+    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
+        tf.config.experimental.enable_tensor_float_32_execution(tf32)
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterator[None]:
+    """Turn an out-of-memory error into a line that names the setting to lower.
+
+    Args:
+        config: The settings.
+        data: The images; `None` for a user's model.
+
+    Raises:
+        TrainingError: Memory ran out in the block.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        if data is None:
+            raise TrainingError(
+                f"out of memory: lower --batch-size, which is {config.batch_size}, or make the"
+                f" model of {model_name(config.to_dict())} smaller"
+            ) from error
+        names = [n for n in ("batch_size", "val_batch_size", "width") if getattr(config, n) > 1]
+        lower = " or ".join(
+            f"--{n.replace('_', '-')}, which is {getattr(config, n)}" for n in names
+        )
+        raise TrainingError(
+            f"out of memory: lower {lower or '--depth'} ({model_name(config.to_dict())})"
+        ) from error
+
+
+# 3. The plan, the model, and the arguments of `fit`.
+
+
+def _make_parts(
+    config: TrainConfig,
+    data: ImageData | None,
+    folder: RunFolder,
+    strategy: "ExactStrategy",
+    announce: Callable[[str], None],
+) -> "RunParts":
+    """Make model and data, and announce the settings."""
+    from .model import image_parts, own_parts
+
+    def announce_settings(plan: TrainPlan) -> None:
+        for line in settings_lines(config, plan, strategy.devices, folder):
+            announce(line)
+
+    # The chief reads the saved plan of a resumed run: its batches and learning rate.
+    saved = folder.read_json("plan.json") if folder.is_resumed else None
+    saved = strategy.exchange("the plan of the run", saved)[0]
+    if data is None:
+        parts = own_parts(config, strategy, saved)
+        announce_settings(parts.plan)
+        return parts
+    replicas = strategy.num_replicas_in_sync
+    if saved is None:
+        plan = make_plan(config, replicas=replicas)
+    else:
+        plan = resumed_plan(saved, replicas=replicas)
+    announce_settings(plan)
+    warning = warn_of_short_warm_up(config, plan.steps_per_epoch(len(data.train_images)))
+    if warning is not None:
+        announce(warning)
+    return image_parts(config, data, strategy, plan)
+
+
+# 4. The callbacks.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunCallbacks:
+    """The callbacks of a run. Four of them are also available by name.
+
+    Attributes:
+        ordered: All callbacks, in order.
+        stop: Stops the run at its target.
+        finite: Stops the run when its loss is not finite.
+        history: Records the values of every epoch.
+        total_time: Counts the seconds, including the time before the run was resumed.
+    """
+
+    ordered: Sequence["keras.callbacks.Callback"]
+    stop: "StopAtAccuracy"
+    finite: "StopAtNonFinite"
+    history: "keras.callbacks.History"
+    total_time: "PrintTotalTime"
+
+
+def _make_callbacks(
+    config: TrainConfig,
+    parts: "RunParts",
+    folder: RunFolder,
+    more: Sequence["keras.callbacks.Callback"],
+    verbose: int,
+    trial: SearchTrial | None,
+) -> RunCallbacks:
+    """Make the callbacks of a run, in calling order; `more` are the caller's own."""
+    import keras
+
+    from ..callbacks import (
+        PrintThroughput,
+        PrintTotalTime,
+        SaveTrainingData,
+        StopAtNonFinite,
+        TrainingTelemetry,
+    )
+    from ..callbacks.print_throughput import counts_images
+    from .run_callbacks import make_progress
+
+    line = min(verbose, 1)
+    stop, history = _make_stop(config, trial, verbose=line), keras.callbacks.History()
+    total_time = PrintTotalTime(verbose=0)
+    finite = StopAtNonFinite(verbose=line)
+    telemetry = None
+    if config.telemetry is not None:
+        telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
+    images = None if counts_images(parts.model) else parts.training_images
+    ordered = [
+        # First, so that all callbacks below see the metrics of the averaged weights.
+        *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
+        finite,
+        PrintThroughput(images, verbose=0),
+        *([telemetry] if telemetry is not None else []),
+        stop,
+        total_time,
+        *more,
+        *make_progress(verbose, total_time),  # shows the measurements above
+        history,  # below the callbacks that add to `logs`
+        SaveTrainingData(folder.history, verbose=0),
+    ]
+    if folder.is_written:
+        # Last, to see all of `logs`.
+        ordered += _make_trackers(config, parts, folder, telemetry, trial, verbose=verbose)
+    return RunCallbacks(
+        ordered=ordered, stop=stop, finite=finite, history=history, total_time=total_time
+    )
+
+
+def _make_stop(config: TrainConfig, trial: SearchTrial | None, *, verbose: int) -> "StopAtAccuracy":
+    from ..callbacks import StopAtAccuracy
+
+    has_target = config.model is None or config.monitor is not None
+    if not has_target or (trial is not None and not trial.has_target):
+        budget = math.inf if config.time_budget is None else config.time_budget
+        return StopAtAccuracy(None, time_budget=budget, verbose=verbose)
+    return StopAtAccuracy(
+        {config.monitor or "val_accuracy": config.target_accuracy},
+        config.patience,
+        validation_freq=1 if config.validate else config.epochs + 1,  # never
+        time_budget=config.time_budget,
+        verbose=verbose,
+    )
+
+
+def _make_trackers(
+    config: TrainConfig,
+    parts: "RunParts",
+    folder: RunFolder,
+    telemetry: "TrainingTelemetry | None",
+    trial: SearchTrial | None,
+    *,
+    verbose: int,
+) -> list["keras.callbacks.Callback"]:
+    """Make the trackers, which show the settings, the plan and the size of the model."""
+    from ..tracking.tracker import Tracker
+
+    plan, model = parts.plan, parts.model
+    own = {} if config.model is None else {"model": model_name(config.to_dict())}
+    trackers = tracking(
+        *config.trackers,
+        folder=folder.path,
+        config=config.shareable()
+        | own
+        | {
+            "replicas": plan.replicas,
+            "global_batch": plan.global_batch,
+            "learning_rate": plan.learning_rate,
+            "parameters": model.count_params() if model.built else None,
+            "xla": bool(model.jit_compile),
+        },
+        every_batches=config.track_batches,
+        log_model=config.log_model,
+        tensorboard_folder=config.log_dir,
+        telemetry=telemetry if config.trackers else None,
+        verbose=verbose,
+        **({} if trial is None else trial.tracked()),
+    )
+    for tracker in trackers:
+        if isinstance(tracker, Tracker):
+            tracker.continues = folder.is_resumed
+    return trackers
+
+
+def _make_checkpoint(
+    config: TrainConfig, parts: "RunParts", folder: RunFolder, *, held: Received, verbose: int
+) -> "RunCheckpoint | None":
+    """Make the callback that saves a run, and resumes it; `None` without `checkpoint_every`."""
+    if config.checkpoint_every is None:
+        return None
+    from .run_callbacks import RunCheckpoint
+
+    return RunCheckpoint(
+        config,
+        folder,
+        parts.describe_data(),
+        held=held,
+        begin=lambda: write_settings(config, parts.plan, folder),
+        verbose=min(verbose, 1),
+    )
+
+
+def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> None:
+    """Write the run's settings, and remove the previous result until the run ends.
+
+    Raises:
+        UserError: A file cannot be written.
+    """
+    folder.remove_summary()
+    if config.checkpoint_every is not None and not folder.is_resumed:
+        folder.write_json("plan.json", dataclasses.asdict(plan))
+    folder.write_json("config.json", config.used())
+
+
+# 5. `fit`.
+
+
+def _fit(
+    parts: "RunParts",
+    made: RunCallbacks,
+    checkpoint: "RunCheckpoint | None",
+    received: Received,
+    *,
+    epochs: int,
+    verbose: int,
+) -> bool:
+    """Train, and end as after the last epoch if a signal or a loss that is not finite ends it.
+
+    A second signal raises `KeyboardInterrupt`. Any other exception passes through unchanged.
+
+    Args:
+        parts: The model and the arguments of `fit`.
+        made: The callbacks.
+        checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
+        received: The signals that the run holds.
+        epochs: Number of epochs.
+        verbose: As in `fit`.
+
+    Returns:
+        Whether a signal to this worker interrupted the training.
+    """
+    from ..tracking.tracker import ended
+    from .run_callbacks import (
+        DivergedError,
+        FittedBar,
+        RaiseAtBatchEnd,
+        RaiseWhenDiverged,
+        StopAfterEpoch,
+        end_training,
+    )
+
+    has_workers = parts.model.distribute_strategy.workers > 1
+    # If a single worker left within an epoch, the remaining workers would wait forever.
+    ender = checkpoint or (StopAfterEpoch(received) if has_workers else RaiseAtBatchEnd(received))
+    callbacks = [*made.ordered, RaiseWhenDiverged(made.finite), ender]
+    try:
+        with ended(made.ordered):
+            parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
+    except (KeyboardInterrupt, DivergedError) as error:
+        if received.insists:
+            raise
+        if any(isinstance(callback, FittedBar) for callback in made.ordered):
+            print()  # Keras's bar has not ended its line
+        end_training(parts.model, made.ordered)
+        return isinstance(error, KeyboardInterrupt)
+    return has_workers and received.first is not None
+
+
+# 6. The result.
+
+
+def _make_result(
+    made: RunCallbacks,
+    folder: RunFolder,
+    model: "keras.Model",
+    seconds: float,
+    interrupted: bool,
+    received: Signals | None,
+) -> TrainResult:
+    history: dict[str, list[float]] = made.history.history
+    accuracies = history.get("val_accuracy", [])
+    return TrainResult(
+        val_accuracy=accuracies[-1] if accuracies else None,
+        best_val_accuracy=max(accuracies, default=None),
+        images_per_sec=median_rate(history.get("images_per_sec", [])),
+        seconds=seconds,
+        epochs=max(map(len, history.values()), default=0),
+        reached_target=made.stop.reached,
+        met_epoch=made.stop.met_epoch if made.stop.reached else None,
+        met_seconds=made.stop.met_seconds if made.stop.reached else None,
+        interrupted=interrupted,
+        signal=received,
+        diverged=made.finite.found,
+        run_dir=str(folder.path),
+        history=history,
+        model=model,
+    )
+
+
+def _summary(result: TrainResult, strategy: "ExactStrategy", parts: "RunParts") -> dict[str, Any]:
+    """Return the result, hardware and versions as plain data for `summary.json`."""
+    names = [field.name for field in dataclasses.fields(result)]
+    values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
+    found = result.diverged
+    return values | {
+        "signal": None if result.signal is None else result.signal.name,
+        "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
+        "replicas": parts.plan.replicas,
+        "workers": strategy.workers,
+        "devices": list(strategy.devices),
+        "device_names": device_names(strategy.devices),
+        "global_batch": parts.plan.global_batch,
+        "learning_rate": parts.plan.learning_rate,
+        "parameters": result.model.count_params(),
+        "data": parts.source,
+        "training_images": parts.training_images,
+        "validation_images": parts.validation_images,
+        "versions": versions(),
+    }
+
+
+def _save_model(
+    model: "keras.Model", folder: RunFolder, announce: Callable[[str], None], *, interrupted: bool
+) -> None:
+    from .model import save_stock_model
+
+    if interrupted:
+        announce("Interrupted: saving the model trained so far.")
+    line = save_stock_model(model, folder)
+    if line is not None:
+        announce(line)
+
+
+def _announce_result(
+    result: TrainResult, number: Signals | None, announce: Callable[[str], None], *, resumable: bool
+) -> None:
+    for line in result_lines(result):
+        announce(line)
+    if number is not None:
+        resume = f"; kdist train --resume {result.run_dir} continues it" if resumable else ""
+        announce(f"Interrupted by {number.name}: the run is saved in {result.run_dir}{resume}")
