@@ -25,7 +25,7 @@ docs: $(INSTALLED)  ## Build the documentation into site/, warnings as errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(INSTALLED)  ## Compare with stock Keras, and with PyTorch if it is installed: ten minutes.
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m benchmarks.speed
 
 clean:
 	rm -rf .venv build runs site *.egg-info

@@ -64,7 +64,7 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(
+def register_case(
     library: str,
     name: str,
     *,
@@ -98,27 +98,27 @@ class Result:
     warned: list[str]
 
 
-def train(one: Case, strategy: Any = None, noise: float = 0.0) -> Result:
+def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
     """Train a case's model, in plain Keras without a strategy.
 
     Args:
-        one: The case.
+        case: The case.
         strategy: kdist's.
         noise: The relative change of initial weights.
     """
     keras.backend.clear_session()
     gc.collect()
-    keras.config.set_floatx(one.dtype)
-    keras.config.set_dtype_policy(one.dtype)
+    keras.config.set_floatx(case.dtype)
+    keras.config.set_dtype_policy(case.dtype)
     keras.utils.set_random_seed(1)
     with _warned() as warned:
-        training = _made(one, strategy)
+        training = _made(case, strategy)
         model = training.model
         keras.utils.set_random_seed(2)
         watch = _Watch(model, noise)
         options = {} if training.batched else {"batch_size": BATCH_SIZE}
         callbacks = [watch, *training.fit.pop("callbacks", [])]
-        given = [one for one in (training.x, training.y) if one is not None]
+        given = [data for data in (training.x, training.y) if data is not None]
         begin = time.perf_counter()
         history = model.fit(
             *given,
@@ -176,16 +176,16 @@ def _weights(model: Any) -> list[Any]:
     return [weight for weight in model.weights if weight.dtype != "string"]
 
 
-def _made(one: Case, strategy: Any) -> Training:
+def _made(case: Case, strategy: Any) -> Training:
     if strategy is None:
-        return one.make()
-    if not one.built:
+        return case.make()
+    if not case.built:
         with strategy.scope():
-            return one.make()
+            return case.make()
     made: list[Training] = []
 
     def build() -> Any:
-        made.append(one.make())
+        made.append(case.make())
         return made[0].model
 
     strategy.build(build)
@@ -232,7 +232,7 @@ class _Messages(logging.Handler):
 
 @contextlib.contextmanager
 def _warned() -> Iterator[list[str]]:
-    """Collect what is kdist says meanwhile, and Python's warnings."""
+    """Collect kdist's messages and Python's warnings."""
     messages: list[str] = []
     handler = _Messages(messages)
     logger = logging.getLogger("kdist")
