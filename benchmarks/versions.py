@@ -1,8 +1,8 @@
 """kdist on several versions of Keras and TensorFlow: is each pair of them exact?
 
     python -m benchmarks.versions                                   # every pair, about half an hour
-    python -m benchmarks.versions --keras 3.16 --tensorflow 2.21    # one that is not allowed yet
-    python -m benchmarks.versions --folder environments             # keeps what it installs
+    python -m benchmarks.versions --keras 3.16 --tensorflow 2.21    # a pair that is not allowed yet
+    python -m benchmarks.versions --folder environments             # keeps the environments
 
 For each pair, makes a virtual environment with kdist's other dependencies, and runs three groups of
 tests in it: all parity cases on two replicas, the rules by which operations are divided, and the

@@ -2,7 +2,7 @@
 
     python -m benchmarks.libraries                                  # every model, about an hour
     python -m benchmarks.libraries --library keras-hub --model GPT2CausalLM
-    python -m benchmarks.libraries --folder environments            # keeps what it installs
+    python -m benchmarks.libraries --folder environments            # keeps the environment
 
 Makes a virtual environment with kdist's dependencies and the libraries, and trains small random
 models of each library in a process of its own: without a strategy, and on 1, 2 and 3 replicas, in
@@ -140,7 +140,7 @@ def shorten_messages(warned: list[str]) -> list[str]:
     shares = [
         re.search(r"about (\d+)% of this step cannot be divided.*?: (.*)", text) for text in warned
     ]
-    whole = max((share for share in shares if share), key=lambda one: int(one[1]), default=None)
+    whole = max((share for share in shares if share), key=lambda share: int(share[1]), default=None)
     others = [text for text, share in zip(warned, shares, strict=True) if share is None]
     return others if whole is None else [f"{whole[1]} % whole: {whole[2].split('; ')[0]}", *others]
 
