@@ -26,7 +26,7 @@ docs: $(DEV)  ## Build the documentation into site/, warnings as errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(DEV)  ## Compare with stock Keras, and with PyTorch if it is installed: ten minutes.
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m benchmarks.speed
 
 clean:
 	rm -rf .venv build runs site *.egg-info

@@ -1,64 +1,63 @@
-"""kdist's synchronized batch norm against Keras's: the layer, the step, the memory.
+"""kdist's synchronized batch norm beside Keras's, and the cost of `BatchNormMonitor`.
 
-    python benchmarks/batch_norm.py                  # WRN-16-1, batch 128: about ten minutes
-    python benchmarks/batch_norm.py --width 4 --batch 32 --steps 1
+    python -m benchmarks.batch_norm                  # layers of WRN-16-1, batch 128: five minutes
 
 The candidates are timed in turn in one process, A B B A …. Ratios are computed round by round;
-above 1, kdist is faster. Peak memory is that of a process that trains only one candidate. Replicas
-are logical CPUs that share the machine's cores.
+above 1, kdist's layer is faster. The monitor works once an epoch; its time is given in training
+steps of WRN-16-1 in the same round.
 """
 
-import argparse
 import os
-import resource
 import statistics
-import sys
+from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import interleaved
 import kdist
 import keras
-import separate_process
 import tensorflow as tf
-import training_steps
-from interleaved import timed
+from kdist.callbacks import BatchNormMonitor
 from kdist.layers import SyncBatchNormalization
-from kdist.models import WideResNet
 
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--rounds", type=int, default=7)
-parser.add_argument("--steps", type=int, default=4, help="training steps per round")
-parser.add_argument("--width", type=int, default=1, help="width of the WRN-16")
-parser.add_argument("--batch", type=int, default=128, help="global batch")
-parser.add_argument("--memory-of", choices=("keras", "kdist"), help=argparse.SUPPRESS)
-args = parser.parse_args()
+from .measure import Table, format_ratio, format_spread, make_parser, take_turns, timed
+from .networks import fit_epoch, make_model, random_batches, wide_resnet
 
-tf.get_logger().setLevel("ERROR")
+EPOCH_IMAGES = 60_000
+SHAPES = ((28, 28, 16), (14, 14, 32), (7, 7, 64))  # of the layers of WRN-16-1
 
 
-def plain(**options):
-    """Make Keras's layer for one replica."""
-    return keras.layers.BatchNormalization(momentum=0.9, **options)
+def main() -> None:
+    """Print both tables."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=3, help="training steps per round")
+    parser.add_argument("--batch", type=int, default=128, help="global batch")
+    options = parser.parse_args()
+    table = Table("layer", "Keras, ms", "kdist, ms", "kdist : Keras", file=options.json)
+    for shape in SHAPES:
+        candidates = {
+            "Keras": layer_step(keras.layers.BatchNormalization(), (options.batch, *shape)),
+            "kdist": layer_step(SyncBatchNormalization(), (options.batch, *shape)),
+        }
+        take_turns(candidates, 2)  # warms them up
+        times = take_turns(candidates, options.rounds)
+        milliseconds = [f"{1000 * statistics.median(times[name]):.1f}" for name in candidates]
+        ratio = format_ratio(times["Keras"], times["kdist"])
+        table.add("x".join(map(str, shape)), *milliseconds, ratio)
+    steps = monitor_steps(options.batch, options.steps, options.rounds)
+    share = 100 * statistics.median(steps) * options.batch / EPOCH_IMAGES
+    found = f"{format_spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images"
+    print(f"\nBatchNormMonitor: {found}")
 
 
-def synchronized(**options):
-    """Make Keras's layer for several replicas."""
-    return plain(synchronized=True, **options)
-
-
-def kdist_layer(**options):
-    """Make kdist's layer."""
-    return SyncBatchNormalization(momentum=0.9, **options)
-
-
-def layer_step(layer, shape):
-    """Return the forward and backward pass of one layer as a timed function."""
-    x, dy = tf.random.normal((2, args.batch, *shape))
+def layer_step(layer: Any, shape: tuple[int, ...]) -> Callable[[], float]:
+    """Return the forward and backward pass of a layer as a timed function."""
+    x, dy = tf.random.normal((2, *shape))
     layer.build(x.shape)
 
     @tf.function(autograph=False)
-    def step():
+    def step() -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = layer(x, training=True)
@@ -67,52 +66,22 @@ def layer_step(layer, shape):
     return timed(lambda: step()[0].numpy())
 
 
-def training(strategy, batch_norm):
-    """Return training steps of the network as a timed function."""
-    with strategy.scope():
-        model = WideResNet(
-            16, args.width, input_shape=(28, 28, 1), classes=10, batch_norm=batch_norm
-        )
-        model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
-    return training_steps.steps(model, training_steps.random_batch(args.batch), args.steps)
+def monitor_steps(batch: int, steps: int, rounds: int) -> list[float]:
+    """Return in each round how many training steps the monitor's work takes."""
+    network = wide_resnet(16, 1)
+    model = make_model(network, kdist.MirroredStrategy(replicas=1))
+    data = random_batches(network, batch, steps)
+    monitor = BatchNormMonitor(batch=next(data.as_numpy_iterator()), verbose=0)
+    monitor.set_model(model)
+    monitor.on_train_begin()
+    candidates = {
+        "steps": lambda: fit_epoch(model, data).seconds,
+        "monitor": timed(lambda: monitor.on_epoch_end(0, {})),
+    }
+    take_turns(candidates, 2)  # warms them up
+    times = take_turns(candidates, rounds)
+    return [steps * b / a for a, b in zip(times["steps"], times["monitor"], strict=True)]
 
 
-def compare(title, candidates):
-    """Time Keras and kdist, and print a row of the table."""
-    interleaved.rounds(candidates, 2)  # warm-up
-    times = interleaved.rounds(candidates, args.rounds)
-    milliseconds = [1000 * statistics.median(times[name]) for name in ("keras", "kdist")]
-    ratio = interleaved.ratio(times, "kdist", "keras")
-    print(f"| {title} | {milliseconds[0]:.1f} | {milliseconds[1]:.1f} | {ratio} |", flush=True)
-
-
-def peak_mib(name):
-    """Return the peak memory of a process that trains one candidate on one replica."""
-    return separate_process.result("--memory-of", name)
-
-
-one = kdist.MirroredStrategy(replicas=1)
-if args.memory_of:
-    training(one, plain if args.memory_of == "keras" else kdist_layer)()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    sys.exit()
-two = kdist.MirroredStrategy(replicas=2)
-
-print(f"WRN-16-{args.width}, global batch {args.batch}, {args.rounds} rounds, median")
-print("| | Keras, ms | kdist, ms | kdist : Keras (min to max) |")
-print("| --- | --- | --- | --- |")
-w = args.width
-for shape in dict.fromkeys([(28, 28, 16), (28, 28, 16 * w), (14, 14, 32 * w), (7, 7, 64 * w)]):
-    layers = {"keras": layer_step(plain(), shape), "kdist": layer_step(kdist_layer(), shape)}
-    compare(f"layer on {'x'.join(map(str, shape))}, one replica", layers)
-stock = tf.distribute.get_strategy()
-compare(
-    f"{args.steps} training steps, one replica; Keras without strategy",
-    {"keras": training(stock, plain), "kdist": training(one, kdist_layer)},
-)
-compare(
-    f"{args.steps} training steps, two replicas, both under kdist's strategy",
-    {"keras": training(two, synchronized), "kdist": training(two, kdist_layer)},
-)
-memory = [peak_mib(name) for name in ("keras", "kdist")]
-print(f"| peak memory of training, MiB | {memory[0]:.0f} | {memory[1]:.0f} | |")
+if __name__ == "__main__":
+    main()

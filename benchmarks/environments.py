@@ -1,4 +1,4 @@
-"""Virtual environments of benchmarks: kdist's dependencies, and what is tested with them."""
+"""Virtual environments of benchmarks, with kdist's dependencies and other packages."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ import venv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from .measure import ROOT
 
 
 @contextlib.contextmanager
@@ -35,7 +35,7 @@ def install(folder: Path, wanted: Sequence[str], *, without: Sequence[str] = ())
         RuntimeError: pip failed, with its last line.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = [one for one in project["dependencies"] if requirement_name(one) not in without]
+    own = [name for name in project["dependencies"] if requirement_name(name) not in without]
     run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *own, *wanted)
 
 

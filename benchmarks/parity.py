@@ -5,14 +5,16 @@
     python -m benchmarks.parity --case bn_uneven clipnorm
     python -m benchmarks.parity --all --jit     # kdist alone, all of it compiled by XLA
     python -m benchmarks.parity --all --whole --replicas 8      # kdist alone, in one process
+    python -m benchmarks.parity --all --workers 2 --replicas 1  # kdist alone, over workers
 
 Each case of `tests/parity/cases.py` trains a small model in float64, on one replica of stock Keras
 and on several logical CPUs, with the same global batches, and compares all results of training.
 Each runs in a separate process, so that a crash is a result, too. Prints a Markdown table: `equal`
 up to rounding (1e-9 in weights and predictions, 1e-6 in metrics), otherwise the largest difference
 of a weight or prediction, or of a metric if the weights are equal. With `--jit`, one replica is
-compiled by XLA, too; what stock Keras cannot train that way does not count. `--whole` also counts
-the operations of the steps that every replica computes for the whole batch.
+compiled by XLA, too; cases that stock Keras cannot train that way do not count. `--whole` also
+counts the operations of the steps that every replica computes for the whole batch. `--workers`
+starts processes of this machine, each with `--replicas`.
 """
 
 import argparse
@@ -22,56 +24,60 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from .measure import ROOT, Table, make_parser
+
 TIMEOUT_SECONDS = 300
 NOT_COMPILED = "not by stock Keras on one replica"
+_WORKERS_CASES = 20  # at once: a group of processes ends at its first failure
 
 
 def main() -> None:
     """Print the table, or with `--run` the result of one case as a line of JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--replicas", type=int, default=2, help="number of replicas (default 2)")
+    parser.add_argument("--workers", type=int, default=0, help="with so many replicas each")
     parser.add_argument("--all", action="store_true", help="every case, not only the README's")
     parser.add_argument("--case", nargs="+", help="only these cases")
     parser.add_argument("--jit", action="store_true", help="compile with XLA; only kdist")
-    parser.add_argument("--whole", action="store_true", help="count what is whole; only kdist")
+    parser.add_argument("--whole", action="store_true", help="count whole operations; only kdist")
     parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         print(json.dumps(_run(options.case[0], options.run, options.replicas, options.jit)))
         return
-    known = _case_names(of_kdist=options.whole)
+    known = _case_names(of_kdist=options.whole or options.workers > 0)
     names = options.case or (known if options.all else _import_cases()[0].IN_README)
     unknown = sorted(set(names) - set(known))
     if unknown:
         parser.error(f"unknown case {', '.join(unknown)}: known are {', '.join(known)}")
     if options.whole:
         _print_whole(names, options.replicas)
+    elif options.workers:
+        _print_workers(names, options.workers, options.replicas)
     else:
-        _print_table(names, options.replicas, options.jit)
+        _print_table(names, options.replicas, options.jit, options.json)
 
 
-def _print_table(names: Sequence[str], replicas: int, jit: bool) -> None:
+def _print_table(names: Sequence[str], replicas: int, jit: bool, file: Path | None) -> None:
     kinds = {"kdist": "kdist"} if jit else {"stock": "stock Keras", "kdist": "kdist"}
     results: dict[str, list[str]] = {kind: [] for kind in kinds}
-    print(f"| case, {replicas} replicas{', XLA' * jit} | {' | '.join(kinds.values())} |")
-    print(f"| --- |{' --- |' * len(kinds)}", flush=True)
+    table = Table(f"case, {replicas} replicas{', XLA' * jit}", *kinds.values(), file=file)
     for name in names:
         for kind in kinds:
             results[kind].append(_result_of(name, kind, replicas, jit))
-        row = [name.replace("_", " "), *(results[kind][-1] for kind in kinds)]
-        print(f"| {' | '.join(row)} |", flush=True)
+        table.add(name.replace("_", " "), *(results[kind][-1] for kind in kinds))
     equal = [
         f"**{found.count('equal')} of {len(found) - found.count(NOT_COMPILED)}**"
         for found in results.values()
     ]
-    print(f"| **equal** | {' | '.join(equal)} |")
+    table.add("**equal**", *equal)
 
 
 def _print_whole(names: Sequence[str], replicas: int) -> None:
@@ -105,6 +111,32 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
     share = whole.total() / operations
     print(f"{whole.total()} of {operations} operations are computed whole ({share:.2%}):")
     print("".join(f"  {count:3} {name}\n" for name, count in whole.most_common()), end="")
+
+
+def _print_workers(names: Sequence[str], workers: int, replicas: int) -> None:
+    """Run the cases in groups of workers; cases behind a failure run in another group."""
+    different, left = [], list(names)
+    while left:
+        ran = _run_on_workers(left[:_WORKERS_CASES], workers, replicas)
+        equal = [name for name in left if ran.get(name) == [""] * workers]
+        failed = [name for name in left if name in ran and name not in equal]
+        if not equal and not failed:  # the group has ended before its first line
+            failed = left[:1]
+        different += failed[:1]
+        left = [name for name in left if name not in [*equal, *failed[:1]]]
+        print("".join(f"  not {name}\n" for name in failed[:1]), end="", flush=True)
+    equal_count = len(names) - len(different)
+    print(f"{equal_count} of {len(names)} cases equal on {workers} workers x {replicas} replicas")
+
+
+def _run_on_workers(names: Sequence[str], workers: int, replicas: int) -> dict[str, Any]:
+    sys.path += [str(ROOT / "tests" / "workers")]
+    run_group = importlib.import_module("group").run_group
+    with tempfile.TemporaryDirectory(prefix="kdist-workers-") as folder:
+        found: dict[str, Any] = run_group(
+            "parity", names, Path(folder, "group"), workers=workers, replicas=replicas
+        )
+    return found
 
 
 def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:

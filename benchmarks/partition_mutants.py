@@ -2,13 +2,13 @@
 
     python -m benchmarks.partition_mutants                  # all rules: about an hour on two cores
     python -m benchmarks.partition_mutants --rules Sum Mean
-    python -m benchmarks.partition_mutants --code           # what has no rule: minutes
+    python -m benchmarks.partition_mutants --code           # code beside the rules: minutes
 
-A mutant is one rule, whose decisions are changed in one way: what is divided, or has to be added
-up, is said to be whole on every replica; an input is taken as it is where it has to be gathered; or
-a shape that names the rows of a replica gets those of the batch. The rows of `tests/spmd` that test
-the rule compute with it. A mutant survives if all their results are right. Prints the survivors,
-and how many mutants there were; those that change no decision do not count.
+A mutant is one rule, whose decisions are changed in one way: a result that is divided, or has to be
+added up, is said to be whole on every replica; an input is taken as it is where it has to be
+gathered; or a shape that names the rows of a replica gets the rows of the batch. The rows of
+`tests/spmd` that test the rule compute with it. A mutant survives if all their results are right.
+Prints the survivors, and how many mutants there were; mutants that change no decision do not count.
 
 With `--code`, mutants are of variables in bodies (`functionalize.py`), effects, stages and
 exchanges, each a run of the tests of `tests/spmd` that compute steps.
@@ -20,13 +20,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[1]
+from .measure import ROOT
 
-# Rules of which a change is none, as what it changes is not used.
+# Changes of a rule that change nothing, as the changed part is not used.
 _ALIASES, _OWN_SHAPE = "its results are its inputs", "it writes its shape itself"
 _SHAPES = "a shape has the rows of the batch"
 UNUSED = {
@@ -48,7 +47,7 @@ def main() -> int:
     """Print the survivors; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rules", nargs="+", help="only the rules of these operations")
-    parser.add_argument("--code", action="store_true", help="what is no rule, instead")
+    parser.add_argument("--code", action="store_true", help="code beside the rules, instead")
     options = parser.parse_args()
     if options.code:
         return _mutate_code()
@@ -61,7 +60,7 @@ def main() -> int:
     import test_rules
     from kdist.spmd.operation import RULES
 
-    logging.getLogger("kdist").setLevel("ERROR")  # what is computed whole is not the question
+    logging.getLogger("kdist").setLevel("ERROR")  # operations that are computed whole are right
     kdist.MirroredStrategy(replicas=3)  # makes logical CPUs, before TensorFlow starts
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     unknown = sorted(set(options.rules or ()) - set(RULES))
@@ -92,7 +91,7 @@ _TESTS = [
 
 
 def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
-    """Return functions of the product that are broken: by name, where and what they are instead."""
+    """Return functions to break: by title, the owners, the name, and the broken function."""
     from kdist.spmd import collectives, functionalize, functions, plan, program, reduction
 
     original = {
@@ -112,7 +111,7 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         return original["gather"](self, parts[::-1], axis)
 
     def of_others(self: Any, values: Any) -> Any:
-        return [one[::-1] for one in original["scatter"](self, values)]
+        return [parts[::-1] for parts in original["scatter"](self, values)]
 
     changes = {
         **functionalize._COUNTERPARTS,
@@ -151,7 +150,7 @@ def _stage_alone(program: Any, planned: Any) -> Any:
 
 
 def pytest_configure() -> None:
-    """Break what the environment names, in a test run with this module as a plugin."""
+    """Break the function that the environment names, in a test run with this plugin."""
     if name := os.environ.get(_MUTANT):
         owners, function, broken = code_mutants()[name]
         for owner in owners:

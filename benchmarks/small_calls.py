@@ -1,6 +1,6 @@
 """Small calls and beginnings of epochs: kdist on several replicas beside stock Keras.
 
-    python benchmarks/small_calls.py        # two minutes on two cores
+    python -m benchmarks.small_calls        # two minutes on two cores
 
 A policy network of two dense layers, as of reinforcement learning, predicts one observation, fits
 32 of them, and is called directly, thousands of times. Then an epoch of Fashion-MNIST's shapes
@@ -9,32 +9,49 @@ the median ratio of rounds that alternate: of calls to stock Keras, of epochs to
 `MirroredStrategy`. `read ahead` is how batches are divided over GPUs, on logical CPUs.
 """
 
-import argparse
 import functools
 import statistics
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import interleaved
 import kdist
 import keras
 import numpy as np
 import tensorflow as tf
 from kdist._upstream.device_iterators import share_functions
 
+from .measure import Table, format_ratio, make_parser, take_turns, timed
+
 CALLS = {"predict of 1": 40, "fit of 32": 40, "train_on_batch of 32": 200, "predict_on_batch": 200}
 
 
+def main() -> None:
+    """Time everything in turn, and print both tables."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    strategies = {n: kdist.MirroredStrategy([f"CPU:{i}" for i in range(n)]) for n in (2, 1)}
+    models = {"stock Keras": policy()}
+    models |= {f"kdist on {n}": strategies[n].build(policy) for n in (1, 2)}
+    works = {name: calls(model) for name, model in models.items()}
+    tables = {
+        call: ({name: works[name][call] for name in models}, count) for call, count in CALLS.items()
+    }
+    print_table("calls", tables, options)
+    print()
+    epochs = {f"an epoch on {n}": (first_batches(n), 5) for n in (1, 2, 8)}
+    print_table("beginnings of epochs", epochs, options)
+
+
 def policy() -> keras.Model:
-    """Return the network, compiled."""
-    model = keras.Sequential(
-        [keras.Input((4,)), *(keras.layers.Dense(64, activation="relu") for _ in range(2))]
-    )
-    model.add(keras.layers.Dense(2))
-    return model
+    """Return the network."""
+    dense = [keras.layers.Dense(64, activation="relu") for _ in range(2)]
+    return keras.Sequential([keras.Input((4,)), *dense, keras.layers.Dense(2)])
 
 
-def calls(model: keras.Model) -> dict:
-    """Return what is timed, by name."""
+def calls(model: keras.Model) -> dict[str, Callable[[], Any]]:
+    """Return the calls of a model, by name."""
     model.compile("adam", "mse")
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(32, 4)).astype("float32"), np.zeros((32, 2), "float32")
@@ -46,7 +63,7 @@ def calls(model: keras.Model) -> dict:
     }
 
 
-def beginnings(replicas: int) -> dict:
+def first_batches(replicas: int) -> dict[str, Callable[[], Any]]:
     """Return ways to make the iterator of an epoch and read its first batch, by name."""
     devices = [f"CPU:{number}" for number in range(replicas)]
     stock = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
@@ -60,52 +77,29 @@ def beginnings(replicas: int) -> dict:
     return {name: functools.partial(lambda data: next(iter(data)), d) for name, d in ways.items()}
 
 
-def table(title: str, works: dict, base: str, *, rounds: int, count: int) -> None:
-    """Time works in turn, each `count` times, and print a line of milliseconds and ratios."""
-    repeated = {name: functools.partial(repeat, work, count) for name, work in works.items()}
-    for work in repeated.values():
-        work()
-    timed = {n: interleaved.timed(w, clock=time.process_time) for n, w in repeated.items()}
-    times = interleaved.rounds(timed, rounds)
-    cells = [f"{1000 * statistics.median(times[name]) / count:.2f} ms" for name in works]
-    for name in works:
-        if name != base:
-            ratios = [a / b for a, b in zip(times[name], times[base], strict=True)]
-            cells.append(interleaved.spread(ratios))
-    print(f"| {title} | {' | '.join(cells)} |", flush=True)
+def print_table(
+    title: str, rows: Mapping[str, tuple[Mapping[str, Callable[[], Any]], int]], options: Any
+) -> None:
+    """Time the works of each row in turn, each so many times; ratios are those to the first."""
+    names = list(next(iter(rows.values()))[0])
+    base, *others = names
+    columns = [title, *names, *(f"{name} : {base}" for name in others)]
+    table = Table(*columns, title=title, file=options.json)
+    for row, (works, count) in rows.items():
+        candidates = {
+            name: timed(functools.partial(repeat, work, count), clock=time.process_time)
+            for name, work in works.items()
+        }
+        take_turns(candidates, 1)  # warms them up
+        times = take_turns(candidates, options.rounds)
+        cells = [f"{1000 * statistics.median(times[name]) / count:.2f} ms" for name in names]
+        table.add(row, *cells, *(format_ratio(times[name], times[base]) for name in others))
 
 
-def repeat(work, count: int) -> None:
+def repeat(work: Callable[[], Any], count: int) -> None:
     """Call `work` `count` times."""
     for _ in range(count):
         work()
-
-
-def header(names: list, base: str) -> None:
-    """Print the head of a table."""
-    ratios = [f"{name} : {base}" for name in names if name != base]
-    print("| | " + " | ".join([*names, *ratios]) + " |")
-    print("| --- |" + " --- |" * (len(names) + len(ratios)))
-
-
-def main() -> None:
-    """Time everything in turn, and print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    strategies = {n: kdist.MirroredStrategy([f"CPU:{i}" for i in range(n)]) for n in (2, 1)}
-    models = {"stock Keras": policy()}
-    models |= {f"kdist on {n}": strategies[n].build(policy) for n in (1, 2)}
-    works = {name: calls(model) for name, model in models.items()}
-    header(list(models), "stock Keras")
-    for call, count in CALLS.items():
-        of_call = {name: works[name][call] for name in models}
-        table(call, of_call, "stock Keras", rounds=options.rounds, count=count)
-    print()
-    header(["stock", "kdist", "read ahead"], "stock")
-    for replicas in (1, 2, 8):
-        title = f"beginning of an epoch on {replicas}"
-        table(title, beginnings(replicas), "stock", rounds=options.rounds, count=5)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,55 @@
 """The speed of kdist beside stock Keras and PyTorch.
 
-    python benchmarks/speed.py                              # WRN-16-1, batch 128: ten minutes
-    python benchmarks/speed.py --width 4 --steps 1
-    python benchmarks/speed.py --batch 8 16 32 64 128 256 512 700 --rounds 3
-    python benchmarks/speed.py --network transformer --batch 64
-    python benchmarks/speed.py --task predict --batch 256
-    python benchmarks/speed.py --candidates kdist "kdist, bfloat16"
-    python benchmarks/speed.py --replicas 8 --batch 64 --steps 1 --rounds 1      # the first step
+    python -m benchmarks.speed                              # WRN-16-1, batch 128: ten minutes
+    python -m benchmarks.speed --width 4 --steps 1
+    python -m benchmarks.speed --batch 8 16 32 64 128 256 512 700 --rounds 3
+    python -m benchmarks.speed --network transformer --batch 64
+    python -m benchmarks.speed --task predict --batch 256
+    python -m benchmarks.speed --candidates kdist "kdist, bfloat16"
+    python -m benchmarks.speed --batch 64 --candidates "kdist, 2 replicas" "kdist, 2 workers"
 
-Each candidate is a process of its own. It traces its step and warms up, then they take turns; every
-other round is in reverse order (A B C C B A …). Ratios are those of a round: median (min to max);
-above 1, the first candidate is faster. The first turn is timed from the start of the process.
-Several replicas are GPUs, or logical CPUs that share the cores. The matrix product tells how fast
-the machine is; utilization is the share of its arithmetic that a network reaches. Stock TensorFlow
-decides itself whether to use oneDNN: set TF_ENABLE_ONEDNN_OPTS=1 to use it everywhere. PyTorch is
-left out if it is not installed: `pip install '.[peers]'`.
+Each candidate is a process of its own, or two workers. It traces its step and warms up, then they
+take turns; every other round is in reverse order (A B C C B A …). Ratios are those of a round:
+median (min to max); above 1, the first candidate is faster. The first turn is timed from the start
+of the process. Several replicas are GPUs, or logical CPUs that share the cores; workers divide the
+cores. The matrix product tells how fast the machine is; utilization is the share of its arithmetic
+that a network reaches. Stock TensorFlow decides itself whether to use oneDNN: set
+TF_ENABLE_ONEDNN_OPTS=1 to use it everywhere. PyTorch is left out if it is not installed: `pip
+install '.[peers]'`.
 """
 
 import argparse
 import contextlib
+import functools
 import importlib.util
 import json
 import math
 import os
 import resource
+import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from .measure import ROOT, Table, format_ratio, make_parser, module_command, take_turns, timed
 
 NETWORKS = ("wide_resnet", "transformer", "lstm", "table")
 STOCK, MIRRORED = "stock Keras", "stock MirroredStrategy"
-ONE, NO_NORM, BFLOAT16 = "kdist", "kdist, no batch norm", "kdist, bfloat16"
+ONE, WORKERS = "kdist", "kdist, 2 workers"
+NO_NORM, BFLOAT16 = "kdist, no batch norm", "kdist, bfloat16"
 EAGER, COMPILED, PRODUCT = "PyTorch, eager", "PyTorch, compiled", "matrix product"
+NOT_USUAL = (WORKERS, BFLOAT16)  # bfloat16 is slow where it is emulated
 # All processes are there at once, so none may reserve the memory of a GPU.
 ENVIRONMENT = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def main() -> None:
     """Compare the candidates, or be one of them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--network", choices=NETWORKS, default="wide_resnet")
     parser.add_argument("--depth", type=int, default=16, help="of the WideResNet")
     parser.add_argument("--width", type=int, default=1, help="of the WideResNet")
@@ -54,21 +62,26 @@ def main() -> None:
     parser.add_argument("--only", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.only:
-        be(args.only, args)
+        be_candidate(args.only, args)
         return
-    usual = [name for name in candidates(args) if name != BFLOAT16]  # slow where it is emulated
-    chosen = [name for name in candidates(args) if name in (args.candidates or usual)]
+    known = candidate_names(args)
+    usual = [name for name in known if name not in NOT_USUAL]
+    chosen = [name for name in known if name in (args.candidates or usual)]
     if not chosen:
-        parser.error(f"--candidates has none of {', '.join(candidates(args))}")
+        parser.error(f"--candidates has none of {', '.join(known)}")
     network = f"WRN-{args.depth}-{args.width}" if args.network == "wide_resnet" else args.network
     for batch in args.batch:
-        said = compare(chosen, batch, args.rounds)
-        print(table(f"{network}, {args.task}, batch {batch}", args, said), flush=True)
+        facts, turns = compare(chosen, batch, args.rounds)
+        title = f"{network}, {args.task}, batch {batch}"
+        print_speeds(facts, turns, title, args.json)
+        print_ratios(facts, turns, several(args), f"{title}: ratios", args.json)
 
 
-def candidates(args: argparse.Namespace) -> list[str]:
+def candidate_names(args: argparse.Namespace) -> list[str]:
     """Return the names of the candidates that can run."""
     names = [STOCK, MIRRORED, ONE, several(args)]
+    if args.task == "fit":
+        names.append(WORKERS)
     if args.network == "wide_resnet" and args.task == "fit":
         names += [NO_NORM, BFLOAT16]
         names += [EAGER, COMPILED] if importlib.util.find_spec("torch") else []
@@ -80,140 +93,250 @@ def several(args: argparse.Namespace) -> str:
     return f"kdist, {args.replicas} replicas"
 
 
-def compare(names: list[str], batch: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Let candidates take turns; return what each has said, of its first step and each turn."""
-    said: dict[str, list[dict[str, Any]]] = {}
+# The process that compares
+
+Facts = dict[str, dict[str, Any]]
+Turns = dict[str, list[dict[str, Any]]]
+
+
+def compare(names: list[str], batch: int, rounds: int) -> tuple[Facts, Turns]:
+    """Let candidates take turns; return for each the facts of its first turn, and its turns."""
+    facts: Facts = {}
     with contextlib.ExitStack() as stack:
-        workers = {}
+        candidates = {}
         for name in names:  # one after the other, as they trace and warm up here
-            begin = time.perf_counter()
-            workers[name] = stack.enter_context(process(name, batch))
-            said[name] = [answer(workers[name])]
-            said[name][0]["first"] = time.perf_counter() - begin
-            answer(workers[name])  # warmed up
-        for turn in range(rounds):
-            for name in names[:: -1 if turn % 2 else 1]:
-                print("", file=workers[name].stdin, flush=True)
-                said[name].append(answer(workers[name]))
-    return said
+            began = time.perf_counter()
+            candidate = stack.enter_context(Candidate(name, batch))
+            facts[name] = candidate.answer() | {"first": time.perf_counter() - began}
+            candidate.answer()  # warmed up
+            candidates[name] = candidate.take_turn
+        return facts, take_turns(candidates, rounds)
 
 
-@contextlib.contextmanager
-def process(name: str, batch: int) -> Iterator["subprocess.Popen[str]"]:
-    """Start a candidate, and end it after the `with` block."""
-    command = [sys.executable, *sys.argv, "--only", name, "--batch", str(batch)]
-    worker = subprocess.Popen(
-        command,
-        env={**os.environ, **ENVIRONMENT},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+class Candidate:
+    """The process of a candidate, or its two workers, which wait for their turns."""
+
+    def __init__(self, name: str, batch: int) -> None:
+        command = module_command("--only", name, "--batch", str(batch))
+        configurations = worker_configurations(2) if name == WORKERS else [{}]
+        self._processes = [
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **ENVIRONMENT, **own},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for own in configurations
+        ]
+
+    def __enter__(self) -> "Candidate":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+    def answer(self) -> dict[str, Any]:
+        """Wait until all processes have answered; return the first one's answer."""
+        answers = []
+        for process in self._processes:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line:
+                code = process.wait()
+                raise SystemExit(f"a candidate ended with exit code {code}: its error is above")
+            answers.append(json.loads(line))
+        found: dict[str, Any] = answers[0]
+        return found
+
+    def take_turn(self) -> dict[str, Any]:
+        """Let the candidate run an epoch; return its seconds and memory."""
+        for process in self._processes:
+            print("", file=process.stdin, flush=True)
+        return self.answer()
+
+
+def worker_configurations(count: int) -> list[dict[str, str]]:
+    """Return the environment of each worker of a cluster on this machine."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return [
+        {
+            "TF_CONFIG": json.dumps(
+                {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            )
+        }
+        for index in range(count)
+    ]
+
+
+def print_speeds(facts: Facts, turns: Turns, title: str, file: Path | None) -> None:
+    """Print samples per second, the machine's utilization, memory, and the first turn."""
+    seconds = {name: statistics.median(turn["seconds"] for turn in turns[name]) for name in turns}
+    peak = facts[PRODUCT]["operations"] / seconds[PRODUCT] if PRODUCT in facts else math.nan
+    columns = ["candidate", "samples/s", "utilization", "memory, MiB", "first turn, s"]
+    table = Table(*columns, title=title, file=file)
+    for name, found in facts.items():
+        operations = found.get("operations", math.nan) / seconds[name]
+        speed = f"{found.get('samples', 0) / seconds[name]:,.0f}"
+        if name == PRODUCT:
+            speed = f"{operations / 1e9:,.0f} GFLOP/s"
+        share = "" if math.isnan(operations / peak) else f"{operations / peak:.0%}"
+        memory = turns[name][-1]["peak_mib"]
+        table.add(name, speed, share, f"{memory:,.0f}", f"{found['first']:.1f}")
+    print()
+
+
+def print_ratios(facts: Facts, turns: Turns, more: str, title: str, file: Path | None) -> None:
+    """Print ratios of the candidates that are compared with each other."""
+    seconds = {name: [turn["seconds"] for turn in turns[name]] for name in turns}
+    torch = min(
+        (name for name in (EAGER, COMPILED) if name in turns),
+        key=lambda name: statistics.median(seconds[name]),
+        default=EAGER,
     )
-    try:
-        yield worker
-    finally:
-        worker.kill()
-        worker.communicate()
+    pairs = [(ONE, STOCK), (more, MIRRORED), (more, ONE), (ONE, torch), (ONE, NO_NORM)]
+    table = Table("ratio", "of speeds", "of memory", "of first turns", title=title, file=file)
+    for name, base in [*pairs, (BFLOAT16, ONE), (WORKERS, more)]:
+        if {name, base} <= turns.keys():
+            memory = turns[name][-1]["peak_mib"] / turns[base][-1]["peak_mib"]
+            first = facts[name]["first"] / facts[base]["first"]
+            speeds = format_ratio(seconds[base], seconds[name])
+            table.add(f"{name} : {base}", speeds, f"{memory:.2f}", f"{first:.2f}")
+    print()
 
 
-def answer(worker: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Return what a candidate says next."""
-    line = worker.stdout.readline() if worker.stdout else ""
-    if not line:
-        raise SystemExit(f"a candidate ended with exit code {worker.wait()}: its error is above")
-    found: dict[str, Any] = json.loads(line)
-    return found
+# The process of a candidate
 
 
-def be(name: str, args: argparse.Namespace) -> None:
-    """Be a candidate: say a line of JSON after the first step, when warm, and after each turn."""
+def be_candidate(name: str, args: argparse.Namespace) -> None:
+    """Print a line of JSON after the first turn, when warm, and after each turn."""
     channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not mixed with these lines
+    os.dup2(2, 1)  # output of libraries is not mixed with these lines
 
-    def say(**values: Any) -> None:
+    def answer(**values: Any) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({**values, "peak_mib": peak}), file=channel, flush=True)
 
-    turn, facts = work(name, args)
+    turn, facts = make_turn(name, args)
     turn()
-    say(**facts)
+    answer(**facts)
     turn()
-    say()
+    answer()
     for _ in sys.stdin:
-        say(seconds=turn())
+        answer(seconds=turn())
+    os._exit(0)  # TensorFlow would wait for the other workers
 
 
-def work(name: str, args: argparse.Namespace) -> tuple[Callable[[], float], dict[str, Any]]:
-    """Return what a candidate does in a turn, and how much that is; imports its libraries."""
+def make_turn(name: str, args: argparse.Namespace) -> tuple[Callable[[], float], dict[str, Any]]:
+    """Return a candidate's turn and the work in it; imports its libraries."""
     batch, steps = args.batch[0], args.steps
     if name in (EAGER, COMPILED):
-        import wide_resnet_torch
+        from . import torch_wide_resnet
 
-        compiled = name == COMPILED
-        return wide_resnet_torch.training(
-            args.depth, args.width, batch=batch, steps=steps, compiled=compiled
+        return torch_wide_resnet.training(
+            args.depth, args.width, batch=batch, steps=steps, compiled=name == COMPILED
         ), {"samples": batch * steps}
     if name not in (STOCK, MIRRORED):  # these have the kernels that TensorFlow chooses
         import kdist
 
         kdist.prepare_tensorflow()
-    import keras_candidates
-
     if name == PRODUCT:
-        return keras_candidates.matrix_product()
-    return keras_candidates.keras_turn(
-        keras_candidates.network(
-            args.network, depth=args.depth, width=args.width, batch_norm=name != NO_NORM
-        ),
-        is_stock=name in (STOCK, MIRRORED),
-        replicas=args.replicas if name in (MIRRORED, several(args)) else 1,
-        batch=batch,
-        steps=steps,
-        task=args.task,
-        precision="mixed_bfloat16" if name == BFLOAT16 else "float32",
-    )
+        return matrix_product()
+    return keras_turn(name, args)
 
 
-def table(title: str, args: argparse.Namespace, said: dict[str, list[dict[str, Any]]]) -> str:
-    """Return speeds and ratios as Markdown."""
-    lines = [f"**{title}**", ""]
-    lines += [
-        "| | samples/s | utilization | memory, MiB | first turn, s |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    medians = {
-        name: statistics.median(one["seconds"] for one in turns)
-        for name, (_, *turns) in said.items()
+def keras_turn(name: str, args: argparse.Namespace) -> tuple[Callable[[], float], dict[str, Any]]:
+    """Return a function that runs an epoch and returns its seconds, and the work of an epoch."""
+    import kdist
+    import keras
+    from kdist.strategies.steps_per_execution import training_flops
+
+    from . import networks
+
+    if name == BFLOAT16:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+    if name == WORKERS:
+        split_cores()
+    strategies: dict[str, Callable[[], Any]] = {
+        STOCK: lambda: None,
+        MIRRORED: functools.partial(stock_strategy, args.replicas),
+        WORKERS: lambda: kdist.MultiWorkerMirroredStrategy(replicas=1),
+        several(args): lambda: kdist.MirroredStrategy(replicas=args.replicas),
     }
-    done = {name: facts for name, (facts, *_) in said.items()}
-    peak = done[PRODUCT]["operations"] / medians[PRODUCT] if PRODUCT in said else math.nan
-    for name, seconds in medians.items():
-        operations = done[name].get("operations", math.nan) / seconds
-        speed = f"{done[name].get('samples', 0) / seconds:,.0f}"
-        if name == PRODUCT:
-            speed = f"{operations / 1e9:,.0f} GFLOP/s"
-        share = "" if math.isnan(operations / peak) else f"{operations / peak:.0%}"
-        memory = said[name][-1]["peak_mib"]
-        lines.append(f"| {name} | {speed} | {share} | {memory:,.0f} | {done[name]['first']:.1f} |")
-    lines += ["", "| ratio | of speeds | of memory | of first turns |", "| --- | --- | --- | --- |"]
-    torch = min(
-        (name for name in (EAGER, COMPILED) if name in said), key=medians.get, default=EAGER
-    )
-    more = several(args)
-    pairs = [(ONE, STOCK), (more, MIRRORED), (more, ONE), (ONE, torch), (ONE, NO_NORM)]
-    for name, base in [*pairs, (BFLOAT16, ONE)]:
-        if {name, base} <= said.keys():
-            speeds = [
-                b["seconds"] / a["seconds"]
-                for a, b in zip(said[name][1:], said[base][1:], strict=True)
-            ]
-            memory = said[name][-1]["peak_mib"] / said[base][-1]["peak_mib"]
-            first = done[name]["first"] / done[base]["first"]
-            lines.append(
-                f"| {name} : {base} | {statistics.median(speeds):.2f} ({min(speeds):.2f} to"
-                f" {max(speeds):.2f}) | {memory:.2f} | {first:.2f} |"
-            )
-    return "\n".join(lines) + "\n"
+    strategy = strategies.get(name, lambda: kdist.MirroredStrategy(replicas=1))()
+    network = named_network(args, batch_norm=name != NO_NORM)
+    each: int | str = 1
+    if network.has_short_steps:
+        each = args.steps if name in (STOCK, MIRRORED) else "auto"
+    model = networks.make_model(network, strategy, steps_per_execution=each)
+    data = networks.random_batches(network, args.batch[0], args.steps)
+    turns = {
+        "fit": lambda: networks.fit_epoch(model, data).seconds,
+        "evaluate": timed(lambda: model.evaluate(data, verbose=0)),
+        "predict": timed(lambda: model.predict(data, verbose=0)),
+    }
+    samples = args.batch[0] * args.steps
+    flops = training_flops(model) if args.task == "fit" else math.nan
+    return turns[args.task], {"samples": samples, "operations": samples * flops}
+
+
+def named_network(args: argparse.Namespace, *, batch_norm: bool) -> Any:
+    """Return the network of `--network`."""
+    from . import networks
+
+    texts = {"words": networks.WORDS, "tokens": networks.TOKENS}
+    if args.network == "transformer":
+        return networks.transformer(**texts, width=128, heads=4, layers=4, has_positions=True)
+    if args.network == "lstm":
+        return networks.lstm(**texts, width=64, dropout=0.1)
+    if args.network == "table":
+        return networks.table()
+    options = {} if batch_norm else {"batch_norm": networks.without_batch_norm}
+    return networks.wide_resnet(args.depth, args.width, **options)
+
+
+def split_cores() -> None:
+    """Take this worker's part of the cores, as `kdist launch` divides them."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    cores = sorted(os.sched_getaffinity(0))
+    own = cores[config["task"]["index"] :: len(config["cluster"]["worker"])]
+    os.sched_setaffinity(0, own or cores)
+
+
+def stock_strategy(replicas: int) -> Any:
+    """Make a `tf.distribute.MirroredStrategy` of GPUs, or of the CPU's logical devices."""
+    import tensorflow as tf
+
+    if tf.config.list_physical_devices("GPU"):
+        return tf.distribute.MirroredStrategy([f"gpu:{index}" for index in range(replicas)])
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration()] * replicas
+    tf.config.set_logical_device_configuration(cpu, parts)
+    # TensorFlow's collectives do not work on logical CPUs.
+    sums = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy([f"cpu:{index}" for index in range(replicas)], sums)
+
+
+def matrix_product() -> tuple[Callable[[], float], dict[str, Any]]:
+    """Return a turn of float32 products of square matrices, which networks cannot exceed."""
+    import tensorflow as tf
+
+    side, count = (8192, 8) if tf.config.list_physical_devices("GPU") else (2048, 4)
+    a = tf.random.stateless_uniform((side, side), (0, 0)) / side
+
+    @tf.function(autograph=False)
+    def products() -> Any:
+        b = a
+        for _ in range(count):
+            b = tf.matmul(a, b)
+        return tf.reduce_sum(b)
+
+    return timed(lambda: products().numpy()), {"operations": count * 2.0 * side**3}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The time to a validation accuracy: the fast recipe, a simple convnet, the lab's recipe.
 
-    python benchmarks/time_to_accuracy.py              # the sample, 0.85: ten minutes on two cores
-    python benchmarks/time_to_accuracy.py --dataset fashion_mnist --target 0.9
+    python -m benchmarks.time_to_accuracy              # the sample, 0.85: ten minutes on two cores
+    python -m benchmarks.time_to_accuracy --dataset fashion_mnist --target 0.9
 
 Each run is a separate process; the candidates take turns. The time is that of `fit`, including
 tracing and validation, until an epoch beats the target or `--budget` seconds have passed. All use
@@ -16,9 +16,11 @@ import itertools
 import json
 import statistics
 import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import interleaved
-import separate_process
+from .measure import Table, format_spread, make_parser, run_again, take_turns
 
 CANDIDATES = {
     "fast": "kdist, `--recipe fast`",
@@ -26,23 +28,58 @@ CANDIDATES = {
     "lab": "the lab's recipe, WRN-16-1, on kdist",
 }
 
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--dataset", default="sample")
-parser.add_argument("--data-dir", help="as for kdist train")
-parser.add_argument("--target", type=float, default=0.85)
-parser.add_argument("--rounds", type=int, default=3)
-parser.add_argument("--budget", type=float, default=180, help="maximum seconds of training")
-parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
-parser.add_argument("--only", choices=CANDIDATES, help="run this one here, and print JSON")
-parser.add_argument("--seed", type=int, default=0)
-args = parser.parse_args()
+
+def main() -> None:
+    """Compare the candidates, or run one of them once."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--dataset", default="sample")
+    parser.add_argument("--data-dir", help="as for kdist train")
+    parser.add_argument("--target", type=float, default=0.85)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=180, help="maximum seconds of training")
+    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=CANDIDATES, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.only:
+        seconds, accuracy = train(args.only, args)
+        print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
+        return
+    candidates = {name: runs_of(name, args.seed) for name in args.candidates}
+    title = f"{args.dataset} to {args.target:g}"
+    table = Table(title, "seconds", "reached", "best accuracy", file=args.json)
+    for name, runs in take_turns(candidates, args.rounds).items():
+        table.add(CANDIDATES[name], *summary(runs, args.target))
 
 
-def silent(_):
-    """Ignore a line."""
+def runs_of(name: str, seed: int) -> Callable[[], Any]:
+    """Return a function that runs a candidate in a separate process, with the next seed."""
+    seeds = itertools.count(seed)
+    return lambda: run_again("--only", name, "--seed", str(next(seeds)))
 
 
-def trained_by_kdist(settings):
+def summary(runs: Sequence[dict[str, float]], target: float) -> list[str]:
+    """Return median and range of the seconds, the runs that reached the target, and accuracy."""
+    seconds = [run["seconds"] for run in runs]
+    reached = sum(run["accuracy"] > target for run in runs)
+    best = statistics.median(run["accuracy"] for run in runs)
+    shown = format_spread(seconds, ".0f") if reached else f"not in {max(seconds):.0f}"
+    return [shown, f"{reached} of {len(runs)}", f"{best:.3f}"]
+
+
+def train(name: str, args: argparse.Namespace) -> tuple[float, float]:
+    """Train a candidate once; return its seconds and best accuracy."""
+    from kdist.training.recipes import read_recipe
+
+    if name == "convnet":
+        return train_convnet(args)
+    if name == "lab":
+        return train_by_kdist({"width": 1, "val_batch_size": 500}, args)
+    epochs = {"epochs": 4} if args.target > 0.9 else {}
+    return train_by_kdist(read_recipe("fast") | epochs, args)
+
+
+def train_by_kdist(settings: dict[str, Any], args: argparse.Namespace) -> tuple[float, float]:
     """Run `kdist train` until it reaches the target."""
     from kdist.training.config import TrainConfig
     from kdist.training.run import train
@@ -54,19 +91,18 @@ def trained_by_kdist(settings):
             | {"patience": 1, "time_budget": args.budget, "replicas": 1, "seed": args.seed}
             | {"run_dir": f"{folder}/run", "save_model": False}
         )
-        result = train(config, announce=silent, verbose=0)
+        result = train(config, announce=lambda _: None, verbose=0)
     return result.seconds, result.best_val_accuracy
 
 
-def convnet():
+def train_convnet(args: argparse.Namespace) -> tuple[float, float]:
     """Train with stock Keras, without a strategy."""
-    import time
-
     import keras
     from kdist.callbacks import StopAtAccuracy
     from kdist.data import fashion_mnist
 
-    data = fashion_mnist(data_dir=args.data_dir, sample=args.dataset == "sample", announce=silent)
+    is_sample = args.dataset == "sample"
+    data = fashion_mnist(data_dir=args.data_dir, sample=is_sample, announce=lambda _: None)
     keras.utils.set_random_seed(args.seed)
     layers = keras.layers
     model = keras.Sequential(
@@ -82,7 +118,7 @@ def convnet():
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    start = time.perf_counter()
+    began = time.perf_counter()
     history = model.fit(
         data.train_images / 255.0,
         data.train_labels,
@@ -93,42 +129,8 @@ def convnet():
         callbacks=[StopAtAccuracy(args.target, time_budget=args.budget, patience=1, verbose=0)],
         verbose=0,
     ).history
-    return time.perf_counter() - start, max(history["val_accuracy"])
+    return time.perf_counter() - began, max(history["val_accuracy"])
 
 
-def run_here(name):
-    """Print seconds and best accuracy of one candidate, as JSON."""
-    if name == "convnet":
-        seconds, accuracy = convnet()
-    else:
-        from kdist.training.recipes import read_recipe
-
-        lab = {"width": 1, "val_batch_size": 500}
-        fast = {**read_recipe("fast"), "epochs": 4} if args.target > 0.9 else read_recipe("fast")
-        seconds, accuracy = trained_by_kdist(fast if name == "fast" else lab)
-    print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
-
-
-def runs_of(name):
-    """Return a function that runs a candidate in a separate process, with the next seed."""
-    seeds = itertools.count(args.seed)
-    return lambda: separate_process.result("--only", name, "--seed", str(next(seeds)))
-
-
-def row(values):
-    """Format median and range of the seconds, the runs that reached the target, and accuracy."""
-    seconds = [value["seconds"] for value in values]
-    reached = sum(value["accuracy"] > args.target for value in values)
-    best = statistics.median(value["accuracy"] for value in values)
-    shown = interleaved.spread(seconds, ".0f") if reached else f"not in {max(seconds):.0f}"
-    return f"{shown} | {reached} of {len(values)} | {best:.3f}"
-
-
-if args.only:
-    run_here(args.only)
-else:
-    results = interleaved.rounds({name: runs_of(name) for name in args.candidates}, args.rounds)
-    print(f"| {args.dataset} to {args.target:g} | seconds | reached | best accuracy |")
-    print("| --- | --- | --- | --- |")
-    for name, values in results.items():
-        print(f"| {CANDIDATES[name]} | {row(values)} |")
+if __name__ == "__main__":
+    main()

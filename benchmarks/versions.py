@@ -1,8 +1,8 @@
 """kdist on several versions of Keras and TensorFlow: is each pair of them exact?
 
     python -m benchmarks.versions                                   # every pair, about half an hour
-    python -m benchmarks.versions --keras 3.16 --tensorflow 2.21    # one that is not allowed yet
-    python -m benchmarks.versions --folder environments             # keeps what it installs
+    python -m benchmarks.versions --keras 3.16 --tensorflow 2.21    # a pair that is not allowed yet
+    python -m benchmarks.versions --folder environments             # keeps the environments
 
 For each pair, makes a virtual environment with kdist's other dependencies, and runs three groups of
 tests in it: all parity cases on two replicas, the rules by which operations are divided, and the
@@ -11,7 +11,6 @@ the names of those that did not. An environment takes 2.5 GB, and is removed aft
 `--folder`. The exit code is 1 if anything failed.
 """
 
-import argparse
 import itertools
 import os
 import re
@@ -23,7 +22,8 @@ from pathlib import Path
 from kdist.strategies.hardware import host
 from kdist.versions import TESTED
 
-from .environments import ROOT, environment, install, installed, requirement_name
+from .environments import environment, install, installed, requirement_name
+from .measure import ROOT, Table, make_parser
 
 TIMEOUT_SECONDS = 3600
 GROUPS = {
@@ -35,31 +35,30 @@ GROUPS = {
 
 def main() -> int:
     """Run all pairs; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser(__doc__)
     for option, name in (("--keras", "Keras"), ("--tensorflow", "TensorFlow")):
         text = f"versions of {name}, such as {TESTED[name][-1]} (default {' '.join(TESTED[name])})"
         parser.add_argument(option, nargs="+", default=TESTED[name], help=text)
     parser.add_argument("--folder", type=Path, help="where environments are made, and kept")
     options = parser.parse_args()
     print("{date}, {cpu}, {cores} cores, Python {python}\n".format(**host()))
-    print(f"| Keras | TensorFlow | {' | '.join(GROUPS)} |")
-    print(f"| --- | --- |{' --- |' * len(GROUPS)}", flush=True)
+    table = Table("Keras", "TensorFlow", *GROUPS, file=options.json)
     failed: list[str] = []
     for keras, tensorflow in itertools.product(options.keras, options.tensorflow):
         with environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
             try:
                 versions = _install(folder, keras, tensorflow)
             except RuntimeError as error:
-                print(f"| {keras} | {tensorflow} |{' not installed |' * len(GROUPS)}", flush=True)
+                table.add(keras, tensorflow, *["not installed"] * len(GROUPS))
                 failed.append(f"Keras {keras}, TensorFlow {tensorflow}: {error}")
                 continue
-            print(f"| {' | '.join(versions)} |", end="", flush=True)
+            cells = []
             for group, arguments in GROUPS.items():
                 count, wrong = _run_tests(folder, arguments)
-                print(f" {count - len(wrong)} of {count} |", end="", flush=True)
+                cells.append(f"{count - len(wrong)} of {count}")
                 pair = "Keras {}, TensorFlow {}".format(*versions)
-                failed += [f"{pair}, {group}: {one}" for one in wrong]
-            print(flush=True)
+                failed += [f"{pair}, {group}: {test}" for test in wrong]
+            table.add(*versions, *cells)
     print("".join(f"\n- {line}" for line in failed))
     return int(bool(failed))
 
@@ -68,9 +67,9 @@ def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
     """Install a pair and what kdist and its tests need; return the installed versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [
-        one
-        for one in project["optional-dependencies"]["dev"]
-        if requirement_name(one) in ("pytest", "hypothesis")
+        requirement
+        for requirement in project["optional-dependencies"]["dev"]
+        if requirement_name(requirement) in ("pytest", "hypothesis")
     ]
     wanted += [f"keras=={keras}.*", f"tensorflow=={tensorflow}.*"]
     install(folder, wanted, without=("keras", "tensorflow"))

@@ -1,109 +1,271 @@
-"""How long the other worker trains on in vain when one of two fails.
+"""Fail a worker of a training at random instants: does the restarted training end the same?
 
-    python -m benchmarks.worker_failures                 # three times each
-    python -m benchmarks.worker_failures --rounds 1 --only SIGSTOP
+    python -m benchmarks.worker_failures --each 20                      # about an hour
+    python -m benchmarks.worker_failures --each 1 --kinds SIGSTOP
+    python -m benchmarks.worker_failures --each 10 --kinds elastic
 
-Prints for each way to fail the seconds until the other worker has an error, and until `kdist
-launch` has ended. Half a minute for each, on two cores.
+Each training has two workers, started by `kdist launch --max-restarts 1`; one of them, the chief or
+the other, gets SIGKILL, SIGSTOP or SIGTERM, or raises an error. With `elastic`, each has four
+workers with a shard each, started by `kdist launch --elastic`; one of them gets SIGKILL, and so
+does one of the two that go on. The final weights and history are compared bit for bit with those of
+a training of as many workers that was left alone. Prints for each kind how many are equal, and the
+seconds from the last failure until another worker has an error, and until no worker is left.
 """
 
 import argparse
+import dataclasses
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from .interleaved import spread
+import numpy as np
 
-FAILURES = {
-    "exception": (1, None),
-    "SIGTERM": (1, signal.SIGTERM),
-    "kill -9": (1, signal.SIGKILL),
-    "kill -9 of the chief": (0, signal.SIGKILL),
-    "SIGSTOP": (1, signal.SIGSTOP),
-    "SIGSTOP of the chief": (0, signal.SIGSTOP),
-}
-_LONGEST_SECONDS = 300
+from .measure import Table, format_spread, make_parser
 
-
-def train(fails: bool) -> None:
-    """What each worker does."""
-    import kdist
-    import keras
-    import numpy as np
-
-    strategy = kdist.MultiWorkerMirroredStrategy()
-
-    class Event(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch: int, *_: object, **__: object) -> None:
-            if batch == 4:
-                print("pid", os.getpid(), flush=True)
-            if batch == 30 and fails and not strategy.is_chief:
-                print("failed", time.time(), flush=True)
-                raise ValueError("my own mistake")
-
-    model = strategy.build(lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
-    model.compile("sgd", "mse")
-    ones = np.ones((800_000, 4), "float32")
-    try:
-        model.fit(ones, ones[:, :1], batch_size=8, epochs=9, verbose=0, callbacks=[Event()])
-    except BaseException:
-        print("noticed", time.time(), flush=True)
-        raise
+ELASTIC = "elastic"
+KINDS = ("SIGKILL", "SIGSTOP", "exception", "SIGTERM", ELASTIC)
+WORKERS, SHARDS, STEPS, EPOCHS = 2, 4, 25, 3
+_SHOWN_LINES = 30  # of a training that failed
+_LAST = EPOCHS * STEPS - 5  # behind it, no steps may be left
 
 
-def measure(name: str) -> tuple[float | None, float]:
-    """Return the seconds until the other worker had an error, if it saw one, and until the end."""
-    worker, number = FAILURES[name]
-    program = ["-m", "benchmarks.worker_failures", "--train"]
-    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *program]
-    process = subprocess.Popen(
-        [*command, *["--fails"] * (number is None)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None  # noqa: S101 - of Popen
-    pids: dict[int, int] = {}
-    failed_at, noticed_at = 0.0, None
-    for line in process.stdout:
-        found = re.match(r"\[(\d)\] (\w+) (\S+)", line)
-        if found is None:
-            continue
-        rank, what = int(found[1]), found[2]
-        if what == "pid":
-            pids[rank] = int(found[3])
-            if len(pids) == 2 and number is not None:
-                failed_at = time.time()
-                os.kill(pids[worker], number)
-        elif what == "failed":
-            failed_at = float(found[3])
-        elif what == "noticed" and rank != worker:
-            noticed_at = float(found[3])
-    process.wait(timeout=_LONGEST_SECONDS)
-    return None if noticed_at is None else noticed_at - failed_at, time.time() - failed_at
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A training with a worker that failed, and how the training ended.
+
+    Attributes:
+        problem: The difference from the training that was left alone; empty for none.
+        noticed: Seconds from the last failure until another worker had an error, if it saw one.
+        ended: Seconds from the last failure until no worker was left.
+    """
+
+    problem: str
+    noticed: float | None
+    ended: float
 
 
 def main() -> None:
-    """Print a row for each way to fail."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--only", choices=FAILURES)
-    options.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
-    options.add_argument("--fails", action="store_true", help=argparse.SUPPRESS)
-    given = options.parse_args()
-    if given.train:
-        return train(given.fails)
-    for name in [given.only] if given.only else FAILURES:
-        rows = [measure(name) for _ in range(given.rounds)]
-        texts = []
-        for column in zip(*rows, strict=True):
-            known = [value for value in column if value is not None]
-            texts.append(spread(known, ".1f") if known else "it was ended first")
-        print(f"| {name} | {' | '.join(texts)} |", flush=True)
-    return None
+    """Print a row for each kind of failure, or be a worker."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--each", type=int, default=3, help="trainings for each kind of failure")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--train", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.train:
+        folder, *numbers = options.train
+        train(Path(folder), *map(int, numbers))
+        return
+    draw = random.Random(options.seed)  # noqa: S311 - no secret
+    columns = ["failure", "equal, bit for bit", "others notice, s", "all have ended, s"]
+    table = Table(*columns, file=options.json)
+    for kind in options.kinds:
+        with tempfile.TemporaryDirectory() as folder:
+            failures = list(measure(Path(folder), kind, options.each, draw))
+        for failure in failures:
+            print(f"{kind}: {failure.problem}" if failure.problem else "", end="", file=sys.stderr)
+        equal = sum(not failure.problem for failure in failures)
+        noticed = [failure.noticed for failure in failures if failure.noticed is not None]
+        table.add(
+            kind,
+            f"{equal} of {len(failures)}",
+            format_spread(noticed, ".1f") if noticed else "they were ended first",
+            format_spread([failure.ended for failure in failures], ".1f"),
+        )
+
+
+def measure(folder: Path, kind: str, count: int, draw: random.Random) -> Iterator[Failure]:
+    """Fail a worker in one training after the other, and compare each with one left alone.
+
+    Raises:
+        RuntimeError: The training that is left alone fails.
+    """
+    is_elastic = kind == ELASTIC
+    whole = folder / "whole"
+    training = Training(whole, is_elastic=is_elastic)
+    if code := training.finish():
+        raise RuntimeError(f"a training that was left alone failed: {training.last_lines(code)}")
+    for number in range(count):
+        # Each worker as often, and with `elastic` soon enough that steps are left for the next.
+        failures = [(number % WORKERS, draw.randint(1, _LAST))]
+        if is_elastic:
+            failures = [(number % SHARDS, draw.randint(1, _LAST // 2))]
+            failures += [(draw.randrange(2), draw.randint(1, _LAST // 2))]
+        raises = failures[0] if kind == "exception" else (-1, -1)
+        here = folder / f"{number}"
+        training = Training(here, is_elastic=is_elastic, raises=raises)
+        noticed, ended = training.fail(kind, failures, delay=draw.uniform(0, 0.02))
+        code = training.finish()
+        problem = training.last_lines(code) if code else difference(here, whole)
+        yield Failure(problem=problem, noticed=noticed, ended=ended)
+
+
+class Training:
+    """A training under `kdist launch`.
+
+    Args:
+        folder: For its checkpoints, result and output.
+        is_elastic: Whether it goes on with fewer workers, rather than be restarted.
+        raises: The worker that raises an error, and in which step; -1 for none.
+    """
+
+    def __init__(
+        self, folder: Path, *, is_elastic: bool, raises: tuple[int, int] = (-1, -1)
+    ) -> None:
+        folder.mkdir(parents=True)
+        program = ["-m", "benchmarks.worker_failures", "--train", str(folder)]
+        program += [str(SHARDS if is_elastic else 0), *map(str, raises)]
+        options = ["--elastic"] if is_elastic else ["--max-restarts", "1"]
+        workers = str(SHARDS if is_elastic else WORKERS)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kdist", "launch", *options, "--workers", workers, *program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._log = (folder / "output.log").open("w", encoding="utf-8")
+
+    def fail(
+        self, kind: str, failures: Sequence[tuple[int, int]], *, delay: float
+    ) -> tuple[float | None, float]:
+        """In each attempt, wait until a worker is at a step, and let it fail.
+
+        Returns:
+            The seconds from the last failure until another worker had an error, and until the
+            launcher has ended all.
+        """
+        left, failed_at, noticed = list(enumerate(failures)), float("nan"), None
+        for line in self._lines():
+            if not left and line.startswith("kdist launch:"):
+                break
+            told = re.fullmatch(r"\[(\d+)\] (step|noticed) (\d+) (\d+) (\d+)", line.strip())
+            if not told:  # half a line, or of the launcher
+                continue
+            worker, attempt, process, step = (int(told[group]) for group in (1, 3, 4, 5))
+            if told[2] == "noticed":
+                if not left and noticed is None and worker != failures[-1][0]:
+                    noticed = time.monotonic() - failed_at
+                continue
+            if not left:
+                continue
+            wanted_attempt, (wanted_worker, wanted_step) = left[0]
+            if (attempt, worker) == (wanted_attempt, wanted_worker) and step >= wanted_step:
+                if kind != "exception":
+                    time.sleep(delay)
+                    os.kill(process, signal.Signals["SIGKILL" if kind == ELASTIC else kind])
+                failed_at = time.monotonic()
+                left.pop(0)
+        return noticed, time.monotonic() - failed_at
+
+    def finish(self) -> int:
+        """Wait for the end, and return the exit code."""
+        for _ in self._lines():
+            pass
+        self._log.close()
+        return self._process.wait()
+
+    def last_lines(self, code: int) -> str:
+        """Return the exit code and the end of the output, which shows the cause."""
+        lines = Path(self._log.name).read_text(encoding="utf-8").splitlines()
+        return "\n    ".join([f"exit code {code}", *lines[-_SHOWN_LINES:]])
+
+    def _lines(self) -> Iterator[str]:
+        for line in self._process.stdout or ():
+            self._log.write(line)
+            yield line
+
+
+def difference(here: Path, whole: Path) -> str:
+    """Describe how the result of a training differs from that of another; empty if it does not."""
+    if not (here / "trained.npz").exists():
+        return "not trained to its end"
+    with np.load(here / "trained.npz") as found, np.load(whole / "trained.npz") as expected:
+        if sorted(found) != sorted(expected):
+            return "another history"
+        different = [n for n in expected if found[n].tobytes() != expected[n].tobytes()]
+    return f"{len(different)} of {len(expected)} arrays differ" if different else ""
+
+
+# A worker
+
+
+def train(folder: Path, shards: int, worker: int, raises_in: int) -> None:
+    """Train on this worker, and save the weights and the history."""
+    import kdist
+    import keras
+    from kdist.callbacks import Checkpoint
+
+    strategy = kdist.MultiWorkerMirroredStrategy(shards=shards or None)
+    keras.utils.set_random_seed(1)
+    draws = np.random.default_rng(0)
+    x, y = draws.normal(size=(16 * STEPS, 16)).astype("float32"), draws.integers(0, 4, 16 * STEPS)
+    model = strategy.build(make_network)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = keras.optimizers.Adam(0.01, use_ema=True, gradient_accumulation_steps=2)
+    model.compile(optimizer, loss, metrics=["accuracy"])
+    attempt = os.environ["KDIST_RESTART_COUNT"]
+    raises = attempt == "0" and strategy.worker == worker
+    steps = make_step_printer(attempt, raises_in if raises else -1)
+    # The chief alone has the folder.
+    own = folder / "checkpoints" if strategy.is_chief else "/dev/null/none"
+    try:
+        history = model.fit(
+            x,
+            y,
+            batch_size=16,
+            epochs=EPOCHS,
+            validation_data=(x[:64], y[:64]),
+            verbose=0,
+            callbacks=[steps, Checkpoint(own, every_steps=3, verbose=0)],
+        )
+    except BaseException:
+        print("noticed", attempt, os.getpid(), 0, flush=True)
+        raise
+    if strategy.is_chief:
+        values = {str(i): value for i, value in enumerate(model.get_weights())}
+        values |= {f"history/{name}": np.array(v) for name, v in history.history.items()}
+        np.savez(folder / "trained.npz", **values)
+
+
+def make_network() -> Any:
+    """Return a model with dropout and batch norm."""
+    import keras
+
+    layers = keras.layers
+    normalized = [layers.Dense(32), layers.BatchNormalization(), layers.ReLU()]
+    return keras.Sequential([keras.Input((16,)), *normalized, layers.Dropout(0.3), layers.Dense(4)])
+
+
+def make_step_printer(attempt: str, raises_in: int) -> Any:
+    """Return a callback that prints each step of this process, and raises an error in one."""
+    import keras
+
+    class StepPrinter(keras.callbacks.Callback):
+        on_chief_only = False
+        stops_in_epoch = False
+        step = 0
+
+        def get_state(self) -> dict[str, Any]:
+            return {}
+
+        def set_state(self, state: dict[str, Any]) -> None:
+            """Steps are those of this process."""
+
+        def on_train_batch_end(self, *_: object, **__: object) -> None:
+            self.step += 1
+            print("step", attempt, os.getpid(), self.step, flush=True)
+            if self.step == raises_in:
+                raise RuntimeError("a mistake of mine")
+
+    return StepPrinter()
 
 
 if __name__ == "__main__":

@@ -19,12 +19,12 @@ NOISE = {"float64": 1e-13, "float32": 1e-6}
 
 @dataclass
 class Training:
-    """A compiled model and what it is trained with.
+    """A compiled model and its data.
 
     Attributes:
-        model: It; anything that has `fit`, `evaluate` and `predict`.
+        model: Anything that has `fit`, `evaluate` and `predict`.
         x: The first argument of `fit`: arrays of 10 rows, or batches.
-        y: The second one.
+        y: The second argument.
         fit: Other arguments of `fit`, such as callbacks.
         evaluates: Whether `evaluate` is called, too.
         predicts: Whether `predict` is called, too.
@@ -64,7 +64,7 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(
+def register_case(
     library: str,
     name: str,
     *,
@@ -98,27 +98,27 @@ class Result:
     warned: list[str]
 
 
-def train(one: Case, strategy: Any = None, noise: float = 0.0) -> Result:
+def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
     """Train a case's model, in plain Keras without a strategy.
 
     Args:
-        one: The case.
+        case: The case.
         strategy: kdist's.
         noise: The relative change of initial weights.
     """
     keras.backend.clear_session()
     gc.collect()
-    keras.config.set_floatx(one.dtype)
-    keras.config.set_dtype_policy(one.dtype)
+    keras.config.set_floatx(case.dtype)
+    keras.config.set_dtype_policy(case.dtype)
     keras.utils.set_random_seed(1)
     with _warned() as warned:
-        training = _made(one, strategy)
+        training = _made(case, strategy)
         model = training.model
         keras.utils.set_random_seed(2)
         watch = _Watch(model, noise)
         options = {} if training.batched else {"batch_size": BATCH_SIZE}
         callbacks = [watch, *training.fit.pop("callbacks", [])]
-        given = [one for one in (training.x, training.y) if one is not None]
+        given = [data for data in (training.x, training.y) if data is not None]
         begin = time.perf_counter()
         history = model.fit(
             *given,
@@ -151,8 +151,8 @@ def difference(expected: Result, received: Result) -> tuple[float, str]:
         return float("inf"), f"{list(expected.arrays)} became {list(received.arrays)}"
     worst = 0.0, ""
     pairs = zip(expected.arrays.items(), received.arrays.values(), strict=True)
-    for (name, one), other in pairs:
-        gap = _gap(np.asarray(one), np.asarray(other))
+    for (name, a), b in pairs:
+        gap = _gap(np.asarray(a), np.asarray(b))
         if not gap <= worst[0]:
             worst = gap, name
     return worst
@@ -162,30 +162,30 @@ def _kind(name: str) -> str:
     return "weight" if name.startswith("weight ") else name
 
 
-def _gap(one: np.ndarray, other: np.ndarray) -> float:
-    if one.shape != other.shape:
+def _gap(expected: np.ndarray, received: np.ndarray) -> float:
+    if expected.shape != received.shape:
         return float("inf")
-    one, other = one.astype("float64"), other.astype("float64")
-    if not one.size or (np.isfinite(one) != np.isfinite(other)).any():
-        return float("inf") if one.size else 0.0
-    one, other = np.nan_to_num(one), np.nan_to_num(other)
-    return float(np.abs(one - other).max() / max(np.abs(one).max(), 1e-2))
+    a, b = expected.astype("float64"), received.astype("float64")
+    if not a.size or (np.isfinite(a) != np.isfinite(b)).any():
+        return float("inf") if a.size else 0.0
+    a, b = np.nan_to_num(a), np.nan_to_num(b)
+    return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-2))
 
 
 def _weights(model: Any) -> list[Any]:
     return [weight for weight in model.weights if weight.dtype != "string"]
 
 
-def _made(one: Case, strategy: Any) -> Training:
+def _made(case: Case, strategy: Any) -> Training:
     if strategy is None:
-        return one.make()
-    if not one.built:
+        return case.make()
+    if not case.built:
         with strategy.scope():
-            return one.make()
+            return case.make()
     made: list[Training] = []
 
     def build() -> Any:
-        made.append(one.make())
+        made.append(case.make())
         return made[0].model
 
     strategy.build(build)
@@ -232,7 +232,7 @@ class _Messages(logging.Handler):
 
 @contextlib.contextmanager
 def _warned() -> Iterator[list[str]]:
-    """Collect what is kdist says meanwhile, and Python's warnings."""
+    """Collect kdist's messages and Python's warnings."""
     messages: list[str] = []
     handler = _Messages(messages)
     logger = logging.getLogger("kdist")
@@ -243,4 +243,4 @@ def _warned() -> Iterator[list[str]]:
             yield messages
     finally:
         logger.removeHandler(handler)
-        messages += [str(one.message) for one in caught]
+        messages += [str(warning.message) for warning in caught]

@@ -1,4 +1,4 @@
-"""What several GPUs do in a training step, counted on logical CPUs.
+"""The work of several GPUs in a training step, counted on logical CPUs.
 
     python -m benchmarks.step_counts                                  # all models: half an hour
     python -m benchmarks.step_counts --models wrn-16-1,transformer --replicas 1,2 --unknown-size
@@ -6,8 +6,8 @@
 
 `plain` is stock Keras on one device, `stock` TensorFlow's MirroredStrategy with synchronized batch
 norm, `kdist` kdist's. Each trains one step, without XLA, of the graph that TensorFlow's optimizer
-has made; sums take the way that they take on GPUs. Copies between the memories of host and GPU are
-those that the kernels need which TensorFlow registers for GPUs. `counts.py` defines every count.
+has made; sums take the way that they take on GPUs. Copies between the memories of host and GPU
+follow from the kernels that TensorFlow registers for GPUs. `counts.py` defines every count.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def _make_devices(count: int) -> None:
     """Make logical CPUs, whose operations run on one thread each."""
     if not gpu_kernels("MatMul"):
         raise SystemExit(
-            "this TensorFlow has no kernels for GPUs, which say in whose memory a tensor is:"
+            "this TensorFlow has no kernels for GPUs, from which the memory of tensors follows:"
             " install tensorflow, not tensorflow-cpu"
         )
     tf.config.set_visible_devices([], "GPU")
@@ -71,7 +71,7 @@ def _make_devices(count: int) -> None:
 
 
 def _candidates(kinds: list[str], replicas: list[int]) -> list[tuple[str, int]]:
-    """Return what is counted: stock strategies on several replicas only."""
+    """Return kinds and numbers of replicas; stock strategies have several replicas."""
     several = [number for number in replicas if number > 1]
     numbers = {"plain": [1], "stock": several, "kdist": replicas}
     return [(kind, number) for kind in kinds for number in numbers[kind]]
@@ -82,7 +82,9 @@ def _table(model: str, found: dict[str, StepCounts]) -> str:
     lines = [f"| {model} | {' | '.join(found)} |", f"| --- |{' ---: |' * len(found)}"]
     for field in dataclasses.fields(StepCounts):
         values = [getattr(counts, field.name) for counts in found.values()]
-        cells = [_exchanges(one) if isinstance(one, Exchanges) else f"{one:,g}" for one in values]
+        cells = [
+            _exchanges(value) if isinstance(value, Exchanges) else f"{value:,g}" for value in values
+        ]
         lines.append(f"| {field.name.replace('_', ' ')} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 

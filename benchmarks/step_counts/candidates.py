@@ -2,77 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import kdist
 import keras
-import numpy as np
 import tensorflow as tf
 from kdist.layers import compiled_kernels
-from kdist.models import WideResNet
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from ..networks import CLASSES, Network, lstm, make_model, momentum, transformer, wide_resnet
 from .step_graph import StepGraph
 
 ROWS = 11
-"""Samples of each replica: a number of which no size of a weight is a multiple."""
-_CLASSES, _WORDS, _TOKENS, _WIDTH = 10, 1000, 8, 32
-
-
-class Network(NamedTuple):
-    """A model and the shape of a sample; `words` for samples of integers."""
-
-    make: Callable[[], Any]
-    shape: tuple[int, ...]
-    words: int = 0
-
-
-def _transformer() -> Any:
-    tokens = keras.Input((_TOKENS,), dtype="int32")
-    x = keras.layers.Embedding(_WORDS, _WIDTH)(tokens)
-    for _ in range(2):
-        attention = keras.layers.MultiHeadAttention(2, _WIDTH // 2, dropout=0.1)
-        x = keras.layers.LayerNormalization()(x + attention(x, x))
-        hidden = keras.layers.Dense(4 * _WIDTH, activation="gelu")(x)
-        hidden = keras.layers.Dropout(0.1)(keras.layers.Dense(_WIDTH)(hidden))
-        x = keras.layers.LayerNormalization()(x + hidden)
-    x = keras.layers.GlobalAveragePooling1D()(x)
-    return keras.Model(tokens, keras.layers.Dense(_CLASSES, activation="softmax")(x))
-
-
-def _lstm() -> Any:
-    """An LSTM that cuDNN cannot compute, as logical CPUs do not have it."""
-    return keras.Sequential(
-        [
-            keras.Input((_TOKENS,), dtype="int32"),
-            keras.layers.Embedding(_WORDS, _WIDTH),
-            keras.layers.LSTM(_WIDTH, use_cudnn=False),
-            keras.layers.Dense(_CLASSES, activation="softmax"),
-        ]
-    )
+"""Samples of each replica; no size of a weight is a multiple of it."""
 
 
 def _application(make: Callable[..., Any]) -> Network:
     shape = (32, 32, 3)
-    return Network(lambda: make(weights=None, input_shape=shape, classes=_CLASSES), shape)
+    return Network(lambda: make(weights=None, input_shape=shape, classes=CLASSES), shape)
 
 
+TEXTS = {"words": 1000, "tokens": 8, "width": 32}
 NETWORKS = {
-    "wrn-16-1": Network(
-        lambda: WideResNet(16, 1, input_shape=(8, 8, 1), classes=_CLASSES, dropout=0.01), (8, 8, 1)
-    ),
+    "wrn-16-1": wide_resnet(16, 1, size=8, dropout=0.01),
     "resnet50": _application(keras.applications.ResNet50),
     "mobilenetv2": _application(keras.applications.MobileNetV2),
-    "transformer": Network(_transformer, (_TOKENS,), _WORDS),
-    "lstm": Network(_lstm, (_TOKENS,), _WORDS),
+    "transformer": transformer(**TEXTS, heads=2, layers=2, has_positions=False),
+    "lstm": lstm(**TEXTS, use_cudnn=False),  # logical CPUs have no cuDNN
 }
 
 
@@ -87,7 +50,8 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
         unknown_size: Whether the number of samples of a batch is unknown when the step is traced.
     """
     keras.utils.clear_session()  # names of layers, and so of operations, are those of a first model
-    model = _model(network, _strategy(kind, replicas))
+    network = network._replace(optimizer=momentum)
+    model = make_model(network, _strategy(kind, replicas), jit_compile=False)
     batches = _batches(network, ROWS * replicas, unknown_size)
     context.context().enable_run_metadata()
     try:
@@ -100,7 +64,7 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
 
 
 class _Stock(tf.distribute.MirroredStrategy):
-    """TensorFlow's strategy, of which several can train in a process."""
+    """TensorFlow's strategy; several can train in a process."""
 
 
 class _OnGpus(kdist.MirroredStrategy):
@@ -128,32 +92,10 @@ def _strategy(kind: str, replicas: int) -> Any:
     return strategy
 
 
-def _model(network: Network, strategy: Any) -> Any:
-    with contextlib.nullcontext() if strategy is None else strategy.scope():
-        is_kdist = isinstance(strategy, kdist.MirroredStrategy)
-        model = strategy.build(network.make) if is_kdist else network.make()
-        if strategy is not None and not is_kdist:
-            for layer in model.layers:
-                if isinstance(layer, keras.layers.BatchNormalization):
-                    layer.synchronized = True
-        model.compile(
-            keras.optimizers.SGD(0.01, momentum=0.9),
-            "sparse_categorical_crossentropy",
-            metrics=["accuracy"],
-            jit_compile=False,
-        )
-    return model
-
-
 def _batches(network: Network, rows: int, unknown_size: bool) -> Any:
-    rng = np.random.default_rng(0)
-    if network.words:
-        x: Any = rng.integers(0, network.words, (rows, *network.shape), dtype="int32")
-    else:
-        x = rng.normal(size=(rows, *network.shape)).astype("float32")
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    samples = tf.data.Dataset.from_tensor_slices((x, rng.integers(0, _CLASSES, rows)))
+    samples = tf.data.Dataset.from_tensor_slices(network.random_samples(rows))
     return samples.batch(rows, drop_remainder=not unknown_size).with_options(options)
 
 

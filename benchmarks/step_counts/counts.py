@@ -1,4 +1,4 @@
-"""What several GPUs do in a step, counted from its graph."""
+"""Counts of the work of several GPUs in a step, from its graph."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import tensorflow as tf
 from .step_graph import Node, Source, StepGraph
 
 LARGE = 1024
-"""Elements of an activation from which a pass over it is counted."""
+"""Fewest elements of an activation whose passes are counted."""
 
-# Microseconds, by which the longest path is chosen.
+# Microseconds; the longest path is chosen by them.
 _LAUNCH, _COPY, _COLLECTIVE = 7.0, 80.0, 110.0
 _SUMS, _GATHERS = ("CollectiveReduceV2",), ("CollectiveGatherV2",)
 _RENAMING = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Switch")
@@ -37,7 +37,7 @@ class Exchanges:
 
 @dataclass(frozen=True)
 class StepCounts:
-    """What a step does; but for `operations`, on the first of its devices.
+    """The work of a step; but for `operations`, on the first of its devices.
 
     Attributes:
         operations: That all devices run, without those that only rename a tensor or tell its shape.
@@ -54,7 +54,7 @@ class StepCounts:
         launches_between: Median of the launches on that path between two exchanges of the forward
             pass.
         passes: How often a launch reads or writes an activation: a tensor of at least `LARGE`
-            elements of which an axis counts the samples, or some of each.
+            elements with an axis of the samples, or of some of each.
     """
 
     operations: int
@@ -73,11 +73,11 @@ class StepCounts:
 
 
 def count(graph: StepGraph, rows: int) -> StepCounts:
-    """Count what a step does.
+    """Count the work of a step.
 
     Args:
         graph: Of the step.
-        rows: The number of samples on each device, of which no size of a weight is a multiple.
+        rows: The number of samples on each device; no size of a weight is a multiple of it.
     """
     to_gpu, to_host = _host_copies(graph)
     path = longest_path(graph)
@@ -231,9 +231,9 @@ def _is_copy(graph: StepGraph, earlier: str, node: Node) -> bool:
 
 
 def _groups(graph: StepGraph) -> dict[str, list[str]]:
-    """Return for each collective those of all devices that it exchanges values with.
+    """Return for each collective its group: the collectives of all devices that exchange values.
 
-    All devices have them in the same order, in which they also have their keys.
+    All devices have them in the order of their keys.
     """
     by_key: dict[object, list[str]] = {}
     counts: dict[tuple[int, str], int] = {}
@@ -249,7 +249,7 @@ def _run_collectives(graph: StepGraph) -> Iterator[Node]:
 
 
 def _key_place(graph: StepGraph, node: Node) -> int:
-    """Return the key of a collective, or the place of its argument among those of the step."""
+    """Return the key of a collective, or the place of its argument in the step."""
     key = graph.nodes[_origin(graph, node.inputs[3]).node]
     if key.op == "Const":
         return int(tf.make_ndarray(key.attributes["value"].tensor))
@@ -257,7 +257,7 @@ def _key_place(graph: StepGraph, node: Node) -> int:
 
 
 def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterator[str]:
-    """Yield what comes before an operation; a loop's body is once on the path, before its end."""
+    """Yield the operations before an operation; a loop's body is once on the path, at its end."""
     for member in groups.get(name, [name]):
         node = graph.nodes[member]
         inputs = [source.node for source in node.inputs]

@@ -41,7 +41,7 @@ class Node:
         name: Of the operation, with its device.
         op: Its type.
         device: The number of its device.
-        inputs: Its tensors, those of other devices included.
+        inputs: Its tensors, also of other devices.
         controls: The names of operations that come before.
         attributes: By their names.
         inputs_on_host: For each input, whether a GPU's kernel takes it from the host's memory.
@@ -87,8 +87,7 @@ class StepGraph:
 
     Attributes:
         nodes: Operations by name.
-        tensors: What is known of each tensor; of its shape what follows from those of variables and
-            batches.
+        tensors: Shape and type of each tensor, as they follow from variables and batches.
     """
 
     def __init__(
@@ -201,7 +200,9 @@ def _memory(
     if computes_sizes:
         found = []
     # TensorFlow prefers a kernel for GPUs to one for any device.
-    kernel = max(found, key=lambda one: (one.device_type == "GPU", one.priority), default=None)
+    kernel = max(
+        found, key=lambda kernel: (kernel.device_type == "GPU", kernel.priority), default=None
+    )
 
     def on_host(arguments: Sequence[Any]) -> list[bool]:
         return [
@@ -237,7 +238,7 @@ def _tensors(
 
 
 def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
-    """Add an operation to a graph whose shapes are those of the step."""
+    """Add an operation to a graph with the shapes of the step."""
     proto = graph.node.add(name=node.name, op=node.op)
     for name, value in node.attributes.items():
         if not name.startswith("_"):
@@ -254,7 +255,7 @@ def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
             return
     inputs = node.inputs
     if node.op in _FLOW:
-        # The shape is that before a loop, or of a condition's first branch, which has the batch.
+        # The shape before a loop, or of a condition's first branch, has the batch.
         inputs = inputs[:1]
         proto.op = "Identity"
         dtype = proto.attr["T"]
@@ -271,7 +272,7 @@ def _variable(name: str, nodes: Mapping[str, Node]) -> Node:
 
 
 def _make_known(proto: Any, shape: Any) -> None:
-    """Let an operation be one that reads a variable of a shape, or its shape."""
+    """Make an operation that reads a variable, or its shape, one of known shape."""
     if proto.op == "ReadVariableOp":
         proto.op = "Placeholder"
         proto.attr["shape"].shape.CopyFrom(shape)

@@ -1,55 +1,46 @@
 """Runs that end before their time: signals, a loss that is not finite, a full disk, no memory.
 
-All in one process, on the small network of `benchmarks/signals.py`.
+All in one process, on the small network of `sent_signals.py`.
 """
 
 import json
 import resource
-import runpy
 import signal
-from pathlib import Path
 
 import keras
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.launch.child import is_out_of_memory
+from kdist.signals import ENDING
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
 from kdist.training.record import read_run
 from kdist.training.run import train
+from sent_signals import PHASES, STEPS, problems_of, small_model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "signals.py"))
-STEPS = SCRIPT["STEPS"]
 
 
 @pytest.mark.parametrize(
     ("phase", "number"),
     [
-        *((phase, signal.SIGTERM) for phase in SCRIPT["PHASES"]),
+        *((phase, signal.SIGTERM) for phase in PHASES),
         # The others are handled as it is; where nothing was trained, by its name.
-        *(
-            (phase, one)
-            for phase in ("start", "saving")
-            for one in SCRIPT["ENDING"]
-            if one != signal.SIGTERM
-        ),
+        *((phase, one) for phase in ("start", "saving") for one in ENDING if one != signal.SIGTERM),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_signal_leaves_what_was_trained_whole(phase, number, tmp_path, capsys):
-    assert SCRIPT["problems_of"](phase, number, tmp_path / "run") == []
-    if SCRIPT["PHASES"][phase] is None:
+    assert problems_of(phase, number, tmp_path / "run") == []
+    if PHASES[phase] is None:
         assert f"kdist: interrupted by {number.name}" in capsys.readouterr().err
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """Runs of the small network, in the folder `run`."""
-    monkeypatch.setattr(training_model, "make_model", SCRIPT["small_model"])
+    monkeypatch.setattr(training_model, "make_model", small_model)
 
     def run(*callbacks, **values):
         settings = {"dataset": "sample", "subset": 32 * STEPS, "depth": 10, "width": 1}

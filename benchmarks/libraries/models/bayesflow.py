@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..cases import BATCH_SIZE, ROWS, Training, case
+from ..cases import BATCH_SIZE, ROWS, Training, register_case
 
 SETS = {"summary_dim": 3, "dropout": 0.05}
 SUBNET = {"widths": (8, 8)}
@@ -60,7 +60,7 @@ def continuous(network: Any, summary: Any = None, *, standardize: Any = "all") -
     return training(model, adapter, data)
 
 
-@case("bayesflow", "CouplingFlow, standardized")
+@register_case("bayesflow", "CouplingFlow, standardized")
 def coupling_flow() -> Training:
     import bayesflow
 
@@ -69,7 +69,7 @@ def coupling_flow() -> Training:
     )
 
 
-@case("bayesflow", "CouplingFlow of splines, DeepSet")
+@register_case("bayesflow", "CouplingFlow of splines, DeepSet")
 def spline_flow() -> Training:
     import bayesflow
 
@@ -80,7 +80,7 @@ def spline_flow() -> Training:
     return continuous(flow, sets)
 
 
-@case("bayesflow", "FlowMatching, SetTransformer")
+@register_case("bayesflow", "FlowMatching, SetTransformer")
 def flow_matching() -> Training:
     import bayesflow
 
@@ -90,7 +90,7 @@ def flow_matching() -> Training:
     )
 
 
-@case("bayesflow", "FlowMatching, optimal transport", dtype="float32")
+@register_case("bayesflow", "FlowMatching, optimal transport", dtype="float32")
 def flow_matching_transported() -> Training:
     import bayesflow
 
@@ -100,14 +100,14 @@ def flow_matching_transported() -> Training:
     return continuous(network)
 
 
-@case("bayesflow", "DiffusionModel", dtype="float32")
+@register_case("bayesflow", "DiffusionModel", dtype="float32")
 def diffusion_model() -> Training:
     import bayesflow
 
     return continuous(bayesflow.networks.DiffusionModel(subnet_kwargs=SUBNET))
 
 
-@case("bayesflow", "ConsistencyModel", dtype="float32")
+@register_case("bayesflow", "ConsistencyModel", dtype="float32")
 def consistency_model() -> Training:
     import bayesflow
 
@@ -115,7 +115,7 @@ def consistency_model() -> Training:
     return continuous(network, standardize="inference_variables")
 
 
-@case("bayesflow", "ModelComparisonApproximator, DeepSet", dtype="float32")
+@register_case("bayesflow", "ModelComparisonApproximator, DeepSet", dtype="float32")
 def model_comparison() -> Training:
     import bayesflow
 
@@ -138,7 +138,7 @@ def model_comparison() -> Training:
     return training(model, adapter, {"x": simulated()["x"], "model": models})
 
 
-@case("bayesflow", "RatioApproximator", dtype="float32")
+@register_case("bayesflow", "RatioApproximator", dtype="float32")
 def ratio() -> Training:
     import bayesflow
 

@@ -1,11 +1,11 @@
-"""kimm, kyolo, medicai: networks of images."""
+"""kimm, medicai: networks of images."""
 
 from typing import Any
 
 import keras
 import numpy as np
 
-from ..cases import ROWS, Training, case
+from ..cases import ROWS, Training, register_case
 
 CLASSES, SIZE = 3, 32
 
@@ -21,7 +21,7 @@ def classified(model: Any) -> Training:
     return Training(model, images(), np.arange(ROWS) % CLASSES)
 
 
-@case("kimm", "ConvMixer", built=True)
+@register_case("kimm", "ConvMixer", built=True)
 def conv_mixer() -> Training:
     from kimm._src.models.convmixer import ConvMixer
 
@@ -38,51 +38,7 @@ def conv_mixer() -> Training:
     )
 
 
-@case("kimm", "VisionTransformer")
-def vision_transformer() -> Training:
-    from kimm._src.models.vision_transformer import VisionTransformer
-
-    return classified(
-        VisionTransformer(
-            patch_size=8,
-            embed_dim=8,
-            depth=2,
-            num_heads=2,
-            input_shape=(SIZE, SIZE, 3),
-            classes=CLASSES,
-            dropout_rate=0.1,
-            weights=None,
-        )
-    )
-
-
-@case("kyolo", "yolo11n", noise=1e-7)  # its loss is float32
-def yolo() -> Training:
-    import kyolo
-
-    loss = kyolo.YOLODetectionLoss(nc=2)
-
-    def float32_loss(outputs: Any, targets: Any) -> Any:
-        floatx = keras.config.floatx()
-        keras.config.set_floatx("float32")
-        try:
-            return loss([keras.ops.cast(one, "float32") for one in outputs], targets)
-        finally:
-            keras.config.set_floatx(floatx)
-
-    model = kyolo.YOLODetector(kyolo.yolo11n(nc=2, input_shape=(64, 64, 3)), float32_loss)
-    model.compile(keras.optimizers.SGD(1e-3, clipnorm=1.0))
-    random = np.random.default_rng(1)
-    corners = random.uniform(0, 32, (ROWS, 3, 2))
-    y = {
-        "boxes": np.concatenate([corners, corners + random.uniform(8, 32, (ROWS, 3, 2))], -1),
-        "labels": random.integers(0, 2, (ROWS, 3)),
-        "mask": (np.arange(3) < random.integers(1, 4, (ROWS, 1))).astype("float32"),
-    }
-    return Training(model, random.uniform(size=(ROWS, 64, 64, 3)).astype("float32"), y)
-
-
-@case("medicai", "UNet, SparseDiceCELoss")
+@register_case("medicai", "UNet, SparseDiceCELoss")
 def unet() -> Training:
     from medicai.losses import SparseDiceCELoss
     from medicai.models import ResNet18, UNet
@@ -102,7 +58,7 @@ def unet() -> Training:
     return Training(model, images(1), y)
 
 
-@case("medicai", "ViT", noise=1e-7)  # its head is float32
+@register_case("medicai", "ViT", noise=1e-7)  # its head is float32
 def vit() -> Training:
     from medicai.models.vit.vit import ViTVariantsBase
 

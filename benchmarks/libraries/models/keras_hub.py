@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..cases import ROWS, Training, case
+from ..cases import ROWS, Training, register_case
 
 WORDS, LENGTH, CLASSES, SIZE = 20, 8, 3, 32
 HEADS = {"vocabulary_size": WORDS, "num_layers": 2, "num_heads": 2, "hidden_dim": 8}
@@ -49,27 +49,27 @@ def text_classifier(kind: str, *, segments: bool = False, **options: Any) -> Tra
     return Training(model, text(segments=segments), classes())
 
 
-@case("keras-hub", "BertTextClassifier", built=True)
+@register_case("keras-hub", "BertTextClassifier", built=True)
 def bert_text_classifier() -> Training:
     return text_classifier("Bert", segments=True)
 
 
-@case("keras-hub", "RobertaTextClassifier")
+@register_case("keras-hub", "RobertaTextClassifier")
 def roberta_text_classifier() -> Training:
     return text_classifier("Roberta")
 
 
-@case("keras-hub", "DistilBertTextClassifier")
+@register_case("keras-hub", "DistilBertTextClassifier")
 def distil_bert_text_classifier() -> Training:
     return text_classifier("DistilBert")
 
 
-@case("keras-hub", "AlbertTextClassifier")
+@register_case("keras-hub", "AlbertTextClassifier")
 def albert_text_classifier() -> Training:
     return text_classifier("Albert", segments=True, embedding_dim=4)
 
 
-@case("keras-hub", "BertMaskedLM")
+@register_case("keras-hub", "BertMaskedLM")
 def bert_masked_lm() -> Training:
     import keras_hub
 
@@ -91,29 +91,29 @@ def causal_lm(kind: str, **options: Any) -> Training:
     return Training(model, text(), np.roll(tokens(), -1, 1), {"sample_weight": weights})
 
 
-@case("keras-hub", "GPT2CausalLM", built=True)
+@register_case("keras-hub", "GPT2CausalLM", built=True)
 def gpt2_causal_lm() -> Training:
     return causal_lm("GPT2", **HEADS, **LONG)
 
 
-@case("keras-hub", "LlamaCausalLM")
+@register_case("keras-hub", "LlamaCausalLM")
 def llama_causal_lm() -> Training:
     return causal_lm("Llama", **QUERIES)
 
 
-@case("keras-hub", "GemmaCausalLM", noise=1e-7)  # it normalizes in float32
+@register_case("keras-hub", "GemmaCausalLM", noise=1e-7)  # it normalizes in float32
 def gemma_causal_lm() -> Training:
     return causal_lm("Gemma", **QUERIES, head_dim=4)
 
 
-@case("keras-hub", "MixtralCausalLM", dtype="float32")  # its auxiliary loss is float32
+@register_case("keras-hub", "MixtralCausalLM", dtype="float32")  # its auxiliary loss is float32
 def mixtral_causal_lm() -> Training:
     training = causal_lm("Mixtral", **QUERIES, num_experts=3, output_router_logits=True)
     training.model.compile(keras.optimizers.SGD(0.1))
     return training
 
 
-@case("keras-hub", "GemmaCausalLM, LoRA")
+@register_case("keras-hub", "GemmaCausalLM, LoRA")
 def lora_causal_lm() -> Training:
     training = causal_lm("Gemma", **QUERIES, head_dim=4)
     training.model.backbone.enable_lora(2)
@@ -125,7 +125,7 @@ def lora_causal_lm() -> Training:
     return training
 
 
-@case("keras-hub", "BartSeq2SeqLM")
+@register_case("keras-hub", "BartSeq2SeqLM")
 def bart_seq2seq_lm() -> Training:
     import keras_hub
 
@@ -157,12 +157,12 @@ def resnet() -> Any:
     )
 
 
-@case("keras-hub", "ResNetImageClassifier", built=True)
+@register_case("keras-hub", "ResNetImageClassifier", built=True)
 def resnet_image_classifier() -> Training:
     return image_classifier("ResNet", resnet())
 
 
-@case("keras-hub", "ViTImageClassifier")
+@register_case("keras-hub", "ViTImageClassifier")
 def vit_image_classifier() -> Training:
     import keras_hub
 
@@ -178,7 +178,7 @@ def vit_image_classifier() -> Training:
     return image_classifier("ViT", backbone)
 
 
-@case("keras-hub", "EfficientNetImageClassifier")
+@register_case("keras-hub", "EfficientNetImageClassifier")
 def efficientnet_image_classifier() -> Training:
     import keras_hub
 
@@ -201,7 +201,7 @@ def efficientnet_image_classifier() -> Training:
     return image_classifier("EfficientNet", backbone)
 
 
-@case("keras-hub", "MobileNetImageClassifier")
+@register_case("keras-hub", "MobileNetImageClassifier")
 def mobilenet_image_classifier() -> Training:
     import keras_hub
 
@@ -228,7 +228,9 @@ def mobilenet_image_classifier() -> Training:
     return image_classifier("MobileNet", backbone)
 
 
-@case("keras-hub", "RetinaNetObjectDetector", dtype="float32")  # its losses' weights are float32
+@register_case(
+    "keras-hub", "RetinaNetObjectDetector", dtype="float32"
+)  # its losses' weights are float32
 def retinanet_object_detector() -> Training:
     import keras_hub
 
@@ -250,7 +252,7 @@ def retinanet_object_detector() -> Training:
     return Training(model, images(), y, predicts=False)
 
 
-@case("keras-hub", "DeepLabV3ImageSegmenter")
+@register_case("keras-hub", "DeepLabV3ImageSegmenter")
 def deeplab_v3_image_segmenter() -> Training:
     import keras_hub
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..cases import ROWS, Training, case
+from ..cases import ROWS, Training, register_case
 
 FEATURES, USERS, ITEMS, LIST = 4, 6, 8, 5
 
@@ -18,7 +18,7 @@ def ratings() -> np.ndarray:
     return np.random.default_rng(1).normal(size=(ROWS, 1))
 
 
-@case("keras-rs", "FeatureCross", built=True)
+@register_case("keras-rs", "FeatureCross", built=True)
 def feature_cross() -> Training:
     import keras_rs
 
@@ -43,12 +43,12 @@ def dot_interaction(**options: bool) -> Training:
     return Training(model, features(), (ratings() > 0).astype("float64"))
 
 
-@case("keras-rs", "DotInteraction")
+@register_case("keras-rs", "DotInteraction")
 def dot_interaction_gathered() -> Training:
     return dot_interaction(self_interaction=True)
 
 
-@case("keras-rs", "DotInteraction, skip_gather")
+@register_case("keras-rs", "DotInteraction, skip_gather")
 def dot_interaction_masked() -> Training:
     return dot_interaction(skip_gather=True)
 
@@ -114,17 +114,17 @@ def two_towers(*, negatives: int = 0, corrects: bool = False, hits: bool = False
     return Training(model, features()[:, 0], y)
 
 
-@case("keras-rs", "two towers")
+@register_case("keras-rs", "two towers")
 def two_towers_alone() -> Training:
     return two_towers()
 
 
-@case("keras-rs", "two towers, RemoveAccidentalHits, SamplingProbabilityCorrection")
+@register_case("keras-rs", "two towers, RemoveAccidentalHits, SamplingProbabilityCorrection")
 def two_towers_corrected() -> Training:
     return two_towers(corrects=True, hits=True)
 
 
-@case("keras-rs", "two towers, HardNegativeMining")
+@register_case("keras-rs", "two towers, HardNegativeMining")
 def two_towers_mined() -> Training:
     return two_towers(negatives=1)
 
@@ -152,16 +152,16 @@ def lists(loss: str) -> Training:
     return Training(model, x_lists, random.integers(0, 3, (ROWS, LIST)).astype("float64"))
 
 
-@case("keras-rs", "PairwiseHingeLoss, ranking metrics")
+@register_case("keras-rs", "PairwiseHingeLoss, ranking metrics")
 def pairwise_hinge() -> Training:
     return lists("PairwiseHingeLoss")
 
 
-@case("keras-rs", "PairwiseLogisticLoss, ranking metrics")
+@register_case("keras-rs", "PairwiseLogisticLoss, ranking metrics")
 def pairwise_logistic() -> Training:
     return lists("PairwiseLogisticLoss")
 
 
-@case("keras-rs", "ListMLELoss, ranking metrics")
+@register_case("keras-rs", "ListMLELoss, ranking metrics")
 def list_mle() -> Training:
     return lists("ListMLELoss")

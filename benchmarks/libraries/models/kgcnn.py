@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..cases import ROWS, Training, case
+from ..cases import ROWS, Training, register_case
 
 NODES, EDGES = 5, 8
 TYPES = 6
@@ -60,17 +60,17 @@ def gcn(padded: bool) -> Training:
     return compiled(model, graphs(weighted=True))
 
 
-@case("kgcnn", "GCN")
+@register_case("kgcnn", "GCN")
 def gcn_of_disjoint() -> Training:
     return gcn(False)
 
 
-@case("kgcnn", "GCN, padded_disjoint")
+@register_case("kgcnn", "GCN, padded_disjoint")
 def gcn_of_padded() -> Training:
     return gcn(True)
 
 
-@case("kgcnn", "GIN, GraphBatchNormalization")
+@register_case("kgcnn", "GIN, GraphBatchNormalization")
 def gin() -> Training:
     from kgcnn.literature.GIN import make_model
 
@@ -93,7 +93,7 @@ def gin() -> Training:
     return compiled(model, graphs())
 
 
-@case("kgcnn", "GATv2")
+@register_case("kgcnn", "GATv2")
 def gat() -> Training:
     from kgcnn.literature.GATv2 import make_model
 

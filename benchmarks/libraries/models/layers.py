@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..cases import ROWS, Training, case
+from ..cases import ROWS, Training, register_case
 
 STEPS, FEATURES = 12, 3
 
@@ -34,22 +34,22 @@ def tcn(*, each: bool = False, **options: Any) -> Training:
     return regression([layer, keras.layers.Dense(1)], series()[..., :1] if each else sums())
 
 
-@case("keras-tcn", "TCN, use_batch_norm", built=True)
+@register_case("keras-tcn", "TCN, use_batch_norm", built=True)
 def tcn_batch_norm() -> Training:
     return tcn(use_batch_norm=True)
 
 
-@case("keras-tcn", "TCN, use_layer_norm")
+@register_case("keras-tcn", "TCN, use_layer_norm")
 def tcn_layer_norm() -> Training:
     return tcn(use_layer_norm=True)
 
 
-@case("keras-tcn", "TCN, return_sequences")
+@register_case("keras-tcn", "TCN, return_sequences")
 def tcn_sequences() -> Training:
     return tcn(each=True)
 
 
-@case("keras-mdn-layer", "MDN")
+@register_case("keras-mdn-layer", "MDN")
 def mdn() -> Training:
     import keras_mdn_layer
 
@@ -58,7 +58,7 @@ def mdn() -> Training:
     return regression(flat, series()[:, 0, :2], loss=loss)
 
 
-@case("ncps", "CfC")
+@register_case("ncps", "CfC")
 def cfc() -> Training:
     from ncps.keras import CfC
 
@@ -66,7 +66,7 @@ def cfc() -> Training:
     return regression([*layers, keras.layers.Dense(1)], sums())
 
 
-@case("ncps", "CfC, AutoNCP wiring, mixed memory")
+@register_case("ncps", "CfC, AutoNCP wiring, mixed memory")
 def cfc_wired() -> Training:
     from ncps.keras import CfC
     from ncps.wirings import AutoNCP
@@ -76,7 +76,7 @@ def cfc_wired() -> Training:
     )
 
 
-@case("ncps", "LTC, AutoNCP wiring", dtype="float32")  # its wiring is float32
+@register_case("ncps", "LTC, AutoNCP wiring", dtype="float32")  # its wiring is float32
 def ltc() -> Training:
     from ncps.keras import LTC
     from ncps.wirings import AutoNCP
@@ -105,7 +105,7 @@ def quantized(layers: Any, x: np.ndarray, y: np.ndarray) -> Training:
     return Training(model, x, y, {"callbacks": callbacks})
 
 
-@case("hgq2", "QDense, QBatchNormDense")
+@register_case("hgq2", "QDense, QBatchNormDense")
 def q_dense() -> Training:
     from hgq.layers import QBatchNormDense, QDense
 
@@ -116,7 +116,7 @@ def q_dense() -> Training:
     )
 
 
-@case("hgq2", "QConv2D, QMaxPooling2D")
+@register_case("hgq2", "QConv2D, QMaxPooling2D")
 def q_conv() -> Training:
     from hgq.layers import QConv2D, QDense, QMaxPooling2D
 
@@ -182,12 +182,12 @@ def estimated(kind: str, y: np.ndarray, loss: str, activation: str | None) -> Tr
     return Training(Estimator(estimator), series().reshape(ROWS, -1), y)
 
 
-@case("scikeras", "KerasClassifier")
+@register_case("scikeras", "KerasClassifier")
 def classifier() -> Training:
     y = np.arange(ROWS) % 3
     return estimated("KerasClassifier", y, "sparse_categorical_crossentropy", "softmax")
 
 
-@case("scikeras", "KerasRegressor")
+@register_case("scikeras", "KerasRegressor")
 def regressor() -> Training:
     return estimated("KerasRegressor", sums()[:, 0], "mse", None)

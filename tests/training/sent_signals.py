@@ -1,39 +1,23 @@
-"""Ctrl-C, SIGTERM and SIGHUP at every phase of a run: what was trained is whole on the disk.
+"""Ctrl-C, SIGTERM and SIGHUP at a phase of a run of `kdist train`, and the files that it leaves.
 
-    python -m benchmarks.signals                 # ten of each in one process: about five minutes
-    python -m benchmarks.signals --rounds 1 --processes 3     # and real processes, at random times
-
-In one process, `kdist train` of a small network sends itself the signal: while it prepares, in its
-first batch, in a validation, and half-way through the file of the model; at the last two also
-twice, which ends at once. Real processes are `kdist train`, `kdist sweep throughput` and `kdist
-tune` with two trials at once, signalled at a random time, whose children have to end too. Prints a
-line for every kind, and each thing that was not as it should be.
+The run sends itself the signal: while it prepares, in its first batch, in a validation, and
+half-way through the file of the model; at the last two also twice, which ends at once.
 """
 
-import argparse
 import contextlib
 import os
-import random
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import kdist.cli
 import kdist.training.run as training_run
 import keras
 import numpy as np
 from kdist.errors import UserError
-from kdist.signals import ENDING
 from kdist.training import model as training_model
 from kdist.training.record import read_run
 
@@ -130,7 +114,7 @@ def problems_of(phase: str, number: int, folder: Path) -> list[str]:
     if trained is None:
         return problems + ([f"left {folder}"] if folder.exists() else [])
     problems += _problems_of_files(folder, *trained, has_model=phase != "saving, twice")
-    return problems + [f"child {line}" for line in processes_of(os.getpid())]
+    return problems + [f"child {line}" for line in children()]
 
 
 def _problems_of_files(folder: Path, epochs: int, steps: int, *, has_model: bool) -> list[str]:
@@ -153,96 +137,12 @@ def _problems_of_files(folder: Path, epochs: int, steps: int, *, has_model: bool
     return problems
 
 
-def processes_of(parent: int) -> list[str]:
-    """The command lines of a process's children."""
-    return [" ".join(words) for _, above, words in _processes() if above == parent]
-
-
-def _processes() -> Iterator[tuple[int, int, list[str]]]:
-    """Number, parent and command line of every process."""
+def children() -> list[str]:
+    """Return the command lines of this process's children."""
+    found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            yield int(path.name), parent, words
-
-
-TUNE = "--tuner random --max-trials 4 --workers 2"
-COMMANDS = {
-    "train": f"train {SMALL} --epochs 200 --run-dir",
-    "sweep": "sweep throughput --dataset sample --subset 96 --depth 10 --width 1"
-    " --batch-sizes 16,32 --output",
-    "tune": f"tune --dataset sample --subset 96 --depth 10 --width 1 {TUNE} --output",
-}
-
-
-def problems_of_process(command: str, number: int, folder: Path, seconds: float) -> list[str]:
-    """Start a command in a process of its own, and signal it after some seconds."""
-    words = [sys.executable, "-m", "kdist", *COMMANDS[command].split(), str(folder)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    time.sleep(seconds)
-    process.send_signal(number)
-    _, errors = process.communicate()
-    problems = [] if process.returncode in (128 + number, -number) else [errors[-300:]]
-    if "Traceback" in errors:
-        problems.append("a traceback")
-    deadline = time.monotonic() + 10
-    while (left := _naming(folder)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # their starter has ended, which they notice
-    problems += [f"child {line}" for line in left]
-    parts = [str(path) for path in folder.rglob(".[0-9]*") if path.is_file()]
-    problems += [f"part {path}" for path in parts]
-    if command == "train" and folder.exists() and not (folder / "model.keras").exists():
-        problems.append(f"files {sorted(path.name for path in folder.iterdir())}")
-    return problems
-
-
-def _naming(folder: Path) -> list[str]:
-    return [" ".join(words) for _, _, words in _processes() if any(str(folder) in w for w in words)]
-
-
-def _print(what: str, problems: Sequence[Sequence[str]]) -> int:
-    wrong = [one for one in problems if one]
-    print(
-        f"{what}: {len(problems) - len(wrong)} of {len(problems)}",
-        *(problem for one in wrong for problem in one),
-        sep="\n  ",
-    )
-    return len(wrong)
-
-
-def main() -> int:
-    """Run what was asked for; the exit code is 1 if something was not as it should be."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10, help="runs of each signal and phase")
-    parser.add_argument("--processes", type=int, default=0, help="of each signal and command")
-    args = parser.parse_args()
-    # A shell's background jobs ignore Ctrl-C, and `nohup` SIGHUP.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    wrong = 0
-    with tempfile.TemporaryDirectory() as here:
-        folder = Path(here, "run")
-
-        def alone(problems: list[str]) -> list[str]:
-            shutil.rmtree(folder, ignore_errors=True)
-            return problems
-
-        for phase in PHASES:
-            for number in ENDING:
-                found = [alone(problems_of(phase, number, folder)) for _ in range(args.rounds)]
-                wrong += _print(f"{signal.Signals(number).name}, {phase}", found)
-        draw = random.Random(0)  # noqa: S311 - no secret
-        for command in COMMANDS if args.processes else ():
-            for number in ENDING:
-                found = [
-                    alone(problems_of_process(command, number, folder, draw.uniform(0.5, 40)))
-                    for _ in range(args.processes)
-                ]
-                wrong += _print(f"{signal.Signals(number).name}, kdist {command}", found)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                found.append(" ".join(words))
+    return found
