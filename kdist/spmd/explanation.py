@@ -14,8 +14,9 @@ import tensorflow as tf
 from ..errors import cut_line, user_line
 from .costs import Costs, Work
 from .functions import called_graphs
+from .memory import Lives
 from .placements import Partial, Shard
-from .plan import GraphPlan
+from .plan import GraphPlan, bytes_of
 from .tensor_facts import Ref
 
 NOMINAL_ROWS = 64
@@ -58,7 +59,11 @@ class Explanation:
         rounds: The number of rounds with an exchange; the replicas wait for each other in each
             round.
         summed: Bytes of the tensors that are reduced over the replicas, by a sum or otherwise.
-        gathered: Bytes of the gathered tensors.
+        gathered: Bytes of the gathered tensors, without weights.
+        weights_gathered: Bytes of the divided weights that are gathered, each as often as it is.
+        weights_together: Bytes of the largest group of divided weights that are gathered together.
+        peak: Bytes of a replica's tensors, such as activations and gradients, where there are most;
+            an estimate without variables.
     """
 
     replicas: int
@@ -68,6 +73,9 @@ class Explanation:
     rounds: int
     summed: float
     gathered: float
+    weights_gathered: float
+    weights_together: float
+    peak: float
 
     @property
     def divided_share(self) -> float:
@@ -133,6 +141,8 @@ def explain(
         place.types[planned.op.type] = None
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
+    lives = Lives(plan, costs, replicas)
+    weights = [tensor for group in plan.weights.values() for tensor, _ in group.values()]
     is_rows = {t.ref(): isinstance(plan.placement(t), Shard) for t in exchanged}
     return Explanation(
         replicas=replicas,
@@ -142,6 +152,9 @@ def explain(
         rounds=rounds,
         summed=sum(costs.bytes(t) for t in exchanged if not is_rows[t.ref()]),
         gathered=sum(costs.bytes(t) for t in exchanged if is_rows[t.ref()]),
+        weights_gathered=sum(map(bytes_of, weights)),
+        weights_together=lives.largest_group(),
+        peak=lives.peak(),
     )
 
 

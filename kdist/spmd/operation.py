@@ -108,7 +108,10 @@ class Rewrite:
 
 
 class Operation:
-    """An operation of a traced step, as a rule sees it."""
+    """An operation of a traced step, as a rule sees it.
+
+    An operation on rows of a batch sees divided weights whole: they are gathered for it.
+    """
 
     def __init__(self, facts: TensorFacts, op: tf.Operation) -> None:
         self.facts, self.op = facts, op
@@ -116,6 +119,21 @@ class Operation:
         self.inputs = [facts.canonical(tensor) for tensor in op.inputs]
         self.placements = [facts.placement(tensor) for tensor in self.inputs]
         self.outputs: Sequence[tf.Tensor] = op.outputs
+        self.weights: set[int] = set()  # The inputs that are weights.
+        if facts.step.weight_bytes is not None and self.has_rows_of_batch:
+            self.weights = {index for index in range(len(self.inputs)) if self._is_weight(index)}
+            for index in self.weights:
+                self.placements[index] = REPLICATE
+
+    @property
+    def has_rows_of_batch(self) -> bool:
+        """Whether any input has rows of a batch."""
+        return any(isinstance(p, Shard) and p.rows.is_batch for p in self.placements)
+
+    def _is_weight(self, index: int) -> bool:
+        placement, tensor = self.placements[index], self.inputs[index]
+        is_value = tensor.dtype != tf.resource and tensor.shape.is_fully_defined()
+        return is_value and isinstance(placement, Shard) and not placement.rows.is_batch
 
     def attr(self, name: str) -> Any:
         """Return an attribute of the operation."""
@@ -143,6 +161,8 @@ class Operation:
 
     def dims(self, index: int) -> list[AnySize] | None:
         """Return the sizes of an input's axes over all replicas."""
+        if index in self.weights:
+            return [*self.inputs[index].shape.as_list()]
         return self.facts.dims(self.inputs[index])
 
     def shard(self, index: int) -> Shard | None:

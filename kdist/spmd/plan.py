@@ -25,6 +25,7 @@ from .operation import (
     Decision,
     Form,
     LocalSizes,
+    LocalValue,
     Operation,
     Rewrite,
     find_rule,
@@ -217,6 +218,8 @@ class GraphPlan(TensorFacts):
         ways: list[Way] = []
         weights: dict[int, tuple[tf.Tensor, Shard]] = {}
         for index, (tensor, form) in enumerate(zip(inputs, decision.input_forms, strict=True)):
+            if index in operation.weights and isinstance(form, LocalValue):
+                form = REPLICATE
             shard = None if decision.on_one_replica else self._shard_of_weight(tensor, form)
             if shard is not None:
                 weights[index] = tensor, shard
@@ -405,7 +408,7 @@ class GraphPlan(TensorFacts):
         placement = self.placement(tensor)
         if not isinstance(placement, Shard) or placement.rows.is_batch:
             return None
-        is_whole = isinstance(form, Replicate) and tensor.shape.is_fully_defined()
+        is_whole = isinstance(form, Replicate) and self.shape(tensor).is_fully_defined()
         return placement if is_whole else None
 
     def _gather_weights(

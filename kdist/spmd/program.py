@@ -296,11 +296,11 @@ class Program:
                 continue
             key = ExchangeResult(source.tensor.ref())
             parts = [*self._values(self._exported(source.tensor))]
-            placement = self.plan.placement(source.tensor)
+            placement, shape = self.plan.placement(source.tensor), self.plan.shape(source.tensor)
             if source.shard is not None:
-                scattered[key] = _exchanged_rows(parts, source.tensor, source.shard)
-            elif isinstance(placement, Shard) and _has_known_rows(source.tensor, placement.rows):
-                gathered[key] = _exchanged_rows(parts, source.tensor, placement)
+                scattered[key] = _exchanged_rows(parts, shape, source.shard)
+            elif isinstance(placement, Shard) and _has_known_rows(shape, placement.rows):
+                gathered[key] = _exchanged_rows(parts, shape, placement)
             elif isinstance(placement, Shard):
                 self._exchanged[key] = self.collectives.gather(parts, placement.axis)
             elif placement == PARTIAL:
@@ -325,7 +325,7 @@ class Program:
             for index, end in enumerate(self._ends_before(number.round - 1)):
                 with tf.device(self.devices[index]), tf.control_dependencies([end]):
                     parts[index] = tf.identity(parts[index])
-            rows[key] = _exchanged_rows(parts, tensor, shard)
+            rows[key] = _exchanged_rows(parts, self.plan.shape(tensor), shard)
         self.exchange_rounds += bool(rows)
         whole = self.collectives.gathered(list(rows.values()))
         self._exchanged |= dict(zip(rows, whole, strict=True))
@@ -371,15 +371,17 @@ class Program:
             self._add_up(list(self._sums))
 
 
-def _has_known_rows(tensor: tf.Tensor, rows: Rows) -> bool:
+def _has_known_rows(shape: tf.TensorShape, rows: Rows) -> bool:
     """Whether a tensor of a known shape is divided like a divided variable."""
     (_, unit), *others = rows.segments
-    return not (rows.is_batch or others) and unit == 1 and tensor.shape.is_fully_defined()
+    return not (rows.is_batch or others) and unit == 1 and shape.is_fully_defined()
 
 
-def _exchanged_rows(parts: Sequence[tf.Tensor], tensor: tf.Tensor, shard: Shard) -> ExchangedRows:
+def _exchanged_rows(
+    parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
+) -> ExchangedRows:
     ((batch_axis, _),) = shard.rows.segments
-    return ExchangedRows(parts, tensor.shape.as_list(), shard.axis, batch_axis.parts or ())
+    return ExchangedRows(parts, shape.as_list(), shard.axis, batch_axis.parts or ())
 
 
 def _bytes_of(parts: Sequence[tf.Tensor]) -> int:
@@ -527,7 +529,7 @@ class ProgramStage(Stage):
         like = tensor if dtype in (tf.resource, tf.variant) else None
         is_part = dtype == tf.resource and isinstance(placement, Shard)
         axis = placement.axis if is_part else None  # type: ignore[attr-defined]
-        shape = local_shape(tensor, placement)
+        shape = local_shape(self.plan.shape(tensor), placement)
         return self.add_input(StepInput(tensor.ref()), dtype, shape, like, axis)
 
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
@@ -545,13 +547,14 @@ class ProgramStage(Stage):
 
     def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
         placement: Any = self.plan.placement(tensor)
+        shape = self.plan.shape(tensor)
         self.program.used.add(tensor.ref())
         key = ExchangeResult(tensor.ref())
         if isinstance(placement, Shard):
-            whole = self.add_input(key, tensor.dtype, tensor.shape)
+            whole = self.add_input(key, tensor.dtype, shape)
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
         if placement == PARTIAL:
-            return self.add_input(key, tensor.dtype, tensor.shape)
+            return self.add_input(key, tensor.dtype, self.plan.shape(tensor))
         count = self.program.collectives.replicas
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
         stacked = self.add_input(key, tensor.dtype, known)
@@ -560,14 +563,14 @@ class ProgramStage(Stage):
 
     def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
         key = GatheredWeight(tensor.ref(), exchange_round)
-        return self.add_input(key, tensor.dtype, tensor.shape)
+        return self.add_input(key, tensor.dtype, self.plan.shape(tensor))
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
         exchange = self.plan.exchanges[tensor.ref()]
         if exchange.shard is None:
             return None
         self.program.used.add(tensor.ref())
-        shape = local_shape(tensor, exchange.shard)
+        shape = local_shape(self.plan.shape(tensor), exchange.shard)
         return self.add_input(ExchangeResult(tensor.ref()), tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:

@@ -176,5 +176,7 @@ def _compute_again(
         is_waiting = any(tensor.ref() in copies for tensor in op.inputs)
         with tf.control_dependencies([] if is_waiting else begins):
             made = copy_of(graph, op, given)
-        copies |= zip((output.ref() for output in op.outputs), made.outputs, strict=True)
+        for output, copied in zip(op.outputs, made.outputs, strict=True):
+            copied.set_shape(output.shape)  # Python code may have set it.
+            copies[output.ref()] = copied
     return copies

@@ -258,7 +258,8 @@ class Stage:
             for output, made, placement in zip(
                 op.outputs, outputs, decision.output_placements, strict=True
             ):
-                self._set_shape(op, made, local_shape(output, placement), placement)
+                shape = local_shape(self.plan.shape(output), placement)
+                self._set_shape(op, made, shape, placement)
                 self.values[output.ref()] = made
 
     def _set_shape(
@@ -569,7 +570,7 @@ class Body(Stage):
         self.reference: Any = None
         self._checks: list[tf.Operation] = []
         for index, (inner, (whole, own)) in enumerate(zip(graph.inputs, given, strict=True)):
-            shape = local_shape(whole, plan.placement(inner))
+            shape = local_shape(parent.plan.shape(whole), plan.placement(inner))
             self.values[inner.ref()] = self.add_input(index, whole.dtype, shape, own)
 
     def makes(self, tensor: tf.Tensor) -> bool:
@@ -687,13 +688,11 @@ def _forget_size(handle: tf.Tensor, axis: int) -> None:
     handle_data_util.set_handle_data(handle, data)
 
 
-def local_shape(tensor: tf.Tensor, placement: Placement) -> tf.TensorShape:
-    """Return the known shape of a replica's value of a tensor."""
-    if tensor.dtype in (tf.resource, tf.variant):
-        return tensor.shape
-    if not isinstance(placement, Shard) or tensor.shape.rank is None:
-        return tensor.shape
-    sizes = [None if axis == placement.axis else size for axis, size in enumerate(tensor.shape)]
+def local_shape(shape: tf.TensorShape, placement: Placement) -> tf.TensorShape:
+    """Return the known shape of a replica's value of a tensor of a shape."""
+    if not isinstance(placement, Shard) or shape.rank is None:
+        return shape
+    sizes = [None if axis == placement.axis else size for axis, size in enumerate(shape)]
     return tf.TensorShape(sizes)
 
 

@@ -185,7 +185,7 @@ class TensorFacts:
 
     def variable_shard(self, tensor: tf.Tensor) -> Shard | None:
         """Return the placement of divided variables of a tensor's shape, if there are any."""
-        shape = tensor.shape
+        shape = self.shape(tensor)
         return self.step.variable_shards.get(tuple(shape)) if shape.is_fully_defined() else None
 
     def is_shared(self, handle: tf.Tensor) -> bool:
@@ -247,6 +247,14 @@ class TensorFacts:
             else:
                 dims.append(symbolic(AxisSize(tensor, axis)) if size is None else int(size))
         return dims
+
+    def shape(self, tensor: tf.Tensor) -> tf.TensorShape:
+        """Return the shape of a tensor over all replicas: its traced shape, with the known dims."""
+        dims = None if tensor.dtype in (tf.resource, tf.variant) else self.dims(tensor)
+        if dims is None:
+            return tensor.shape
+        known = [size if isinstance(size, int) else None for size in dims]
+        return tensor.shape.merge_with(known)
 
     def set_dims(self, tensor: tf.Tensor, dims: Sequence[AnySize]) -> None:
         """Set the sizes of a tensor's axes, where its traced shape does not say them."""

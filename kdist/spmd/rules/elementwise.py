@@ -227,17 +227,16 @@ def _scattered(op: Operation) -> Decision | None:
 
     For gradients this is enough: a gradient changes a variable of its own shape.
     """
-    shard = op.facts.variable_shard(op.outputs[0])
+    summed = [t for t, p in zip(op.inputs, op.placements, strict=True) if p == PARTIAL]
+    shard = op.facts.variable_shard(summed[0]) if summed else None
     if shard is None or any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
-    shapes = [tuple(t.shape) if t.shape.is_fully_defined() else None for t in op.inputs]
-    whole = tuple(op.outputs[0].shape)
-    pairs = list(zip(shapes, op.placements, strict=True))
-    if not any(shape == whole and isinstance(p, Partial) for shape, p in pairs):
+    shapes, whole = [*map(op.facts.shape, op.inputs)], op.facts.shape(summed[0])
+    if any(shape.rank is None or (shape.rank and shape != whole) for shape in shapes):
         return None
-    if any(shape not in (whole, ()) for shape in shapes):
-        return None
-    return Decision([BroadcastRows(shard) if shape else REPLICATE for shape in shapes], [shard])
+    op.set_dims(op.outputs[0], whole.as_list())
+    forms = [BroadcastRows(shard) if shape.rank else REPLICATE for shape in shapes]
+    return Decision(forms, [shard])
 
 
 def _like(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:

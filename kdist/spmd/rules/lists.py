@@ -221,7 +221,7 @@ def value_of(op: Operation) -> Decision | None:
 
     def take_local_value(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         (output,) = op.outputs
-        shape = shapes_attribute([local_shape(output, element)])
+        shape = shapes_attribute([local_shape(output.shape, element)])
         attributes = {**op.node_def.attr, "output_shapes": shape}
         return list(stage.create(op, inputs, [output.dtype], attributes).outputs)
 

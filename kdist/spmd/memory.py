@@ -1,0 +1,99 @@
+"""Estimate of the memory that a replica needs for the tensors of a planned step.
+
+Tensors live from the operation that makes them to the last operation that reads them, in the order
+of the traced step. TensorFlow may run operations in another order, and its kernels may need memory
+of their own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import tensorflow as tf
+
+from .costs import Costs
+from .op_types import ALIASES
+from .placements import Shard
+from .plan import GraphPlan, PlannedOperation, bytes_of
+from .redistribute import TakeRowsOfSum, TakeWeight
+from .tensor_facts import Ref
+
+
+class Lives:
+    """The lives of a replica's tensors.
+
+    Args:
+        plan: The plan of the step.
+        costs: The costs of the plan, which know the number of rows.
+        replicas: The number of replicas.
+    """
+
+    def __init__(self, plan: GraphPlan, costs: Costs, replicas: int) -> None:
+        self._plan, self._costs, self._replicas = plan, costs, replicas
+        self._sources: dict[Ref, tf.Tensor] = {}  # For results that share their input's memory.
+        self._changes: dict[int, float] = defaultdict(float)
+        self._weights: dict[int, float] = {
+            number: sum(bytes_of(tensor) for tensor, _ in weights.values())
+            for number, weights in plan.weights.items()
+        }
+        made: dict[Ref, tuple[int, float]] = {}
+        last: dict[Ref, int] = {}
+        for index, planned in enumerate(plan.operations):
+            self._read(planned, index, made, last)
+            for tensor in planned.op.outputs:
+                if planned.op.type in ALIASES:
+                    self._sources[tensor.ref()] = self._source(planned.inputs[0])
+                else:
+                    made[tensor.ref()] = index, self._local_bytes(tensor)
+        for ref, (index, size) in made.items():
+            self._add(index, max(last.get(ref, index), index), size)
+
+    def _read(
+        self,
+        planned: PlannedOperation,
+        index: int,
+        made: dict[Ref, tuple[int, float]],
+        last: dict[Ref, int],
+    ) -> None:
+        for tensor, way in zip(planned.inputs, planned.ways, strict=True):
+            source = self._source(tensor)
+            if isinstance(way, TakeWeight) or source.ref() not in made:
+                continue
+            if isinstance(way, TakeRowsOfSum):  # The sum is scattered once it is there.
+                begin, size = made[source.ref()]
+                self._add(begin + 1, index, size / self._replicas)
+            else:
+                last[source.ref()] = index
+
+    def _source(self, tensor: tf.Tensor) -> tf.Tensor:
+        return self._sources.get(tensor.ref(), tensor)
+
+    def _add(self, first: int, last: int, size: float) -> None:
+        self._changes[first] += size
+        self._changes[last + 1] -= size
+
+    def _local_bytes(self, tensor: tf.Tensor) -> float:
+        """Return the bytes of a replica's value; 0 for what shares the memory of a variable."""
+        if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type in (
+            "Const",
+            "ReadVariableOp",
+        ):
+            return 0.0
+        is_divided = isinstance(self._plan.placement(tensor), Shard)
+        return self._costs.bytes(tensor) / (self._replicas if is_divided else 1)
+
+    def peak(self) -> float:
+        """Return the most bytes that live at a time, with gathered weights and gradients."""
+        live = most = 0.0
+        for index, planned in enumerate(self._plan.operations):
+            live += self._changes[index]
+            number = (
+                planned.stage.round
+            )  # While a stage runs, the weights of the next are gathered.
+            weights = self._weights.get(number, 0.0) + self._weights.get(number + 1, 0.0)
+            most = max(most, live + weights)
+        return most
+
+    def largest_group(self) -> float:
+        """Return the bytes of the largest group of weights that are gathered together."""
+        return max(self._weights.values(), default=0.0)
