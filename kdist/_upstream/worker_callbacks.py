@@ -207,9 +207,9 @@ def _make_list(
     for callback in callbacks.callbacks if by_all else ():
         if _saves(callback) and "wandb" in _packages(callback):
             raise UserError(
-                f"{type(callback).__name__} saves on the chief alone, and the optimizer's state is"
+                f"{type(callback).__name__} saves on the chief alone, and variables are"
                 " divided over all workers: save by keras.callbacks.ModelCheckpoint, or leave out"
-                " shard_optimizer"
+                " shard_optimizer and shard_weights"
             )
     if not hooks.is_chief:
         callbacks.callbacks = [

@@ -49,6 +49,9 @@ def batch(
     shard_optimizer: Annotated[
         bool, Parameter(help="Divide the optimizer's state over the replicas, as train does.")
     ] = False,
+    shard_weights: Annotated[
+        bool, Parameter(help="Divide the weights over the replicas, too, as train does.")
+    ] = False,
     start: Annotated[
         int, Parameter(help="First batch size per replica.", converter=parse_integer)
     ] = 16,
@@ -65,6 +68,7 @@ def batch(
         data,
         replicas=replicas,
         shard_optimizer=shard_optimizer,
+        shard_weights=shard_weights,
         start=start,
         most=most,
         announce=lambda each: print(each, flush=True),

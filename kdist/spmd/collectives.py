@@ -307,7 +307,8 @@ class WorkerCollectives(Collectives):
         sums = self.sums([summed.parts for summed in values])
         return [
             [
-                tf.split(whole, summed.sizes, summed.axis)[place]
+                # The results of `split` may share the memory of the whole sum, and keep it.
+                tf.raw_ops.DeepCopy(x=tf.split(whole, summed.sizes, summed.axis)[place])
                 for whole, place in zip(wholes, self.places, strict=True)
             ]
             for summed, wholes in zip(values, sums, strict=True)

@@ -36,9 +36,16 @@ class Division:
     axis: int
     sizes: tuple[int, ...]
 
-    def blocks(self, value: Any) -> list[Any]:
-        """Return the rows of each replica."""
-        return tf.split(value, self.sizes, self.axis)  # type: ignore[no-any-return]
+    def blocks(self, value: Any, places: Sequence[int]) -> list[Any]:
+        """Return the rows of some replicas, without the memory of the whole value.
+
+        Args:
+            value: The whole value.
+            places: The replicas.
+        """
+        rows = tf.split(value, self.sizes, self.axis)
+        # The results of `split` may share the memory of the whole value, and keep it.
+        return [tf.raw_ops.DeepCopy(x=rows[place]) for place in places]
 
 
 def division_of(shape: Any, parts: int) -> Division | None:
@@ -155,8 +162,7 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
                 f"received a value of the shape {value.shape} for the variable {self.name} of the"
                 f" shape {self.shape}"
             )
-        blocks = self.division.blocks(value)
-        return [blocks[place] for place in self._places]
+        return self.division.blocks(value, self._places)
 
     def _whole(self) -> Any:
         self._distribute_strategy.before_gathering(self.name)

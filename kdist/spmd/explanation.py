@@ -73,9 +73,9 @@ class Explanation:
     rounds: int
     summed: float
     gathered: float
-    weights_gathered: float
-    weights_together: float
-    peak: float
+    weights_gathered: float = 0.0
+    weights_together: float = 0.0
+    peak: float = 0.0
 
     @property
     def divided_share(self) -> float:

@@ -28,8 +28,13 @@ _thread = threading.local()
 _BESIDE = ("_keras_logits", "_keras_mask")
 
 
-def rematerialized(fn: Callable[..., Any]) -> Callable[..., Any]:
+def rematerialized(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
     """Return a function with the results of `fn`, whose gradient computes `fn` again.
+
+    Args:
+        fn: The function.
+        keeps_weights: Whether values that follow from variables alone, such as casts of weights,
+            are kept for the gradient: a replica has only its part of divided weights.
 
     Inside `fn`, further functions are called as they are. So is a model as a whole, since its
     backward pass would keep the values of all layers at once: its layers are computed again, layer
@@ -45,6 +50,8 @@ def rematerialized(fn: Callable[..., Any]) -> Callable[..., Any]:
         with _inside():
             results = fn(*args, **kwargs)
         made = set(graph.get_operations()[before:])
+        if keeps_weights:
+            made -= set(_of_variables(made))
         return _separated(results, _losses(getattr(fn, "__self__", None), made), made)
 
     return call
@@ -114,6 +121,19 @@ def _separated(
     return tf.nest.pack_sequence_as(results, flat, expand_composites=True)
 
 
+def _of_variables(made: set[tf.Operation]) -> list[tf.Operation]:
+    """Return the operations whose results follow from variables and constants alone."""
+    found: dict[tf.Operation, None] = {}
+    for op in ops.get_default_graph().get_operations():
+        is_known = all(
+            tensor.op in found or tensor.op.type in ("Const", "ReadVariableOp")
+            for tensor in op.inputs
+        )
+        if op in made and op.inputs and is_known and not op.op_def.is_stateful:
+            found[op] = None
+    return list(found)
+
+
 def _stateless(results: Sequence[tf.Tensor], made: set[tf.Operation]) -> list[tf.Operation]:
     """Return the operations that are computed again for results, in order.
 
@@ -170,7 +190,8 @@ def _compute_again(
     begins = [tf.convert_to_tensor(gradient).op for gradient in gradients]
     with tf.control_dependencies(begins):
         for tensor in inputs:
-            copies[tensor.ref()] = tf.identity(tensor)
+            if tensor.op.type != "ReadVariableOp":  # The value of a variable is there anyway.
+                copies[tensor.ref()] = tf.identity(tensor)
     for op in operations:
         given = [copies.get(tensor.ref(), tensor) for tensor in op.inputs]
         is_waiting = any(tensor.ref() in copies for tensor in op.inputs)

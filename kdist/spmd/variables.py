@@ -280,11 +280,11 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Make a variable with a part on each replica."""
         strategy = self._container_strategy()
         places = strategy.collectives().places
-        blocks, parts = division.blocks(value), []
+        blocks, parts = division.blocks(value, places), []
         name = options.get("name") or "Variable"
         options.pop("colocate_with", None)
-        for place, device in zip(places, self.worker_devices, strict=True):
-            given = {"initial_value": blocks[place], "name": f"{name}/part_{place}"}
+        for place, block, device in zip(places, blocks, self.worker_devices, strict=True):
+            given = {"initial_value": block, "name": f"{name}/part_{place}"}
             with tf.device(device):
                 parts.append(next_creator(**{**options, **given}))
         made = DividedVariable(

@@ -265,7 +265,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             warn_once(warning_in_step(places), self._warned)
 
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return rematerialized(fn)
+        return rematerialized(fn, keeps_weights=self.extended.divides_weights)
 
     def automatic_xla(self, is_supported: bool) -> bool | Draws:
         if not is_supported or not self.on_gpus:

@@ -138,7 +138,7 @@ class TrainConfig(
                 f"received shards={self.shards} for {self.replicas} replicas, each of which has to"
                 f" have equally many: pass a multiple of {self.replicas}"
             )
-        check_sharding(self.shards, self.shard_optimizer)
+        check_sharding(self.shards, self.shard_optimizer, self.shard_weights)
         check_momentum(self.optimizer, self.momentum)
         if self.warmup_epochs >= self.epochs:
             raise UserError(

@@ -17,7 +17,8 @@ from .record import RunRecord, TrainResult, read_run
 from .run import train
 from .settings import Checkpoints
 
-MAY_CHANGE = field_names(Checkpoints) | {"replicas", "shard_optimizer", "epochs", "data_dir"}
+_DEVICES = {"replicas", "shard_optimizer", "shard_weights"}
+MAY_CHANGE = field_names(Checkpoints) | _DEVICES | {"epochs", "data_dir"}
 """Settings that may differ when a run is resumed. With another `data_dir`, the images are compared
 instead of the folder."""
 
@@ -39,9 +40,9 @@ def resume_run(
     Args:
         path: The run's folder, trained with `checkpoint_every`.
         changes: Settings by name. Unchanged settings may be repeated. Only `replicas`,
-            `shard_optimizer`, a larger `epochs`, `data_dir`, `checkpoint_every`, `keep` and
-            `preemption_signal` may differ, and the location of a `model` or `data` file that has
-            moved.
+            `shard_optimizer`, `shard_weights`, a larger `epochs`, `data_dir`, `checkpoint_every`,
+            `keep` and `preemption_signal` may differ, and the location of a `model` or `data` file
+            that has moved.
         announce: Called with lines that describe the run.
         **options: `callbacks` and `verbose`, as for `train`.
 

@@ -205,7 +205,7 @@ def load_data(
 
 
 def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
-    names = ("replicas", "shards", "shard_optimizer")
+    names = ("replicas", "shards", "shard_optimizer", "shard_weights")
     options = {name: getattr(config, name) for name in names}
     if place.workers > 1:
         from ..workers.multi_worker_strategy import MultiWorkerMirroredStrategy

@@ -133,6 +133,8 @@ class Batches:
             same bits on any number of replicas; by default one for each replica, which is faster.
         shard_optimizer: Divide the optimizer's state over the replicas, each of which then has one
             part of it instead of a copy.
+        shard_weights: Divide the weights, too: a replica gathers weights shortly before it computes
+            with them, and lets go of them.
         batch_size: Training images per step and replica.
         val_batch_size: Validation images per step and replica.
     """
@@ -140,6 +142,7 @@ class Batches:
     replicas: Annotated[Replicas | None, _ONE_STRATEGY] = None
     shards: Annotated[Shards | None, _ONE_STRATEGY] = None
     shard_optimizer: Annotated[bool, _ONE_STRATEGY] = False
+    shard_weights: Annotated[bool, _ONE_STRATEGY] = False
     batch_size: BatchSize = 32
     val_batch_size: BatchSize = 32
 

@@ -40,13 +40,14 @@ def test_batch_passes_its_options(monkeypatch, capsys):
         return BatchSize(batch_size=95, largest=100, limit="memory", tries=())
 
     monkeypatch.setattr(batch_size, "find_batch_size", found)
-    find("batch", MODEL, "--start=8", "--replicas=2", "--shard-optimizer")
+    find("batch", MODEL, "--start=8", "--replicas=2", "--shard-optimizer", "--shard-weights")
     del asked["announce"]
     assert asked == {
         "model": MODEL,
         "data": "data",
         "replicas": 2,
         "shard_optimizer": True,
+        "shard_weights": True,
         "start": 8,
         "most": 65536,
     }

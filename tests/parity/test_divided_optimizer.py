@@ -84,21 +84,34 @@ def test_a_device_has_its_part_of_the_state(replicas):
     assert sum(on_device.values()) >= whole
 
 
-def test_explain_shows_the_memory_of_a_divided_optimizer():
+def test_explain_shows_the_memory_of_divided_variables():
     found = {}
-    for is_divided in (False, True):
-        strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=is_divided)
+    for name in (None, "shard_optimizer", "shard_weights"):
+        strategy = kdist.MirroredStrategy(replicas=2, **({name: True} if name else {}))
         dense = keras.layers.Dense(64)
         model = strategy.build(lambda: keras.Sequential([keras.Input((100,)), dense]))  # noqa: B023
         model.compile("adam", "mse")
-        found[is_divided] = kdist.explain(model, (np.zeros((8, 100)), np.zeros((8, 64))))
-    ordinary, divided_ = found[False], found[True]
-    assert ordinary.optimizer_divided == divided_.optimizer_divided == divided_.optimizer
-    assert divided_.optimizer == ordinary.optimizer - 2 * 100 * 64 * 4 // 2
+        found[name] = kdist.explain(model, (np.zeros((8, 100)), np.zeros((8, 64))))
+    ordinary, state, weights = found.values()
+    kernel = 100 * 64 * 4
+    assert ordinary.divided == state.divided == weights.divided
+    assert (
+        ordinary.divided
+        == (weights.weights, state.optimizer)
+        == (
+            ordinary.weights - kernel // 2,
+            ordinary.optimizer - kernel,
+        )
+    )
+    assert weights.optimizer == state.optimizer
+    assert "weights 25.9 kB (13.1 kB with shard_weights)" in str(ordinary)
     assert "optimizer 51.7 kB (26.1 kB with shard_optimizer)" in str(ordinary)
-    assert "shard_optimizer" not in str(divided_)
-    assert divided_.step.divided_share == 1
-    assert divided_.step.work.repeated < ordinary.step.work.repeated / 2
+    assert "shard_optimizer" not in str(state)
+    assert state.step.divided_share == 1
+    assert state.step.work.repeated < ordinary.step.work.repeated / 2
+    assert weights.step.weights_together == kernel
+    assert "gathered weights (25.6 kB together)" in str(weights)
+    assert "shard_weights" not in str(weights)
 
 
 def test_shards_are_refused():

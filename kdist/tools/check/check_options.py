@@ -7,6 +7,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
+from ...arguments import check_sharding
 from ...fields import check_fields
 
 # More logical CPUs take minutes to trace.
@@ -26,6 +27,7 @@ class CheckOptions:
         seed: Seed of all training runs.
         bits: Train with as many shards on all, and compare to the last bit, as the model trains:
             on one replica of kdist too.
+        shard_weights: Divide the weights over the replicas, as `kdist.MirroredStrategy` does.
 
     Raises:
         UserError: An option is out of range.
@@ -36,9 +38,11 @@ class CheckOptions:
     batch_size: Annotated[int, Ge(2), Le(2**20)] | None = None
     seed: Annotated[int, Ge(0), Le(2**32 - 1)] = 0
     bits: bool = False
+    shard_weights: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_sharding(self.shards, False, self.shard_weights)
 
     @property
     def shards(self) -> int | None:

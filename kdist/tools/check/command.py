@@ -43,7 +43,9 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
 
     # The strategies are made before the user's file makes tensors, and the seed is set before it
     # draws.
-    strategies = make_strategies(options.replicas, options.shards)
+    strategies = make_strategies(
+        options.replicas, options.shards, shard_weights=options.shard_weights
+    )
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
     with explain_errors_of(*files_of(model, data)):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -34,8 +35,8 @@ class ModelExplanation:
         weights: Bytes of the weights on each replica.
         gradients: Bytes of the gradients: of all trainable weights.
         optimizer: Bytes of the optimizer's state on each replica.
-        optimizer_divided: Bytes of the optimizer's state with `shard_optimizer`, on the replica
-            with the largest part.
+        divided: Bytes of the weights and of the optimizer's state if they are divided
+            (`shard_weights`, `shard_optimizer`), on the replica with the largest parts.
     """
 
     model: str
@@ -44,7 +45,12 @@ class ModelExplanation:
     weights: int
     gradients: int
     optimizer: int
-    optimizer_divided: int
+    divided: tuple[int, int]
+
+    @property
+    def memory(self) -> float:
+        """An estimate of the bytes that each replica needs at most during a step."""
+        return self.weights + self.optimizer + self.step.peak
 
     def __str__(self) -> str:
         step, work = self.step, self.step.work
@@ -52,9 +58,13 @@ class ModelExplanation:
         exchanged = f"{_format_bytes(step.summed)} summed"
         exchanged += f", {_format_bytes(step.gathered)} gathered" * bool(step.gathered)
         repeated = work.repeated / work.total if work.total else 0.0
-        memory = self.weights + self.gradients + self.optimizer
-        divided = f" ({_format_bytes(self.optimizer_divided)} with shard_optimizer)"
-        divided *= self.optimizer_divided < self.optimizer
+        exchanged += f", {_format_bytes(step.weights_gathered)} of weights" * bool(
+            step.weights_gathered
+        )
+        others = " and activations"
+        if step.weights_together:
+            together = _format_bytes(step.weights_together)
+            others = f", activations and gathered weights ({together} together)"
         lines = [
             f"{self.model} on {len(self.devices)} replicas ({', '.join(self.devices)}),"
             f" a batch of {step.rows} rows:",
@@ -65,10 +75,12 @@ class ModelExplanation:
             f" {_format_percent(repeated)} whatever the batch",
             f"             (updates of the weights); at most {step.most_speedup:.2f} times as fast"
             " as one replica",
-            f"  memory     {_format_bytes(memory)} on each replica:"
-            f" weights {_format_bytes(self.weights)}, gradients {_format_bytes(self.gradients)},",
-            f"             optimizer {_format_bytes(self.optimizer)}{divided};"
-            " and the activations of its rows",
+            f"  memory     about {_format_bytes(self.memory)} on each replica: weights"
+            f" {self._with_divided(self.weights, 0, 'shard_weights')},",
+            "             optimizer"
+            f" {self._with_divided(self.optimizer, 1, 'shard_optimizer')}, and at most"
+            f" {_format_bytes(step.peak)}",
+            f"             of gradients{others}",
         ]
         if not step.places:
             return "\n".join(lines)
@@ -86,6 +98,11 @@ class ModelExplanation:
             share = _format_percent(sum(place.flops for place in more) / work.total)
             lines.append(f"  {share:>8}            in {len(more)} more places")
         return "\n".join(lines)
+
+    def _with_divided(self, size: int, index: int, option: str) -> str:
+        """Return the bytes of variables, and their bytes once they are divided."""
+        divided = f" ({_format_bytes(self.divided[index])} with {option})"
+        return _format_bytes(size) + divided * (self.divided[index] < size)
 
 
 def explain(model: keras.Model, batch: Any) -> ModelExplanation:
@@ -128,18 +145,18 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         ) from error
     finally:
         strategy.explained_rows = None
-    parts = strategy.extended.parts
     state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
     return ModelExplanation(
         model=model.name,
         devices=strategy.devices,
         step=strategy.explanation,
-        weights=_total_size(model.weights),
-        gradients=_total_size(model.trainable_weights),
-        optimizer=sum(
-            _largest_part(v, parts if isinstance(v.value, DividedVariable) else 1) for v in state
+        weights=_bytes_on_replica(model.weights),
+        gradients=sum(map(_variable_size, model.trainable_weights)),
+        optimizer=_bytes_on_replica(state),
+        divided=(
+            _bytes_on_replica(model.weights, strategy.extended.parts),
+            _bytes_on_replica(state, strategy.extended.parts),
         ),
-        optimizer_divided=sum(_largest_part(v, parts) for v in state),
     )
 
 
@@ -188,19 +205,27 @@ def _trace_step(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> 
     tf.function(step, autograph=False).get_concrete_function(iterator)
 
 
-def _total_size(variables: Any) -> int:
-    return sum(_variable_size(variable) for variable in variables)
-
-
 def _variable_size(variable: keras.Variable) -> int:
     return int(tf.as_dtype(variable.dtype).size) * math.prod(map(int, variable.shape))
 
 
-def _largest_part(variable: keras.Variable, parts: int) -> int:
-    """Return the bytes of the largest part of a variable that is divided over the replicas."""
-    division = division_of(variable.shape, parts)
-    size = _variable_size(variable)
-    return size if division is None else size * max(division.sizes) // sum(division.sizes)
+def _bytes_on_replica(variables: Iterable[keras.Variable], parts: int | None = None) -> int:
+    """Return the bytes of variables on the replica with the largest parts.
+
+    Args:
+        variables: The variables.
+        parts: The number of replicas that all variables are divided over; `None` for variables as
+            they are.
+    """
+    total = 0
+    for variable in variables:
+        size, division = _variable_size(variable), None
+        if parts is not None:
+            division = division_of(variable.shape, parts)
+        elif isinstance(variable.value, DividedVariable):
+            division = variable.value.division
+        total += size if division is None else size * max(division.sizes) // sum(division.sizes)
+    return total
 
 
 def _format_percent(share: float) -> str:

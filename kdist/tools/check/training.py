@@ -30,18 +30,24 @@ from .comparison import CheckResult, Difference, Precision, Record, compare
 _METRICS = "/keras/src/metrics/"
 
 
-def make_strategies(replicas: Sequence[int], shards: int | None = None) -> list[ExactStrategy]:
+def make_strategies(
+    replicas: Sequence[int], shards: int | None = None, *, shard_weights: bool = False
+) -> list[ExactStrategy]:
     """Return a strategy for each number of replicas. The call fixes the number of logical CPUs.
 
     Args:
         replicas: Numbers of replicas.
         shards: Number of parts of each batch; `None` for one part per replica.
+        shard_weights: Whether the weights are divided over the replicas.
 
     Raises:
         UserError: There are too few GPUs, or TensorFlow has started with fewer logical CPUs.
     """
     MirroredStrategy(replicas=max(replicas))  # first, as the largest number splits the CPU
-    return [MirroredStrategy(replicas=count, shards=shards) for count in replicas]
+    return [
+        MirroredStrategy(replicas=count, shards=shards, shard_weights=shard_weights)
+        for count in replicas
+    ]
 
 
 def check_model(
@@ -53,6 +59,7 @@ def check_model(
     batch_size: int | None = None,
     seed: int = 0,
     bits: bool = False,
+    shard_weights: bool = False,
 ) -> CheckResult:
     """Train a model on one replica and on several replicas, and report the first differences.
 
@@ -75,6 +82,7 @@ def check_model(
         seed: The seed of all training runs.
         bits: Whether to compare bit for bit. All runs, also the run on one replica, then use kdist
             with the same number of shards, in the model's own precision.
+        shard_weights: As for `kdist.MirroredStrategy`.
 
     Returns:
         The result: `equal`, `differences`, `assert_equal()`. `print` shows it.
@@ -90,14 +98,21 @@ def check_model(
         ```
     """
     options = CheckOptions(
-        replicas=replicas, steps=steps, batch_size=batch_size, seed=seed, bits=bits
+        replicas=replicas,
+        steps=steps,
+        batch_size=batch_size,
+        seed=seed,
+        bits=bits,
+        shard_weights=shard_weights,
     )
     if not callable(build) or isinstance(build, keras.Model):
         raise UserError(
             "build has to be a function that makes a compiled model, received"
             f" {type(build).__name__}: pass check_model(build, data), without calling it"
         )
-    strategies = make_strategies(options.replicas, shards=options.shards)
+    strategies = make_strategies(
+        options.replicas, options.shards, shard_weights=options.shard_weights
+    )
     is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
     functions = UserFunctions(build=build, make_data=(lambda: data) if is_data else data)
     with kept_seeds():

@@ -47,5 +47,10 @@ class EvaluateOptions:
         own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
         given = {name: value for name, value in own.items() if value is not None}
         # The shards that the run was trained with need not be a multiple of the number of replicas.
-        devices = {"replicas": self.replicas, "shards": None, "shard_optimizer": False}
+        devices = {
+            "replicas": self.replicas,
+            "shards": None,
+            "shard_optimizer": False,
+            "shard_weights": False,
+        }
         return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **given})

@@ -85,6 +85,7 @@ def find_batch_size(
     *,
     replicas: int | None = None,
     shard_optimizer: bool = False,
+    shard_weights: bool = False,
     start: int = 16,
     most: int = 65536,
     announce: Callable[[BatchSizeTry], object] = lambda _: None,
@@ -108,6 +109,7 @@ def find_batch_size(
             same file, or `"FILE.py:FUNCTION"`. A batched `tf.data.Dataset` is batched again.
         replicas: As for `kdist.MirroredStrategy`.
         shard_optimizer: As for `kdist.MirroredStrategy`.
+        shard_weights: As for `kdist.MirroredStrategy`.
         start: The first batch size per replica to try.
         most: The largest batch size to try.
         announce: Called with each try when it has ended.
@@ -130,6 +132,7 @@ def find_batch_size(
         "data": data,
         "replicas": replicas,
         "shard_optimizer": shard_optimizer,
+        "shard_weights": shard_weights,
     }
     tries: list[BatchSizeTry] = []
 

@@ -38,7 +38,13 @@ def main() -> None:
 
 
 def try_batch_size(
-    *, model: str, data: str, batch_size: int, replicas: int | None, shard_optimizer: bool
+    *,
+    model: str,
+    data: str,
+    batch_size: int,
+    replicas: int | None,
+    shard_optimizer: bool,
+    shard_weights: bool,
 ) -> BatchSizeTry:
     """Train a few full batches; see `find_batch_size`.
 
@@ -46,7 +52,9 @@ def try_batch_size(
         UserError: The user's functions fail, or their data cannot have this batch size.
     """
     functions = load_functions(model, data)
-    strategy = MirroredStrategy(replicas=replicas, shard_optimizer=shard_optimizer)
+    strategy = MirroredStrategy(
+        replicas=replicas, shard_optimizer=shard_optimizer, shard_weights=shard_weights
+    )
     global_batch = batch_size * strategy.num_replicas_in_sync
     batches = full_batches(functions, global_batch)
     if batches is None:

@@ -1,11 +1,14 @@
-"""Memory and time of a step with the optimizer's state divided, compared with the ordinary step.
+"""Memory and time of a step with divided variables and rematerialization, beside the ordinary step.
 
-    python -m benchmarks.shard_optimizer        # 50 million parameters, Adam: 10 minutes, 6 GiB
+    python -m benchmarks.divided_memory        # 50 million parameters, Adam: 15 minutes, 6 GiB
 
-A transformer of 50 million parameters trains with Adam in float32, on 4 replicas. Each process
-trains one way, in turn (A B B A …), because the peak of memory is that of a process: its most, less
-its memory before the model was made, divided by the replicas. The bytes of weights and of the
-optimizer's state are counted for one device.
+A transformer of 50 million parameters trains with Adam in float32, on 4 replicas: as usual, with
+`shard_optimizer=True`, with `shard_weights=True`, and within `keras.RematScope`, too. Each process
+trains one way, in turn (A B C D D C …), because the peak of memory is that of a process. The peak
+is the most memory of a process, less the most of a process that trains the same layers with a width
+of 64, which has the same traced step and few bytes otherwise, divided by the replicas. Beside it is
+the estimate of `kdist.explain`. The bytes of weights and of the optimizer's state are counted for
+one device.
 """
 
 import argparse
@@ -18,43 +21,61 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .measure import Table, format_spread, make_parser, run_again, take_turns
+from .measure import Table, make_parser, run_again, take_turns
 
 TOKENS, WORDS = 32, 11000
-WAYS = ("ordinary", "divided")
+SMALL_WIDTH = 64
+OPTIONS: dict[str, dict[str, bool]] = {
+    "ordinary": {},
+    "shard_optimizer": {"shard_optimizer": True},
+    "shard_weights": {"shard_weights": True},
+    "and remat": {"shard_weights": True},
+}
 ROWS = {  # by the key of a measurement: title and unit
     "weights": ("weights, MB", 1e6),
     "state": ("optimizer's state, MB", 1e6),
     "peak": ("peak of memory, MB", 1e6),
+    "estimate": ("the peak that explain estimates, MB", 1e6),
     "seconds": ("step, ms", 1e-3),
 }
 
 
 def main() -> None:
-    """Compare both ways, or train one way."""
+    """Compare all ways, or train one way."""
     parser = make_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4, help="training steps that are timed")
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--batch", type=int, default=16, help="global batch, of 32 tokens each")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--way", choices=OPTIONS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.way:
         print(json.dumps(train(options)))
         return
-    ways = {way: functools.partial(run_again, "--way", way) for way in WAYS}
-    ordinary, divided = take_turns(ways, options.rounds).values()
-    parameters = ordinary[0]["parameters"]
+    ways = {way: functools.partial(measure, way) for way in OPTIONS}
+    found = take_turns(ways, options.rounds)
+    parameters = found["ordinary"][0]["parameters"]
     print(f"{parameters:,} parameters, Adam, {options.replicas} replicas, float32\n")
-    table = Table("on each replica", "ordinary", "shard_optimizer", "ratio", file=options.json)
+    table = Table("on each replica", *OPTIONS, file=options.json)
     for key, (title, unit) in ROWS.items():
-        ratios = [b[key] / a[key] for a, b in zip(ordinary, divided, strict=True)]
-        medians = [statistics.median(run[key] for run in runs) for runs in (ordinary, divided)]
-        varies = max(ratios) > 1.01 * min(ratios)
-        ratio = format_spread(ratios) if varies else f"{statistics.median(ratios):.2f}"
-        table.add(title, *(f"{median / unit:.0f}" for median in medians), ratio)
+        cells = []
+        for way, runs in found.items():
+            ratio = statistics.median(
+                run[key] / ordinary[key]
+                for run, ordinary in zip(runs, found["ordinary"], strict=True)
+            )
+            median = statistics.median(run[key] for run in runs) / unit
+            cells.append(f"{median:.0f}" + f" ({ratio:.2f})" * (way != "ordinary"))
+        table.add(title, *cells)
+
+
+def measure(way: str) -> dict[str, float]:
+    """Train one way in a process, and again with a small width, whose memory is subtracted."""
+    small = run_again("--way", way, "--width", str(SMALL_WIDTH), "--steps", "1")
+    found = run_again("--way", way)
+    return {**found, "peak": found["peak"] - small["peak"]}
 
 
 def make_transformer(layers: int, width: int) -> Any:
@@ -79,14 +100,13 @@ def train(options: argparse.Namespace) -> dict[str, float]:
     import keras
     import numpy as np
 
-    strategy = kdist.MirroredStrategy(
-        replicas=options.replicas, shard_optimizer=options.way == "divided"
-    )
+    strategy = kdist.MirroredStrategy(replicas=options.replicas, **OPTIONS[options.way])
     strategy.build(lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
     words = np.random.default_rng(0).integers(0, WORDS, (options.batch, TOKENS))
     Path("/proc/self/clear_refs").write_text("5")  # the peak, `VmHWM`, begins anew
     before = memory_of_process("VmRSS")
-    model = strategy.build(lambda: make_transformer(options.layers, options.width))
+    with keras.RematScope("full" if options.way == "and remat" else None):
+        model = strategy.build(lambda: make_transformer(options.layers, options.width))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-4), loss)
     seconds = []
@@ -95,10 +115,12 @@ def train(options: argparse.Namespace) -> dict[str, float]:
         model.train_on_batch(words, words)
         seconds.append(time.perf_counter() - began)
     peak = memory_of_process("VmHWM") - before
+    explanation = kdist.explain(model, (words, words))
     return {
         "parameters": model.count_params(),
         "seconds": statistics.median(seconds[2:]),  # the first step traces
         "peak": peak / options.replicas,
+        "estimate": explanation.memory,
         "weights": bytes_on_one_device(model.variables),
         "state": bytes_on_one_device(model.optimizer.variables),
     }
