@@ -10,6 +10,7 @@ import keras
 from .._upstream import patches
 from .._upstream.fit_data import running_fit
 from .._upstream.hooks import is_chief
+from ..arguments import local_path
 from ..checkpoint.checkpoint_options import CheckpointOptions
 from ..checkpoint.fit_checkpoints import FitCheckpoints
 from ..errors import UserError
@@ -78,7 +79,7 @@ class Checkpoint(ResumableCallback):
     ) -> None:
         super().__init__(verbose=verbose)
         self.options = CheckpointOptions(
-            folder=folder,
+            folder=local_path("folder", folder),
             every_seconds=every_seconds,
             every_steps=every_steps,
             keep=keep,

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from .._upstream.hooks import is_chief
+from ..arguments import local_path
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from .print_throughput import count_images, counts_images
@@ -71,7 +72,7 @@ class SaveTrainingData(TimedCallback):
         verbose: int = 1,
         clock: Clock = time.perf_counter,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = local_path("path", path)
         self.rows: list[dict[str, str]] = []
         self._begun = self._goes_on = self._counts = False
         super().__init__(verbose=verbose, clock=clock)

@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import os
+import re
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, SupportsIndex
@@ -55,6 +56,26 @@ def path_text(name: str, value: object) -> str:
     # A name in an encoding other than UTF-8 reaches Python with lone surrogates.
     if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
         raise UserError(f"{name} has to be a path in UTF-8 without null bytes, received {text!r}")
+    return text
+
+
+def local_path(name: str, value: object) -> str:
+    """Return the path of a file or folder of this machine as text; see `path_text`.
+
+    Raises:
+        UserError: The value is no path, or the address of a remote storage.
+
+    Example:
+        >>> local_path("run_dir", "runs/1")
+        'runs/1'
+    """
+    text = path_text(name, value)
+    # `Path` leaves a single slash of the two.
+    if re.match(r"[a-z][a-z0-9+.-]+:/", text, re.IGNORECASE):
+        raise UserError(
+            f"{name} is {text}, the address of a remote storage, and has to be on this machine:"
+            " mount the storage, for example with gcsfuse or s3fs, and pass the path of the mount"
+        )
     return text
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import docstring_parser
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
-from .arguments import as_integer, as_real, path_text
+from .arguments import as_integer, as_real, local_path
 from .errors import UserError
 
 
@@ -150,7 +150,7 @@ class Field:
                 raise UserError(f"{self.name} has to be {words}, received {value!r}")
             return value
         if self.has(IsFolder):
-            return path_text(self.name, value)
+            return local_path(self.name, value)
         if self.kind is str and not isinstance(value, str):
             raise UserError(f"{self.name} has to be a text, received {value!r}")
         return self._number(value) if self.kind in (int, float) else value

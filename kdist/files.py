@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .arguments import path_text
+from .arguments import local_path
 from .errors import UserError, error_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -137,7 +137,7 @@ def output_file(path: str, *, option: str) -> Path:
     Raises:
         UserError: `path` is not a path, or leads to a folder, a device or a similar object.
     """
-    file = Path(path_text(option, path))
+    file = Path(local_path(option, path))
     with explain_write_errors(file, hint=f"pass another {option}"):
         if file.is_symlink():
             file = Path(os.path.realpath(file))

@@ -2,10 +2,12 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
+import kdist
 import numpy as np
 import pytest
-from kdist.arguments import as_real, number_within, path_text, positive_integer
+from kdist.arguments import as_real, local_path, number_within, path_text, positive_integer
 from kdist.errors import UserError
+from kdist.training.config import TrainConfig
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int64(3), np.uint8(3)])
@@ -65,3 +67,30 @@ def test_a_path_is_text(path, text):
 def test_what_no_file_is_called_is_refused(path, words):
     with pytest.raises(UserError, match=words):
         path_text("--output", path)
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/run", "S3://bucket", Path("memory://a"), "ram://a"])
+def test_an_address_of_a_remote_storage_is_refused(path):
+    with pytest.raises(UserError, match="the address of a remote storage.*mount the storage"):
+        local_path("run_dir", path)
+
+
+@pytest.mark.parametrize("path", ["runs/1", "/a:b/c", "a:b", Path("x:y")])
+def test_a_path_with_a_colon_is_local(path):
+    assert local_path("run_dir", path) == str(path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: kdist.callbacks.Checkpoint("gs://bucket/run"),
+        lambda: kdist.callbacks.SaveTrainingData("s3://bucket/training.csv"),
+        lambda: kdist.tracking.tracking("tensorboard", folder="gs://bucket/run", config={}),
+        lambda: TrainConfig(run_dir="gs://bucket/run"),
+    ],
+)
+def test_nothing_is_saved_in_a_folder_named_like_a_remote_storage(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="remote storage"):
+        make()
+    assert not list(tmp_path.iterdir())

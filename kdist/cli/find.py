@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ..arguments import path_text, positive_integer
+from ..arguments import local_path, positive_integer
 from ..files import folder_for_files, writable_folder
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
@@ -94,7 +94,7 @@ def rate(
 ) -> None:
     """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
     _check(model, data, replicas, batch_size)
-    path_text("--output", output)
+    local_path("--output", output)
     check_range(least=least, most=most, steps=steps)
     folder = Path(output)
     with folder_for_files(folder):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..arguments import path_text
+from ..arguments import local_path
 from ..errors import UserError
 from ..launch.child import OUT_OF_MEMORY
 from ..strategies.hardware import machine as describe_machine
@@ -65,7 +65,7 @@ def sweep(
     print_line(console, experiment.describe())
     check_experiment(experiment, announce=lambda line: print_line(console, line))
     if output is not None:
-        folder = StudyFolder(path_text("--output", output))
+        folder = StudyFolder(local_path("--output", output))
         folder.check_place()
     print_line(console, "Listing this machine's devices")
     here = machine()

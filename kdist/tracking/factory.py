@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import positive_integer
+from ..arguments import local_path, positive_integer
 from ..errors import UserError
 from ..files import check_writable_folder
 from .names import check_options, check_trackers, tracker_names
@@ -97,10 +97,10 @@ def tracking(
             f'objective has to be a name and "max" or "min", received {objective!r}: pass for'
             ' example ("val_accuracy", "max")'
         )
-    path = Path(folder)
+    path = Path(local_path("folder", folder))
     folders = {name: path / name for name in chosen}
     if tensorboard_folder is not None and "tensorboard" in chosen:
-        folders["tensorboard"] = Path(tensorboard_folder)
+        folders["tensorboard"] = Path(local_path("tensorboard_folder", tensorboard_folder))
     for tracker_folder in folders.values():
         check_writable_folder(tracker_folder, option="folder")
     check_trackers(chosen)

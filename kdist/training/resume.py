@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..arguments import path_text
+from ..arguments import local_path
 from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..fields import field_names
@@ -78,7 +78,7 @@ def config_to_resume(
     Raises:
         UserError: As in `resume_run`.
     """
-    folder = Path(path_text("the run to resume", path))
+    folder = Path(local_path("the run to resume", path))
     try:
         run = read_run(folder, unfinished=True)
     except (UserError, OSError) as error:

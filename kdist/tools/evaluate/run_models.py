@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ...arguments import path_text
+from ...arguments import local_path
 from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ...errors import UserError, error_text
 from ...training.folder import saved_model
@@ -82,7 +82,7 @@ def run_folder(path: str) -> Path:
     Raises:
         UserError: There is no such folder.
     """
-    folder = Path(path_text("the run", path))
+    folder = Path(local_path("the run", path))
     if not os.path.isdir(folder):  # unlike `Path`, takes any path
         raise UserError(
             f"{folder} is not a folder: pass the folder that kdist train has named; for a"
