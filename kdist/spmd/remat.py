@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.models.functional import Functional
 from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 
 from .functions import copy_of
 
+Operations = dict[tf.Operation, None]
+"""Operations, in the order in which they were made."""
 _thread = threading.local()
 # Attributes in which Keras keeps tensors beside a result.
 _BESIDE = ("_keras_logits", "_keras_mask")
@@ -49,9 +52,10 @@ def rematerialized(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[.
         before = len(graph.get_operations())
         with _inside():
             results = fn(*args, **kwargs)
-        made = set(graph.get_operations()[before:])
+        made = dict.fromkeys(graph.get_operations()[before:])
         if keeps_weights:
-            made -= set(_of_variables(made))
+            kept = _of_variables(made)
+            made = dict.fromkeys(op for op in made if op not in kept)
         return _separated(results, _losses(getattr(fn, "__self__", None), made), made)
 
     return call
@@ -59,7 +63,7 @@ def rematerialized(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[.
 
 def _is_model(owner: Any) -> bool:
     """Whether the owner of a method is a model as a whole."""
-    made_of_layers = isinstance(owner, keras.Sequential | keras.src.models.Functional)
+    made_of_layers = isinstance(owner, keras.Sequential | Functional)
     return made_of_layers or (isinstance(owner, keras.Model) and owner.compiled)
 
 
@@ -72,7 +76,7 @@ def _inside() -> Iterator[None]:
         _thread.is_inside = False
 
 
-def _losses(owner: Any, made: set[tf.Operation]) -> list[tuple[list[Any], int]]:
+def _losses(owner: Any, made: Operations) -> list[tuple[list[Any], int]]:
     """Return the places of losses that layers have added inside a method of a layer."""
     layers = owner._flatten_layers() if isinstance(owner, keras.Layer) else ()
     return [
@@ -83,9 +87,7 @@ def _losses(owner: Any, made: set[tf.Operation]) -> list[tuple[list[Any], int]]:
     ]
 
 
-def _separated(
-    results: Any, losses: Sequence[tuple[list[Any], int]], made: set[tf.Operation]
-) -> Any:
+def _separated(results: Any, losses: Sequence[tuple[list[Any], int]], made: Operations) -> Any:
     """Return the results as new tensors, whose gradient computes the operations `made` again.
 
     Added losses and tensors that Keras keeps beside a result are replaced, too.
@@ -100,8 +102,8 @@ def _separated(
     added = [added_losses[index] for added_losses, index in losses]
     all_results = [*flat, *added, *(value for _, _, value in beside)]
     found = {tensor.ref(): tensor for tensor in all_results if tf.is_tensor(tensor)}
-    sources = [t for t in found.values() if t.op in made and t.dtype.is_floating]
-    copied = _stateless(sources, made)
+    copied = _stateless(found.values(), made)
+    sources = [t for t in found.values() if t.op in copied and t.dtype.is_floating]
     inputs = _inputs(copied)
     if not sources or not inputs:
         return results
@@ -121,20 +123,20 @@ def _separated(
     return tf.nest.pack_sequence_as(results, flat, expand_composites=True)
 
 
-def _of_variables(made: set[tf.Operation]) -> list[tf.Operation]:
+def _of_variables(made: Operations) -> Operations:
     """Return the operations whose results follow from variables and constants alone."""
-    found: dict[tf.Operation, None] = {}
-    for op in ops.get_default_graph().get_operations():
+    found: Operations = {}
+    for op in made:
         is_known = all(
             tensor.op in found or tensor.op.type in ("Const", "ReadVariableOp")
             for tensor in op.inputs
         )
-        if op in made and op.inputs and is_known and not op.op_def.is_stateful:
+        if op.inputs and is_known and not op.op_def.is_stateful:
             found[op] = None
-    return list(found)
+    return found
 
 
-def _stateless(results: Sequence[tf.Tensor], made: set[tf.Operation]) -> list[tf.Operation]:
+def _stateless(results: Iterable[tf.Tensor], made: Operations) -> Operations:
     """Return the operations that are computed again for results, in order.
 
     An operation with a state is not, and neither is an operation that only such an operation needs.
@@ -146,18 +148,17 @@ def _stateless(results: Sequence[tf.Tensor], made: set[tf.Operation]) -> list[tf
         if op in made and op not in found and not op.op_def.is_stateful and op.inputs:
             found.add(op)
             waiting += [tensor.op for tensor in op.inputs]
-    return [op for op in ops.get_default_graph().get_operations() if op in found]
+    return dict.fromkeys(op for op in made if op in found)
 
 
-def _inputs(operations: Sequence[tf.Operation]) -> list[tf.Tensor]:
+def _inputs(operations: Operations) -> list[tf.Tensor]:
     """Return the tensors that operations get from elsewhere, without constants."""
-    inside = set(operations)
-    given = {t.ref(): t for op in operations for t in op.inputs if t.op not in inside}
+    given = {t.ref(): t for op in operations for t in op.inputs if t.op not in operations}
     return [tensor for tensor in given.values() if tensor.op.type != "Const"]
 
 
 def _gradient(
-    operations: Sequence[tf.Operation],
+    operations: Operations,
     inputs: Sequence[tf.Tensor],
     results: Sequence[tf.Tensor],
     gradients: Sequence[Any],
@@ -179,7 +180,7 @@ def _gradient(
 
 
 def _compute_again(
-    operations: Sequence[tf.Operation], inputs: Sequence[tf.Tensor], gradients: Sequence[Any]
+    operations: Operations, inputs: Sequence[tf.Tensor], gradients: Sequence[Any]
 ) -> dict[Any, tf.Tensor]:
     """Write copies of operations that wait for the backward pass; return them by their originals.
 

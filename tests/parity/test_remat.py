@@ -78,6 +78,28 @@ def of_functions():
     return keras.Model(inputs, keras.layers.Dense(CLASSES, activation="softmax")(Layer()(inputs)))
 
 
+def of_stateful_functions():
+    """A layer that returns the result of a function with a draw, and a result beside it."""
+
+    class Layer(keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(shape[-1], shape[-1]))
+            self.seeds = keras.random.SeedGenerator(1)
+
+        @tf.function
+        def drawn(self, x):
+            noise = keras.random.normal(tf.shape(x), seed=self.seeds, dtype=x.dtype)
+            return tf.tanh(x @ self.kernel) + noise
+
+        def call(self, x):
+            return self.drawn(x), tf.sin(x @ self.kernel)
+
+    inputs = keras.Input((SIZE,))
+    drawn, sine = Layer()(inputs)
+    hidden = keras.layers.Add()([drawn, sine])
+    return keras.Model(inputs, keras.layers.Dense(CLASSES, activation="softmax")(hidden))
+
+
 def made(strategy, model_fn, mode):
     def make():
         with keras.RematScope(mode=mode, layer_names=["block"], output_size_threshold=4):
@@ -108,7 +130,7 @@ def test_fit_gives_the_same_model(mode, replicas):
     check(trained(strategy, of_blocks, mode), expected)
 
 
-@pytest.mark.parametrize("model_fn", [recurrent, of_functions])
+@pytest.mark.parametrize("model_fn", [recurrent, of_functions, of_stateful_functions])
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_loops_and_functions_give_the_same_model(model_fn, replicas):
     strategy = kdist.MirroredStrategy(replicas=replicas)
