@@ -408,8 +408,9 @@ class GraphPlan(TensorFacts):
         placement = self.placement(tensor)
         if not isinstance(placement, Shard) or placement.rows.is_batch:
             return None
-        is_whole = isinstance(form, Replicate) and self.shape(tensor).is_fully_defined()
-        return placement if is_whole else None
+        (_, unit), *others = placement.rows.segments
+        is_known = isinstance(unit, int) and not others and self.shape(tensor).is_fully_defined()
+        return placement if is_known and isinstance(form, Replicate) else None
 
     def _gather_weights(
         self, weights: Sequence[tuple[tf.Tensor, Shard]], stage: StageNumber

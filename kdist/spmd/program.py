@@ -374,14 +374,15 @@ class Program:
 def _has_known_rows(shape: tf.TensorShape, rows: Rows) -> bool:
     """Whether a tensor of a known shape is divided like a divided variable."""
     (_, unit), *others = rows.segments
-    return not (rows.is_batch or others) and unit == 1 and shape.is_fully_defined()
+    return not (rows.is_batch or others) and isinstance(unit, int) and shape.is_fully_defined()
 
 
 def _exchanged_rows(
     parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
 ) -> ExchangedRows:
-    ((batch_axis, _),) = shard.rows.segments
-    return ExchangedRows(parts, shape.as_list(), shard.axis, batch_axis.parts or ())
+    ((batch_axis, unit),) = shard.rows.segments
+    sizes = [int(unit) * count for count in batch_axis.parts or ()]  # type: ignore[arg-type]
+    return ExchangedRows(parts, shape.as_list(), shard.axis, sizes)
 
 
 def _bytes_of(parts: Sequence[tf.Tensor]) -> int:

@@ -171,10 +171,12 @@ def _gradient(
     copies: dict[Any, tf.Tensor] = {}
     if not record.could_possibly_record():
         copies = _compute_again(operations, inputs, gradients)
+    sources = [copies.get(tensor.ref(), tensor) for tensor in inputs]
     made: list[Any] = tf.gradients(
         [copies.get(tensor.ref(), tensor) for tensor in results],
-        [copies.get(tensor.ref(), tensor) for tensor in inputs],
+        sources,
         list(gradients),
+        stop_gradients=sources,  # An input may follow from another one outside.
     )
     return made
 

@@ -248,8 +248,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             options.get("colocate_with"), DividedVariable
         ):
             options.pop("colocate_with", None)
-        if self.divides_weights or (self.divides_state and is_state):
-            value = options["initial_value"]
+        value = options.get("initial_value")
+        is_divided = self.divides_weights or (self.divides_state and is_state)
+        if is_divided and value is not None:  # Without a value, a file is being loaded.
             value = value() if callable(value) else value
             options["initial_value"] = value = tf.convert_to_tensor(value, options.get("dtype"))
             division = division_of(value.shape, self.parts)

@@ -78,6 +78,21 @@ def of_functions():
     return keras.Model(inputs, keras.layers.Dense(CLASSES, activation="softmax")(Layer()(inputs)))
 
 
+def of_weights_alone():
+    """A layer that computes values from a weight alone, beside the weight."""
+
+    class Layer(keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(shape[-1], CLASSES))
+
+        def call(self, x):
+            kernel = tf.convert_to_tensor(self.kernel)
+            return tf.where(x[:, :, None] > 0, kernel, tf.tanh(2 * kernel))[:, 0]
+
+    inputs = keras.Input((SIZE,))
+    return keras.Model(inputs, keras.layers.Dense(CLASSES, activation="softmax")(Layer()(inputs)))
+
+
 def of_stateful_functions():
     """A layer that returns the result of a function with a draw, and a result beside it."""
 
@@ -130,7 +145,9 @@ def test_fit_gives_the_same_model(mode, replicas):
     check(trained(strategy, of_blocks, mode), expected)
 
 
-@pytest.mark.parametrize("model_fn", [recurrent, of_functions, of_stateful_functions])
+@pytest.mark.parametrize(
+    "model_fn", [recurrent, of_functions, of_stateful_functions, of_weights_alone]
+)
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_loops_and_functions_give_the_same_model(model_fn, replicas):
     strategy = kdist.MirroredStrategy(replicas=replicas)
@@ -148,10 +165,11 @@ def test_other_ways_to_run_give_the_same_model(options):
 
 
 @pytest.mark.usefixtures("small")
-def test_with_divided_weights():
+@pytest.mark.parametrize("model_fn", [of_blocks, of_weights_alone])
+def test_with_divided_weights(model_fn):
     strategy = kdist.MirroredStrategy(replicas=3, shard_weights=True)
-    expected = trained(kdist.MirroredStrategy(replicas=1), of_blocks, None)
-    check(trained(strategy, of_blocks, "full"), expected)
+    expected = trained(kdist.MirroredStrategy(replicas=1), model_fn, None)
+    check(trained(strategy, model_fn, "full"), expected)
 
 
 def own_loop(strategy, mode, penalty=False):

@@ -152,3 +152,53 @@ def test_gradients_outside_of_steps():
 def test_shards_are_refused():
     with pytest.raises(UserError, match="shards=2 and shard_weights=True"):
         kdist.MirroredStrategy(replicas=2, shards=2, shard_weights=True)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, w, v: tf.concat([x, x], 1) @ tf.concat([w, v], 0),
+        lambda x, w, v: tf.tile(x, (1, 2)) @ tf.tile(w, (2, 1)),
+        lambda x, w, v: x @ w + tf.concat([v, v, v], 0)[: tf.shape(x)[0]],
+        lambda x, w, v: tf.tile(x, (1, 4)) @ tf.reshape(tf.tanh(w), (4 * WIDTH, WIDTH // 4))[:, :1],
+        lambda x, w, v: tf.reshape(x @ tf.reshape(w, (WIDTH, 2, -1))[:, 0], (-1, 2, WIDTH // 4)),
+    ],
+)
+def test_weights_of_several_divisions(replicas, compute):
+    """Parts of weights that are put together, repeated or reshaped are gathered like any rows."""
+    x = tf.constant(np.random.default_rng(0).normal(size=(7, WIDTH)))
+    found = []
+    for count in (1, replicas):
+        strategy = kdist.MirroredStrategy(replicas=count, shard_weights=True)
+        rng = np.random.default_rng(1)
+        with strategy.scope():
+            w, v = (tf.Variable(rng.normal(size=(WIDTH, WIDTH))) for _ in range(2))
+
+        def step(rows, w=w, v=v):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.sin(compute(rows, w, v)))
+            for variable, gradient in zip((w, v), tape.gradient(loss, (w, v)), strict=True):
+                if gradient is not None:
+                    variable.assign_sub(gradient)
+            return loss
+
+        @tf.function(autograph=False)
+        def run(batch, strategy=strategy, step=step):
+            return strategy.run(step, args=(batch,))
+
+        dataset = tf.data.Dataset.from_tensor_slices(x).batch(7)
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            run(batch)
+        found.append((w.numpy(), v.numpy()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def test_saved_models_are_loaded_in_the_scope(tmp_path):
+    with kdist.MirroredStrategy(replicas=2, shard_weights=True).scope():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(7)])
+        model.export(tmp_path / "served", verbose=False)
+        loaded = tf.saved_model.load(str(tmp_path / "served"))
+        kernels = [each.numpy() for each in loaded.variables if each.shape == (6, 7)]
+        np.testing.assert_array_equal(kernels[0], model.layers[0].kernel)
