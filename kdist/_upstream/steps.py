@@ -111,8 +111,7 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
         _thread.traces = traces + divides
         contexts.callback(leave)
         graph._distribution_strategy_stack = []
-        if not tf.executing_eagerly():
-            contexts.enter_context(tf.variable_creator_scope(create))
+        contexts.enter_context(tf.variable_creator_scope(create))
         yield
 
 

@@ -60,3 +60,23 @@ def test_a_model_that_is_compiled_in_another_scope_is_an_error():
 
     with pytest.raises(UserError, match=r"'outside' was made outside the strategy's scope"):
         model.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_eager_step_builds_the_model(replicas, is_inside):
+    """The first step makes the variables, inside or outside of the scope."""
+    strategy = kdist.MirroredStrategy(replicas=replicas)
+    x = np.ones((6, 4), "float32")
+    with strategy.scope():
+        layers = [keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+        model = keras.Sequential(layers)
+        model.compile("adam", "mse", run_eagerly=True)
+        if is_inside:
+            model.fit(x, x[:, :2], batch_size=3, verbose=0)
+    if not is_inside:
+        model.fit(x, x[:, :2], batch_size=3, verbose=0)
+    for variable in model.variables:
+        copies = [copy.numpy() for copy in strategy.experimental_local_results(variable.value)]
+        assert len(copies) == replicas
+        np.testing.assert_array_equal(copies, copies[:1] * replicas)
