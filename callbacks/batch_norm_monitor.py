@@ -12,11 +12,13 @@ from ..layers.batch_norm_kernels import merge
 from ..layers.convert import batch_norms
 from ..layers.diagnosis import (
     LayerGap,
+    check_model_accepts,
+    checked_batch,
     diagnose,
-    inputs_of_batch,
     mean_distance,
-    measure_moments,
+    observed_moments,
     replica_distance,
+    stateless_loss,
     variance_distance,
 )
 from .resumable import ResumableCallback
@@ -25,8 +27,8 @@ from .resumable import ResumableCallback
 class BatchNormMonitor(ResumableCallback):
     """Checks whether batch norms' moving statistics fit the data, and explains a misfit.
 
-    At the end of every epoch the model runs on a batch in training mode, and the callback adds
-    these values to `logs`:
+    At the end of every epoch the model runs twice on the same batch: in training mode, and in
+    inference mode. The callback adds these values to `logs`:
 
     * `batch_norm_gap`: the largest distance, over layers, between the batch's statistics and the
       moving statistics. The distance of a layer is the larger value of |mean - moving mean| in
@@ -34,20 +36,24 @@ class BatchNormMonitor(ResumableCallback):
       epsilon added to variances.
     * `batch_norm_replica_gap`: the largest distance of this kind between the moving statistics of
       replica 0, which are saved, and of any replica of this worker. 0 on one replica.
+    * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
     The callback prints a line with the worst layer and the likely cause if a gap is above 0.5 (0.1
-    between replicas). Causes are moving statistics that lag, were never updated or differ between
-    replicas, replicas with different data, or a batch per replica that is too small.
+    between replicas), or if the loss in inference mode exceeds the loss in training mode by a
+    quarter. Causes are moving statistics that lag, were never updated or differ between replicas,
+    replicas with different data, or a batch per replica that is too small.
 
     No variable of the model changes, including moving statistics, seeds and Keras metrics. (A raw
-    `tf.Variable` that a layer assigns to may change.) In training mode dropout is active, so the
-    statistics after a dropout layer include its noise. Unsynchronized batch norms normalize each
-    replica's rows separately, as in training.
+    `tf.Variable` that a layer assigns to may change.) In training mode dropout is active. Therefore
+    `loss_in_training_mode` and the statistics after a dropout layer include its noise, and the
+    losses differ by more than batch norm explains. Unsynchronized batch norms normalize each
+    replica's rows separately, as in training; inference uses the moving statistics of replica 0.
 
     Args:
-        batch: Inputs `x` of a batch, or a tuple that begins with `x`. Take them from the training
-            data, with as many samples as the global batch in training: statistics of fewer samples
-            are noisier, and the causes to consider depend on the number of samples.
+        batch: A batch as `fit` takes it, `(x, y)` or `(x, y, sample_weight)`, of arrays or nested
+            arrays. Take it from the training data, with as many samples as the global batch in
+            training: statistics of fewer samples are noisier, and the causes to consider depend on
+            the number of samples.
         verbose: 0 prints nothing and only fills `logs`.
 
     Attributes:
@@ -72,9 +78,14 @@ class BatchNormMonitor(ResumableCallback):
     initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
     steps: int
 
-    def __init__(self, *, batch: Any, verbose: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        batch: Any,
+        verbose: int = 1,
+    ) -> None:
         super().__init__(verbose=verbose)
-        self.inputs = inputs_of_batch(batch)
+        self.batch = checked_batch(batch)
         self.gaps: list[LayerGap] = []
         self.diagnosis: str | None = None
         self._steps_of_epoch = 0
@@ -89,7 +100,7 @@ class BatchNormMonitor(ResumableCallback):
             norm.path: _moving_statistics(self.model, norm) for norm in norms if norm.built
         }
         if self.model.built:
-            measure_moments(self.model, self.inputs)
+            check_model_accepts(self.model, self.batch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Count the steps of the epoch."""
@@ -97,23 +108,27 @@ class BatchNormMonitor(ResumableCallback):
         self._steps_of_epoch = self.steps_done(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Compare the statistics, add the gaps to `logs`, and print the diagnosis."""
+        """Compare the statistics, add gaps and losses to `logs`, and print the diagnosis."""
         super().on_epoch_end(epoch, logs)
         self.steps += self._steps_of_epoch
         self._steps_of_epoch = 0
-        moments = measure_moments(self.model, self.inputs)
+        with observed_moments(self.model) as moments:
+            in_training = stateless_loss(self.model, self.batch, training=True)
+        in_inference = stateless_loss(self.model, self.batch, training=False)
         # A layer that the model does not call has no statistics to compare.
         self.gaps = [
             self._gap(norm, moments[norm.path])
             for norm in batch_norms(self.model)
-            if norm.path in moments
+            if moments[norm.path]
         ]
         if logs is not None:
             logs["batch_norm_gap"] = float(np.max([gap.gap for gap in self.gaps], initial=0.0))
             logs["batch_norm_replica_gap"] = float(
                 np.max([gap.replicas for gap in self.gaps], initial=0.0)
             )
-        self.diagnosis = diagnose(self.gaps)
+            logs["loss_in_training_mode"] = in_training
+            logs["loss_in_inference_mode"] = in_inference
+        self.diagnosis = diagnose(self.gaps, (in_training, in_inference))
         if self.diagnosis:
             self.print_line(self.diagnosis)
 

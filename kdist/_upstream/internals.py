@@ -145,6 +145,15 @@ def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
     return model(x, training=training) if model._call_has_training_arg else model(x)
 
 
+def compute_loss(
+    model: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight: Any, *, training: bool
+) -> Any:
+    """Return the model's loss, even if it overrides `compute_loss` with an older signature."""
+    return model._compute_loss(
+        x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training
+    )
+
+
 def is_compiled_by_xla() -> bool:
     """Whether the graph that is being traced will be compiled with XLA."""
     graph = tf.compat.v1.get_default_graph()

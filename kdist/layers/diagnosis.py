@@ -1,7 +1,8 @@
 """Measurements of batch norms on a batch, and likely causes of wrong moving statistics."""
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,41 +10,69 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.internals import call_model
+from .._upstream.internals import call_model, compute_loss
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments
 from ..layers.measurements import observed_calls, stateless_pass
 from .convert import batch_norms, unsynchronized_batch_norms
 
-_HINT = "pass the inputs of one batch, as in batch=x[:128] or batch=(x[:128], y[:128])"
+_HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
 
 
-def inputs_of_batch(batch: Any) -> Any:
-    """Return `x` of a batch in the form of `fit`, with arrays as leaves.
+def checked_batch(batch: Any) -> Any:
+    """Return a batch in the form of `fit`, with arrays as leaves.
 
     Raises:
-        UserError: The inputs are no arrays with equal numbers of samples.
+        UserError: The batch is not `(x, y)` or `(x, y, sample_weight)` with equal numbers of
+            samples.
     """
-    x = batch[0] if isinstance(batch, tuple | list) and batch else batch
-    arrays = keras.tree.map_structure(np.asarray, x)
-    shapes = [leaf.shape for leaf in keras.tree.flatten(arrays)]
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        parts = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
+        raise UserError(
+            f"batch is {type(batch).__name__}{parts}, but has to be a tuple (x, y) or"
+            f" (x, y, sample_weight): {_HINT}."
+        )
+    arrays = keras.tree.map_structure(
+        lambda leaf: None if leaf is None else np.asarray(leaf), tuple(batch)
+    )
+    shapes = [leaf.shape for leaf in keras.tree.flatten(arrays) if leaf is not None]
     samples = {shape[0] if shape else 0 for shape in shapes}
     if len(samples) != 1 or 0 in samples:
         raise UserError(
-            f"batch begins with {type(x).__name__} of shapes {', '.join(map(str, shapes))}, but has"
-            f" to begin with arrays of the same number of samples, at least 1: {_HINT}."
+            f"batch has arrays of shapes {', '.join(map(str, shapes))}, but all have to have the "
+            f"same number of samples, at least 1: {_HINT}."
         )
     return arrays
 
 
-def measure_moments(model: keras.Model, x: Any) -> Mapping[str, Mapping[int, list[Any]]]:
-    """Return `Kernels.local_moments` of batch norms' inputs: path → replica → a list of calls.
+def check_model_accepts(model: keras.Model, batch: Any) -> None:
+    """Raise `UserError` if the model does not accept a batch of these shapes."""
+    x, _, _ = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
+    try:
+        with stateless_pass(model):
+            call_model(model, x, training=True)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch[0])]
+        raise UserError(
+            f"batch begins with x of shape {', '.join(map(str, shapes))}, which the model "
+            f"{model.name!r} does not accept ({error}): {_HINT}."
+        ) from error
 
-    The model runs in training mode; no variable of it changes. An unsynchronized batch norm gets
-    the rows of each replica separately, as in training.
 
-    Raises:
-        UserError: The model does not accept inputs of these shapes.
+def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
+    """Return the model's loss on a batch, averaged; no variable of the model changes."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
+    with stateless_pass(model):
+        y_pred = call_model(model, x, training=training)
+        loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
+        return float(tf.reduce_mean(loss))
+
+
+@contextlib.contextmanager
+def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
+    """Record `Kernels.local_moments` of batch norms' inputs: path → replica → a list of calls.
+
+    An unsynchronized batch norm gets the rows of each replica separately, as in training.
     """
     found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     replicas = model.distribute_strategy.num_replicas_in_sync
@@ -61,17 +90,14 @@ def measure_moments(model: keras.Model, x: Any) -> Mapping[str, Mapping[int, lis
             outputs.append(call(inputs[rows], *args, **kwargs, **own))
         return tf.concat(outputs, 0)
 
-    tensors = keras.tree.map_structure(tf.convert_to_tensor, x)
-    try:
-        with stateless_pass(model), observed_calls(batch_norms(model), observe):
-            call_model(model, tensors, training=True)
-    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-        shapes = ", ".join(str(leaf.shape) for leaf in keras.tree.flatten(x))
-        raise UserError(
-            f"batch begins with x of shape {shapes}, which the model {model.name!r} does not accept"
-            f" ({error}): {_HINT}."
-        ) from error
-    return found
+    with observed_calls(batch_norms(model), observe):
+        yield found
+
+
+def _as_tensors(batch: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch
+    )
 
 
 # Half a standard deviation, or a variance that is off by a factor of 1.65. The statistics of 16
@@ -81,6 +107,10 @@ GAP = 0.5
 REPLICA_GAP = 0.1
 # Without a lag, less of the moving statistics is from before training (0.99 ** 230 is 0.1).
 LAG = 0.1
+# Excess of the loss in inference mode, as a fraction; dropout makes the excess smaller.
+LOSS_GAP = 0.25
+# A smaller difference between losses is ignored, even if the losses are small.
+SMALL_LOSS = 1e-3
 # With 16 values per channel, the mean deviates by a quarter of a standard deviation (1 / sqrt(16)),
 # and accuracy falls (Wu & He 2018, "Group Normalization", figure 1).
 SMALL_BATCH = 16
@@ -158,7 +188,7 @@ def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
     return float(np.max(distances))
 
 
-def diagnose(layers: Sequence[LayerGap]) -> str | None:
+def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | None:
     """Describe the worst layer and the likely cause in a line; `None` if all gaps are small.
 
     Causes are checked from certain to probable: NaN or infinite values, replicas that differ,
@@ -167,6 +197,7 @@ def diagnose(layers: Sequence[LayerGap]) -> str | None:
 
     Args:
         layers: Any number of layers. Without layers the result is `None`.
+        losses: The loss in training mode and in inference mode, on the same batch.
     """
     if not layers:
         return None
@@ -182,9 +213,16 @@ def diagnose(layers: Sequence[LayerGap]) -> str | None:
             " the layer is not synchronized; fix it with"
             ' kdist.convert_batch_norm(model, to="synchronized").'
         )
-    if worst.gap <= GAP:
+    in_training, in_inference = losses
+    losses_differ = in_inference - in_training > max(LOSS_GAP * abs(in_training), SMALL_LOSS)
+    if worst.gap <= GAP and not losses_differ:
         return None
-    return f"{_describe_gap(worst)}. Likely cause: {_likely_cause(worst)}."
+    loss_text = (
+        f"; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in inference mode"
+        if losses_differ
+        else ""
+    )
+    return f"{_describe_gap(worst)}{loss_text}. Likely cause: {_likely_cause(worst)}."
 
 
 def _describe_gap(layer: LayerGap) -> str:

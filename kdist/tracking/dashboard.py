@@ -89,6 +89,11 @@ def _sections() -> dict[str, list[Any]]:
                 "batch_norm_gap",
                 "batch_norm_replica_gap",
             ),
+            lines(
+                "Loss in training and inference mode",
+                "loss_in_training_mode",
+                "loss_in_inference_mode",
+            ),
             points("Accuracy by global batch", setting=batch, value="val_accuracy"),
         ],
         "Search": [trials("Trials", "base_lr", "batch_size", "optimizer", "dropout", "wd")],

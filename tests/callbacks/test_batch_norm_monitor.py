@@ -16,7 +16,13 @@ from kdist.layers.diagnosis import (
     variance_distance,
 )
 
-NAMES = ["batch_norm_gap", "batch_norm_replica_gap"]
+NAMES = [
+    "batch_norm_gap",
+    "batch_norm_replica_gap",
+    "loss_in_training_mode",
+    "loss_in_inference_mode",
+]
+EQUAL = (1.0, 1.0)
 
 
 def data(samples=64, mean=0.0, deviation=1.0, seed=0):
@@ -102,25 +108,49 @@ def off(**known):
 def test_each_cause_from_numbers(layer, cause):
     for layers in ([layer, near()], [near(), layer]):
         with pytest.raises(AssertionError, match=rf"off's moving statistics.*{cause}"):
-            raise AssertionError(diagnose(layers))
+            raise AssertionError(diagnose(layers, EQUAL))
 
 
 def test_no_line_up_to_the_thresholds():
-    assert diagnose([near(mean=0.5, replicas=0.1, kept=1.0, values=1)]) is None
+    assert diagnose([near(mean=0.5, replicas=0.1, kept=1.0, values=1)], EQUAL) is None
 
 
-def test_gap_against_numpy():
+def test_a_loss_that_is_larger_at_inference_is_told_of_small_gaps_too():
+    layers = [near(name="off", mean=0.2, values=6000, apart=0.3), near()]
+    assert diagnose(layers, (0.4, 0.49)) is None
+    assert diagnose(layers, (0.6, 0.4)) is None  # as with dropout
+    for equal in ((-10.0, -10.0), (1e-7, 2e-7)):
+        assert diagnose(layers, equal) is None
+    line = diagnose(layers, (0.4, 0.6))
+    assert "off's moving statistics" in line
+    assert "the loss is 0.400 in training mode, 0.600 in inference mode" in line
+    assert "replicas' rows differ by 0.30" in line
+
+
+def test_gap_and_losses_against_numpy():
     x, y = data(mean=2.0, deviation=3.0)
     model = one_norm(stock_norm(momentum=0.5), rate=0.1)
     batch = (x[:20], y[:20])
     monitor, logs = monitored(model, (x, y), batch=batch, epochs=2, verbose=0)
-    assert list(logs)[-2:] == NAMES
+    assert list(logs)[-4:] == NAMES
     (gap,) = monitor.gaps
     norm = model.get_layer("norm")
     assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, batch[0]), rel=1e-4)
     assert logs["batch_norm_gap"][-1] == max(gap.mean, gap.variance)
     assert (gap.values, gap.kept, monitor.steps) == (20, 0.5**4, 4)
     assert logs["batch_norm_replica_gap"] == [0, 0]
+
+    gamma, beta, mean, variance = norm.get_weights()
+    kernel, bias = model.layers[-1].get_weights()
+
+    def loss(mean, variance):
+        logits = ((batch[0] - mean) / np.sqrt(variance + 1e-3) * gamma + beta) @ kernel + bias
+        odds = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        return -np.log(odds[np.arange(20), batch[1]]).mean()
+
+    in_training = loss(batch[0].mean(0), batch[0].var(0))
+    assert logs["loss_in_training_mode"][-1] == pytest.approx(in_training, rel=1e-5)
+    assert logs["loss_in_inference_mode"][-1] == pytest.approx(loss(mean, variance), rel=1e-5)
     assert all(type(logs[name][0]) is float for name in NAMES)
 
 
@@ -156,6 +186,12 @@ def test_two_replicas(make, parts, in_scope):
     drift = [np.abs(other_mean - mean) / np.sqrt(variance + 1e-3)]
     drift.append(np.abs(np.log((other + 1e-3) / (variance + 1e-3))))
     assert logs["batch_norm_replica_gap"][0] == pytest.approx(np.mean(drift, 1).max(), rel=1e-6)
+    gamma, beta = norm.get_weights()[:2]
+    normal = [(s - s.mean(0)) / np.sqrt(s.var(0) + 1e-3) * gamma + beta for s in shares]
+    logits = np.concatenate(normal) @ model.layers[-1].get_weights()[0]
+    odds = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    loss = -np.log(odds[np.arange(9), y[:9]]).mean()
+    assert logs["loss_in_training_mode"][0] == pytest.approx(loss, rel=1e-4)
 
 
 def the_line(capsys):
@@ -334,26 +370,34 @@ def test_it_reports_nan_without_a_warning(capsys):
     assert "NaN or infinite" in the_line(capsys)
 
 
+def test_sample_weights():
+    x, y = data(16)
+    model = one_norm(stock_norm())
+    weight = np.r_[np.ones(8), np.zeros(8)]
+    _, logs = monitored(model, (x, y), batch=(x, y, weight), verbose=0)
+    odds = model.predict(x[:8], verbose=0)
+    # Keras's default reduction divides by all samples, those of weight 0 too.
+    expected = -np.log(odds[np.arange(8), y[:8]]).sum() / 16
+    assert logs["loss_in_inference_mode"][0] == pytest.approx(expected, rel=1e-5)
+
+
 X, Y = data(4)
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [None, (), (None, Y), tf.data.Dataset.range(3), ([X, Y[:3]], Y), (X[:0], Y[:0]), 1.0],
-    ids=str,
-)
-def test_inputs_of_unequal_or_no_samples_are_refused(batch):
-    with pytest.raises(UserError, match=r"same number of samples, at least 1: pass the inputs of"):
+@pytest.mark.parametrize("batch", [None, X, (X,), (X, Y, Y, Y), tf.data.Dataset.range(3)], ids=type)
+def test_what_is_no_batch_is_refused(batch):
+    with pytest.raises(UserError, match=r"batch is .* tuple \(x, y\).*pass one batch"):
         BatchNormMonitor(batch=batch)
 
 
-@pytest.mark.parametrize("batch", [X, (X,), [X, Y], (X, Y, Y), tf.constant(X)], ids=type)
-def test_inputs_alone_are_enough(batch):
-    np.testing.assert_array_equal(BatchNormMonitor(batch=batch).inputs, X)
+@pytest.mark.parametrize("batch", [(X, Y[:3]), (X[:0], Y[:0]), (1.0, 2.0)], ids=str)
+def test_a_batch_of_unequal_or_no_samples_is_refused(batch):
+    with pytest.raises(UserError, match="same number of samples, at least 1: pass one batch"):
+        BatchNormMonitor(batch=batch)
 
 
 def test_a_batch_that_the_model_does_not_take_is_refused_before_an_epoch():
-    with pytest.raises(UserError, match=r"x of shape \(4, 2\).*pass the inputs of one batch"):
+    with pytest.raises(UserError, match=r"x of shape \(4, 2\).*pass one batch as fit"):
         monitored(one_norm(stock_norm()), data(), batch=(X[:, :2], Y))
 
 

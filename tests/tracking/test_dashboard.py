@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 LINES = """accuracy val_accuracy loss val_loss learning_rate images_per_sec
     batch_norm_gap
-    batch_norm_replica_gap"""
+    batch_norm_replica_gap loss_in_training_mode loss_in_inference_mode"""
 SETTINGS = "replicas global_batch base_lr batch_size optimizer dropout wd"
 
 

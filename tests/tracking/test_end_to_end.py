@@ -34,6 +34,8 @@ METRICS = {
     "images_per_sec",
     "batch_norm_gap",
     "batch_norm_replica_gap",
+    "loss_in_training_mode",
+    "loss_in_inference_mode",
     "gradient_norm",
     "weight_norm",
 }
