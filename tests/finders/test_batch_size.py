@@ -50,6 +50,7 @@ TRY = {
     "batch_size": 8,
     "replicas": 1,
     "shard_optimizer": False,
+    "shard_weights": False,
 }
 
 
