@@ -109,7 +109,12 @@ class Explanation:
 
 
 def explain(
-    plan: GraphPlan, rounds: int, exchanged: list[tf.Tensor], *, replicas: int, rows: int
+    plan: GraphPlan,
+    rounds: int,
+    exchanged: list[tf.Tensor],
+    *,
+    replicas: int,
+    rows: int | None,
 ) -> Explanation:
     """Explain how a planned step was divided.
 
@@ -118,8 +123,10 @@ def explain(
         rounds: The number of rounds in which the replicas exchange values.
         exchanged: The tensors that the replicas exchange.
         replicas: The number of replicas.
-        rows: The number of rows of a batch, where the step does not know the number.
+        rows: The number of rows of a batch, where the step does not know the number; `None` for a
+            step that runs: its rows are nominal, and its memory is not estimated.
     """
+    is_asked, rows = rows is not None, rows or NOMINAL_ROWS
     costs = Costs(plan, rows)
     work = Work()
     places: dict[str, Place] = {}
@@ -141,7 +148,7 @@ def explain(
         place.types[planned.op.type] = None
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
-    lives = Lives(plan, costs, replicas)
+    lives = Lives(plan, costs, replicas) if is_asked else None
     weights = [tensor for group in plan.weights.values() for tensor, _ in group.values()]
     is_rows = {t.ref(): isinstance(plan.placement(t), Shard) for t in exchanged}
     return Explanation(
@@ -153,8 +160,8 @@ def explain(
         summed=sum(costs.bytes(t) for t in exchanged if not is_rows[t.ref()]),
         gathered=sum(costs.bytes(t) for t in exchanged if is_rows[t.ref()]),
         weights_gathered=sum(map(bytes_of, weights)),
-        weights_together=lives.largest_group(),
-        peak=lives.peak(),
+        weights_together=lives.largest_group() if lives else 0.0,
+        peak=lives.peak() if lives else 0.0,
     )
 
 

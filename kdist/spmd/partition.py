@@ -20,7 +20,7 @@ from .._upstream.steps import converted, one_device
 from . import rules, validation
 from .batches import split_rows
 from .collectives import HOST, Collectives, device_for
-from .explanation import NOMINAL_ROWS, Explanation, describe_plan, explain, line_of
+from .explanation import Explanation, describe_plan, explain, line_of
 from .functions import Bodies
 from .operation import ComputeWholeError
 from .placements import REPLICATE, Shard
@@ -117,7 +117,7 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         program.exchange_rounds,
         program.exchanged(),
         replicas=strategy.num_replicas_in_sync,
-        rows=strategy.explained_rows or NOMINAL_ROWS,
+        rows=strategy.explained_rows,
     )
     return structure, explanation
 

@@ -406,10 +406,9 @@ class GraphPlan(TensorFacts):
         if self.step.weight_bytes is None or self.parent is not None or is_fake(tensor):
             return None
         placement = self.placement(tensor)
-        if not isinstance(placement, Shard) or placement.rows.is_batch:
+        if not isinstance(placement, Shard) or placement.rows.known_parts is None:
             return None
-        (_, unit), *others = placement.rows.segments
-        is_known = isinstance(unit, int) and not others and self.shape(tensor).is_fully_defined()
+        is_known = self.shape(tensor).is_fully_defined()
         return placement if is_known and isinstance(form, Replicate) else None
 
     def _gather_weights(

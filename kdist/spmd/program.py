@@ -319,10 +319,12 @@ class Program:
         The gathers wait for the stage before the last one: so the next weights are gathered while a
         stage runs, and no replica has the whole weights of more than two stages.
         """
+        weights = self._weights_of(number)
+        ends = self._ends_before(number.round - 1) if weights else []
         rows: dict[Argument, ExchangedRows] = {}
-        for key, tensor, shard in self._weights_of(number):
+        for key, tensor, shard in weights:
             parts = list(self._values(self._exported(tensor)))
-            for index, end in enumerate(self._ends_before(number.round - 1)):
+            for index, end in enumerate(ends):
                 with tf.device(self.devices[index]), tf.control_dependencies([end]):
                     parts[index] = tf.identity(parts[index])
             rows[key] = _exchanged_rows(parts, self.plan.shape(tensor), shard)
@@ -373,16 +375,13 @@ class Program:
 
 def _has_known_rows(shape: tf.TensorShape, rows: Rows) -> bool:
     """Whether a tensor of a known shape is divided like a divided variable."""
-    (_, unit), *others = rows.segments
-    return not (rows.is_batch or others) and isinstance(unit, int) and shape.is_fully_defined()
+    return rows.known_parts is not None and shape.is_fully_defined()
 
 
 def _exchanged_rows(
     parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
 ) -> ExchangedRows:
-    ((batch_axis, unit),) = shard.rows.segments
-    sizes = [int(unit) * count for count in batch_axis.parts or ()]  # type: ignore[arg-type]
-    return ExchangedRows(parts, shape.as_list(), shard.axis, sizes)
+    return ExchangedRows(parts, shape.as_list(), shard.axis, shard.rows.known_parts or ())
 
 
 def _bytes_of(parts: Sequence[tf.Tensor]) -> int:

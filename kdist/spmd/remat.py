@@ -34,14 +34,14 @@ _BESIDE = ("_keras_logits", "_keras_mask")
 def rematerialized(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
     """Return a function with the results of `fn`, whose gradient computes `fn` again.
 
+    Inside `fn`, further functions are called as they are. So is a model as a whole, since its
+    backward pass would keep the values of all layers at once: its layers are computed again, layer
+    by layer. Outside of a graph, `fn` is called as it is.
+
     Args:
         fn: The function.
         keeps_weights: Whether values that follow from variables alone, such as casts of weights,
             are kept for the gradient: a replica has only its part of divided weights.
-
-    Inside `fn`, further functions are called as they are. So is a model as a whole, since its
-    backward pass would keep the values of all layers at once: its layers are computed again, layer
-    by layer. Outside of a graph, `fn` is called as it is.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

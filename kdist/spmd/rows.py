@@ -38,6 +38,14 @@ class Rows:
         """Whether the rows are a batch's, not a divided variable's."""
         return all(batch_axis.is_batch for batch_axis, _ in self.segments)
 
+    @property
+    def known_parts(self) -> list[int] | None:
+        """The rows of each replica, for rows of a divided variable that keep their order."""
+        (batch_axis, unit), *others = self.segments
+        if others or batch_axis.is_batch or batch_axis.parts is None or not isinstance(unit, int):
+            return None
+        return [unit * count for count in batch_axis.parts]
+
     def is_total(self, size: AnySize) -> bool:
         """Whether `size` is the size of the axis, also as a number that is known while tracing."""
         if not isinstance(size, int):
