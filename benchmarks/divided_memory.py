@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def measure(way: str) -> dict[str, float]:
-    """Train one way in a process, and again with a small width, whose memory is subtracted."""
+    """Train one way in a process; subtract the memory of a process with a small width."""
     small = run_again("--way", way, "--width", str(SMALL_WIDTH), "--steps", "1")
     found = run_again("--way", way)
     return {**found, "peak": found["peak"] - small["peak"]}
