@@ -17,6 +17,8 @@ import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
 from tensorflow.python.ops import resource_variable_ops
 
+from .ordered_sum import add_in_order
+
 # The groups of two strategies of a process must not have the same key. All workers have to count
 # alike, even if a worker also makes strategies of its process alone. So such strategies count
 # separately, from a random number of the process.
@@ -98,7 +100,7 @@ class Launcher(CollectiveReplicaLauncher):
         if is_static and is_tracing_step() and self._is_gathered_sooner(size, value.dtype):
             rows = self._all_gather(tf.expand_dims(value, 0), options)
             rows = tf.ensure_shape(rows, [self._group_size, *value.shape])
-            return tf.add_n(tf.unstack(rows))
+            return add_in_order(tf.unstack(rows))
         with self._made(is_static, is_bucket=size >= _GRADIENT_BYTES):
             return super().all_reduce(value, control_input, options)
 

@@ -12,6 +12,8 @@ import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
+from .._upstream.ordered_sum import add_in_order
+
 HOST = "/device:CPU:0"
 _SMALL = 16384  # Elements; without collectives, tensors of up to this size are exchanged together.
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
@@ -136,7 +138,7 @@ class Collectives:
             return self._all_reduce(parts)
         if self.cross_device_ops is None or isinstance(self.cross_device_ops, CollectiveAllReduce):
             with tf.device(self.devices[0]):
-                total = parts[0] + parts[1] if len(parts) == 2 else tf.add_n(list(parts))
+                total = add_in_order(parts)
             return self.copies(total)
         value = values.PerReplica(tuple(parts))
         total = self.cross_device_ops.reduce(tf.distribute.ReduceOp.SUM, value, value)
@@ -174,7 +176,7 @@ class Collectives:
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
-                    found[-1].append(tf.add_n([each[place] for each in blocks]))
+                    found[-1].append(add_in_order([each[place] for each in blocks]))
         return found
 
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:

@@ -7,12 +7,11 @@ variables (`ProgramStage.writer`, `GraphPlan._after_changes`).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 
+from .._upstream.ordered_sum import add_in_order
 from .collectives import (
     Collectives,
     WorkerCollectives,
@@ -102,22 +101,7 @@ def _added(parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0) -
             break
         for at, other in enumerate(terms[half:]):
             with tf.device(device_for(other, devices[at])):
-                terms[at] = _adder(other.dtype)(terms[at], other)
+                terms[at] = add_in_order([terms[at], other])
                 terms[at].set_shape(other.shape)
         terms = terms[:half]
     return terms
-
-
-@functools.cache
-def _adder(dtype: tf.DType) -> tf.types.experimental.PolymorphicFunction:
-    """Return a function that adds two tensors, and is not inlined.
-
-    TensorFlow's graph optimizer would merge several sums of a device, and change their order.
-    """
-    spec = tf.TensorSpec(None, dtype)
-    return tf.function(
-        lambda mine, others: mine + others,
-        input_signature=[spec, spec],
-        autograph=False,
-        experimental_attributes={NO_INLINE: True},
-    )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.client.pywrap_tf_session import TF_SetOpStackTrace
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.python.util.tf_stack import LoadTracesFromDebugInfo, extract_stack
+
+from .._upstream.ordered_sum import add_in_order
 
 # Attributes of operations that name functions.
 _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
@@ -54,6 +57,20 @@ def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
         if name not in ("_class", "Tshape", "Tdim", "Tpaddings")
     }
     return create_like(graph, op, inputs, [output.dtype for output in op.outputs], attributes)
+
+
+def is_sum(op: tf.Operation) -> bool:
+    """Whether the bits of an operation's result depend on the order of its summands."""
+    dtype = op.outputs[0].dtype if op.outputs else tf.variant
+    return op.type in ("Add", "AddV2", "AddN") and (dtype.is_floating or dtype.is_complex)
+
+
+def write_sum(graph: Any, op: tf.Operation, inputs: Sequence[Any]) -> tf.Operation:
+    """Write a sum so that it has the same bits on every replica."""
+    with graph.name_scope(None):
+        total = add_in_order(inputs, op.name) if len(inputs) > 1 else tf.identity(inputs[0])
+    set_traceback(total.op, user_traceback(op))
+    return total.op
 
 
 def create_like(

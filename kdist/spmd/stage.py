@@ -19,8 +19,10 @@ from .functions import (
     copy_of,
     create_like,
     is_compiled,
+    is_sum,
     set_traceback,
     user_traceback,
+    write_sum,
 )
 from .op_types import DRAWN_BY_XLA, QUIET, READS
 from .placements import ListOf, Partial, Placement, Replicate, Shard
@@ -283,7 +285,8 @@ class Stage:
         if self.draws_by_xla and op.type in DRAWN_BY_XLA:
             return self._drawn_by_xla(op, inputs)
         with self.graph.as_default():
-            made = copy_of(self.graph, op, inputs)
+            write = write_sum if is_sum(op) else copy_of
+            made = write(self.graph, op, inputs)
         self.written[op] = made
         for output, new in zip(op.outputs, made.outputs, strict=True):
             # Lists are left out: the local shapes of their elements may differ.

@@ -1,0 +1,26 @@
+"""Sums whose summands are added in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
+
+_IS_REWRITTEN = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+"""Attribute by which TensorFlow's optimizer (2.21) marks sums that it must not merge."""
+
+
+def add_in_order(tensors: Sequence[tf.Tensor], name: str | None = None) -> tf.Tensor:
+    """Return the sum of tensors; its bits depend on their order alone.
+
+    `AddN` of three or more summands begins with the first that no other operation still reads, so
+    its bits depend on the time at which threads end (TensorFlow 2.21), and replicas drift apart.
+    TensorFlow's optimizer merges sums of two into `AddN` unless they are marked.
+    """
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = tf.raw_ops.AddV2(x=total, y=tensor, name=name)
+        if not tf.executing_eagerly():
+            total.op._set_attr(_IS_REWRITTEN, AttrValue(b=True))
+    return total
