@@ -19,9 +19,7 @@ from pathlib import Path
 # Kernels of CPUs alone, whatever TensorFlow would choose.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-import tensorflow as tf
-
-from .candidates import NETWORKS, ROWS, step_graph
+from .candidates import NETWORKS, ROWS, split_cpu, step_graph
 from .counts import Exchanges, StepCounts, count
 from .step_graph import gpu_kernels
 
@@ -64,10 +62,7 @@ def _make_devices(count: int) -> None:
             "this TensorFlow has no kernels for GPUs, from which the memory of tensors follows:"
             " install tensorflow, not tensorflow-cpu"
         )
-    tf.config.set_visible_devices([], "GPU")
-    parts = [tf.config.LogicalDeviceConfiguration()] * count
-    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
-    tf.get_logger().setLevel("ERROR")
+    split_cpu(count)
 
 
 def _candidates(kinds: list[str], replicas: list[int]) -> list[tuple[str, int]]:

@@ -39,6 +39,14 @@ NETWORKS = {
 }
 
 
+def split_cpu(count: int) -> None:
+    """Make logical CPUs, and hide GPUs."""
+    tf.config.set_visible_devices([], "GPU")
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+    tf.get_logger().setLevel("ERROR")
+
+
 def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
     """Run two training steps of a candidate, and return the graph of the second.
 
@@ -50,8 +58,7 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
         unknown_size: Whether the number of samples of a batch is unknown when the step is traced.
     """
     keras.utils.clear_session()  # names of layers, and so of operations, are those of a first model
-    network = network._replace(optimizer=momentum)
-    model = make_model(network, _strategy(kind, replicas), jit_compile=False)
+    model = model_of_kind(network, kind, replicas, jit_compile=False)
     batches = _batches(network, ROWS * replicas, unknown_size)
     context.context().enable_run_metadata()
     try:
@@ -61,6 +68,11 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
         context.context().disable_run_metadata()
     step = max(graphs, key=lambda each: sum(len(part.node) for part in each.partition_graphs))
     return StepGraph(step.partition_graphs, _runs(model, batches), ROWS)
+
+
+def model_of_kind(network: Network, kind: str, replicas: int, **options: Any) -> Any:
+    """Return a candidate's model, compiled with SGD with momentum and options of `compile`."""
+    return make_model(network._replace(optimizer=momentum), _strategy(kind, replicas), **options)
 
 
 class _Stock(tf.distribute.MirroredStrategy):
