@@ -36,7 +36,6 @@ from ..spmd.remat import rematerialized
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .model_state import ModelState
-from .rebuild_model import remake
 from .steps_per_execution import steps_per_execution
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
@@ -81,32 +80,27 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         """Whether all replicas are on GPUs."""
         return are_gpus(self.devices)
 
-    def build(self, model_fn: Callable[[], keras.Model] | keras.Model) -> keras.Model:
+    def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
         """Make a model in the strategy's scope, with synchronized batch norms.
 
         Args:
-            model_fn: A function without arguments that returns a `keras.Model`; or a model that was
-                made elsewhere. `build` makes a new model with the weights, the optimizer's state
-                and the compile settings of that model, and does not change it.
+            model_fn: A function without arguments that returns a `keras.Model`.
 
         Returns:
             The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
             kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
 
         Raises:
-            UserError: `model_fn` is neither a function nor a model, did not return a `keras.Model`,
-                or is a model that does not describe itself (`get_config`).
+            UserError: `model_fn` is no function, or did not return a `keras.Model`.
         """
-        if isinstance(model_fn, keras.Model):
-            model = remake(model_fn, self)
-        elif callable(model_fn):
-            with self.scope():
-                model = model_fn()
-        else:
+        if not callable(model_fn) or isinstance(model_fn, keras.Model):
             raise UserError(
-                "build takes a function that makes the model, or a model, received"
-                f" {type(model_fn).__name__}: write strategy.build(lambda: make_model())"
+                f"build takes a function that makes the model, received {type(model_fn).__name__}:"
+                " write strategy.build(lambda: make_model()); to continue with a trained model,"
+                " save it, and call kdist.load_model(path, strategy=strategy)"
             )
+        with self.scope():
+            model = model_fn()
         if not isinstance(model, keras.Model):
             raise UserError(
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"

@@ -15,7 +15,7 @@ from ...errors import UserError, cut_line
 from ...spmd.divided_variables import DividedVariable, division_of
 from ...spmd.explanation import Explanation
 from ...strategies.exact_strategy import ExactStrategy
-from ...strategies.rebuild_model import first_line
+from ...strategies.load_model import first_line
 from .batches import as_fit_does, rows_of
 
 _MOST_PLACES = 8
