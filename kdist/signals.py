@@ -76,9 +76,6 @@ def raise_signals() -> Iterator[Received]:
 
     An exception that Python raises in a destructor, or while a library imports a module, may be
     lost. `first` remembers the signal, and a `hold_signals` inside this block knows it.
-
-    Yields:
-        The received signals.
     """
     with _handled(holds=False) as received:
         yield received
@@ -89,12 +86,6 @@ def hold_signals(*more: signal.Signals) -> Iterator[Received]:
     """Hold the first signal of `ENDING`, so that the block can end when its work is complete.
 
     A second signal raises `Interrupted` at once.
-
-    Args:
-        more: Additional signals to hold.
-
-    Yields:
-        The received signals.
     """
     with _handled(*more, holds=True) as received:
         yield received

@@ -48,12 +48,7 @@ def is_tracing_step() -> bool:
 
 
 def set_key_base(strategy: Any, *, is_local: bool) -> None:
-    """Give a strategy's groups their own numbers, before TensorFlow makes the groups.
-
-    Args:
-        strategy: The strategy.
-        is_local: Whether all its replicas are in this process.
-    """
+    """Give a strategy's groups their own numbers, before TensorFlow makes the groups."""
     strategy._collective_key_base = next(_local_bases if is_local else _bases)
 
 

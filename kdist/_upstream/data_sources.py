@@ -180,12 +180,6 @@ def make_spare(epoch: Any) -> None:
 class IteratorsMade:
     """The iterators of a fit's first epochs.
 
-    Args:
-        epochs: Number of epochs that have ended.
-        batches: Number of batches of the data; `None` if it is unknown or infinite.
-        steps_per_epoch: The argument of `fit`.
-        steps_per_execution: Number of batches that are read at a time.
-
     Attributes:
         made: All iterators, in order.
         current: The iterator that the next epoch continues to read; `None` if that epoch makes a
@@ -246,9 +240,7 @@ class IteratorsMade:
 class DataSource:
     """Training data that are read from their beginning; unwanted batches are dropped.
 
-    Args:
-        fit: The fit.
-        inexact: A sentence on the limits of exactness if a fit begins within these data; or `None`.
+    `inexact` is a sentence on the limits of exactness if a fit begins within these data.
     """
 
     def __init__(self, fit: Fit, *, inexact: str | None = None) -> None:
@@ -257,12 +249,7 @@ class DataSource:
         self.adapter = fit.iterator.data_adapter
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
-        """Bring the data to their state after the earlier epochs.
-
-        Args:
-            history: The iterators of the earlier epochs.
-            epochs: Number of earlier epochs.
-        """
+        """Bring the data to their state after the earlier epochs."""
         self.fit.count_from(self.fit.initial_epoch)
         for epoch in range(epochs):
             self.fit.begin_epoch(self.fit.initial_epoch + epoch)
@@ -308,13 +295,7 @@ class EpochSource(DataSource):
 
 
 class DatasetSource(DataSource):
-    """A `tf.data.Dataset`, also the data set of arrays.
-
-    Args:
-        fit: The fit.
-        inexact: See `DataSource`.
-        state: The state of the data set.
-    """
+    """A `tf.data.Dataset`, also the data set of arrays."""
 
     def __init__(self, fit: Fit, *, inexact: str | None, state: DatasetState) -> None:
         super().__init__(fit, inexact=inexact)

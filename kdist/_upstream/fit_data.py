@@ -213,10 +213,8 @@ _KEEP_SAMPLES = ("Cache", "Map", "Options", "ParallelMap", "Prefetch", "Shuffle"
 def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
     """Return the shapes and types of a replica's batch; `None` if they are unknown.
 
-    Args:
-        iterator: Keras's `EpochIterator`.
-        any_batch_size: Whether to make the batch size unknown. A model that was built for the
-            global batch may reject the batch size of a replica.
+    A model that was built for the global batch may reject the batch size of a replica: with
+    `any_batch_size`, it is unknown.
     """
 
     def part(leaf: Any) -> Any:

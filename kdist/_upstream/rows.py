@@ -34,11 +34,6 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
     """Return the number of replicas with data, of all workers; `None` if rows cannot be counted.
 
     The list of `counting` gets a tensor with the number of rows of every replica.
-
-    Args:
-        strategy: A `MultiWorkerMirroredStrategy` of kdist.
-        input_workers: TensorFlow's `InputWorkers`.
-        optionals: The optional data of each replica of this worker.
     """
     counts = getattr(_thread, "counts", None)
     (local,) = optionals
@@ -96,11 +91,7 @@ def _first(data: Any) -> Any:
 
 
 def count_batch(optionals: list[list[Any]]) -> None:
-    """Count a batch as it is read, unless this worker's data are at their end.
-
-    Args:
-        optionals: The optional data of each replica of this worker.
-    """
+    """Count a batch as it is read, unless this worker's data are at their end."""
     (local,) = optionals
     with tf.device("/cpu:0"):
         _counter().assign_add(tf.cast(local[0].has_value(), tf.int64))

@@ -6,7 +6,8 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..tools.check.check_options import CheckOptions
-from ..tools.evaluate.evaluate_options import EvaluateOptions
+from ..tools.evaluate.evaluate_run import EvaluateOptions
+from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes
@@ -51,10 +52,7 @@ def evaluate(
     options: Any = None,
 ) -> None:
     """Print loss and metrics of the saved models of a run, on exactly all validation data."""
-    asked = EvaluateOptions(**given(options))
-    from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
-
-    evaluate_run(folder, asked)
+    evaluate_run(folder, EvaluateOptions(**given(options)))
 
 
 def report(

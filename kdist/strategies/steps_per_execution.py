@@ -26,15 +26,6 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
     model the callbacks and the wait take longer than the step itself. For a large model a single
     step per execution is enough. The result depends only on the model, the batch and the kind of
     device, so that a run can be repeated.
-
-    Args:
-        model: A built model.
-        global_batch: Samples per step, over all replicas; `None` if unknown.
-        on_gpus: Whether the model trains on GPUs.
-
-    Returns:
-        The number of steps, from 1 to 128; 1 if the operations cannot be counted (see
-        `training_flops`).
     """
     if global_batch is None or not model.built:
         return 1

@@ -32,12 +32,7 @@ def main() -> None:
 
 
 def check_workers() -> None:
-    """Check that all workers connect, add up correctly, and train the model of a single replica.
-
-    Raises:
-        UserError: The workers have different versions or numbers of replicas.
-        TrainingError: A sum or a trained weight is wrong.
-    """
+    """Check that all workers connect, add up correctly, and train the model of a single replica."""
     began = time.perf_counter()
     from ..versions import versions
     from .multi_worker_strategy import MultiWorkerMirroredStrategy
@@ -67,11 +62,7 @@ def check_workers() -> None:
 
 
 def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> float:
-    """Return the median time to add up `count` float32 numbers over all replicas.
-
-    Raises:
-        TrainingError: The sum is wrong.
-    """
+    """Return the median time to add up `count` float32 numbers over all replicas."""
     import tensorflow as tf
 
     collectives = strategy.collectives()

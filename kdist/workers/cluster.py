@@ -18,9 +18,6 @@ def find_cluster() -> Any:
     """Return the `ClusterResolver` of this process, from `TF_CONFIG` or else from Slurm.
 
     Without both, its cluster is empty: the process is a single worker.
-
-    Raises:
-        UserError: `TF_CONFIG` does not describe a cluster with this process in it.
     """
     import tensorflow as tf
 
@@ -41,9 +38,6 @@ def slurm_port(environment: Mapping[str, str]) -> int:
     Jobs on the same node have different ports if their numbers are less than 1000 apart. Up to 61
     steps of a job that run at once have different ports, too.
 
-    Args:
-        environment: Environment variables, including Slurm's.
-
     Example:
         >>> slurm_port({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})
         13260
@@ -56,9 +50,6 @@ def check_tf_config(text: str) -> None:
     """Check that `TF_CONFIG` describes a cluster of workers with this process in it.
 
     An empty cluster is valid: it is a single worker.
-
-    Raises:
-        UserError: `TF_CONFIG` is invalid, has tasks that do not train, or lacks this process.
     """
     cluster, task = read_tf_config(text)
     if not cluster:

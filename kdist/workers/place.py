@@ -14,13 +14,7 @@ NOTES = "KDIST_LAUNCH_NOTES"
 
 
 def worker_environment(addresses: Sequence[str], *, rank: int, restarts: int) -> dict[str, str]:
-    """Return the environment variables of the place of a worker on this machine.
-
-    Args:
-        addresses: Addresses of all workers.
-        rank: Index of the worker among all workers.
-        restarts: Number of earlier starts of the workers.
-    """
+    """Return the environment variables of the place of a worker on this machine."""
     task = {"type": "worker", "index": rank}
     return {
         "TF_CONFIG": json.dumps({"cluster": {"worker": list(addresses)}, "task": task}),
@@ -48,9 +42,6 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
 
     An invalid `TF_CONFIG` raises no error here: the strategy reports it.
 
-    Args:
-        environment: Environment variables, such as `os.environ`.
-
     Example:
         >>> worker_place({})
         WorkerPlace(workers=1, is_chief=True)
@@ -66,16 +57,7 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
 
 
 def refuse_workers(environment: Mapping[str, str], command: str, *, instead: str) -> None:
-    """Reject a command that starts trainings itself when a launcher has started several workers.
-
-    Args:
-        environment: Environment variables, such as `os.environ`.
-        command: The command.
-        instead: Advice to the user, for the error message.
-
-    Raises:
-        UserError: There are several workers.
-    """
+    """Reject a command that starts trainings itself when a launcher has started several workers."""
     workers = worker_place(environment).workers
     if workers > 1:
         raise UserError(

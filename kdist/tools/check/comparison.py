@@ -141,11 +141,7 @@ def compare(
 ) -> list[Difference]:
     """Return differences that exceed rounding, in order of computation.
 
-    Args:
-        expected: The run on one replica.
-        received: The run to compare.
-        precision: Tolerances for rounding.
-        rounded: A run on one replica whose initial weights differ by rounding.
+    The initial weights of the run `rounded` differ from `expected` by rounding.
     """
     found: dict[tuple[Kind, str | int], Difference] = {}
     start = expected.of_kind("initial weights")

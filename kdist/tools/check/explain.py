@@ -210,13 +210,7 @@ def _variable_size(variable: keras.Variable) -> int:
 
 
 def _bytes_on_replica(variables: Iterable[keras.Variable], parts: int | None = None) -> int:
-    """Return the bytes of variables on the replica with the largest parts.
-
-    Args:
-        variables: The variables.
-        parts: The number of replicas that all variables are divided over; `None` for variables as
-            they are.
-    """
+    """Return the bytes of variables on the replica with the largest parts."""
     total = 0
     for variable in variables:
         size, division = _variable_size(variable), None

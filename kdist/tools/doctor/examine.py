@@ -21,12 +21,7 @@ _MUCH_USED = 0.1  # of a GPU's memory
 
 
 def examine_machine(*, replicas: int | None = None) -> list[Finding]:
-    """Examine the machine without changing it.
-
-    Args:
-        replicas: Number of devices of the all-reduce; `None` for all GPUs, or two logical CPUs
-            without a GPU.
-    """
+    """Examine the machine; the all-reduce takes all GPUs by default, or two logical CPUs."""
     return [*check_versions(), *check_gpus(), *check_tensorflow({"replicas": replicas})]
 
 
@@ -100,13 +95,7 @@ def _check_gpu(index: int) -> Finding:
 def check_tensorflow(
     orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM, seconds: float = _MOST_SECONDS
 ) -> list[Finding]:
-    """Check TensorFlow in a separate process, because TensorFlow may crash or hang.
-
-    Args:
-        orders: The arguments of `tensorflow_checks.check_all`.
-        program: The program and its arguments.
-        seconds: Time limit, after which the process is ended.
-    """
+    """Check TensorFlow in a separate process, because TensorFlow may crash or hang."""
     name, remedy = (
         "TensorFlow",
         "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX",

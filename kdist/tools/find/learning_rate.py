@@ -116,9 +116,6 @@ def _source_file(function: Callable[..., Any]) -> str:
 class RangeTest(keras.callbacks.Callback):
     """Sets the rate of each batch, records its loss, and ends training when the loss explodes.
 
-    Args:
-        rates: The learning rates of the batches.
-
     Attributes:
         losses: The loss of each batch so far.
     """
@@ -135,11 +132,7 @@ class RangeTest(keras.callbacks.Callback):
         return RateCurve(rates=rates, losses=self.losses, smoothed=average_losses(self.losses))
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Replace the learning rate or schedule of the model by a variable.
-
-        Raises:
-            UserError: The model has several optimizers.
-        """
+        """Replace the learning rate or schedule of the model by a variable."""
         optimizers = optimizers_of(self.model)
         if len(optimizers) != 1:
             raise UserError(

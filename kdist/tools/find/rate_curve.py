@@ -103,12 +103,7 @@ class RateCurve:
 
 
 def average_losses(losses: Sequence[float], *, decay: float = _DECAY) -> list[float]:
-    """Return the running average after each loss, corrected for its start at zero.
-
-    Args:
-        losses: The loss of each step.
-        decay: Factor of earlier losses at each step, at least 0 and below 1.
-    """
+    """Return the running average after each loss, corrected for its start at zero."""
     averages, total = [], 0.0
     for step, loss in enumerate(losses, 1):
         total = decay * total + (1 - decay) * loss
@@ -137,11 +132,7 @@ def rates_of(least: float, most: float, steps: int) -> list[float]:
 
 
 def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: object) -> None:
-    """Check the arguments of a range test.
-
-    Raises:
-        UserError: An argument is out of range.
-    """
+    """Check the arguments of a range test."""
     low = number_within("least", least, above=0, hint="pass the first learning rate, such as 1e-6")
     number_within("most", most, above=low, hint="pass the last learning rate, such as 10")
     count = as_integer(steps)
@@ -152,13 +143,7 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
 
 
 def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
-    """Write the curve as a table and a page with its chart; return both paths.
-
-    Args:
-        curve: The curve.
-        folder: An existing folder.
-        of: Name of the model, for the title.
-    """
+    """Write the curve as a table and a page with its chart; return both paths."""
     figure = learning_rate_figure(
         curve.rates, curve.losses, curve.smoothed, suggestion=curve.suggestion
     )
