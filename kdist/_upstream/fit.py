@@ -25,8 +25,8 @@ from .fit_data import (
     running_fit,
 )
 from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
-from .internals import has_call, overridden_steps
 from .iterators import release_in_background
+from .models import has_call, overridden_steps
 from .patching import replaces
 from .worker_devices import uses_collectives
 

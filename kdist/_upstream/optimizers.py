@@ -1,8 +1,9 @@
-"""The step counters of optimizers, and their averages of weights."""
+"""Private state of optimizers: strategy, variables, step counters, averages of weights."""
 
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 
@@ -12,6 +13,17 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
     if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
         inner.append(optimizer.inner_optimizer)
     return [optimizer, *(one for part in inner for one in flatten_optimizers(part))]
+
+
+def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
+    """Set the strategy of an optimizer that was made outside the scope."""
+    for one in flatten_optimizers(optimizer):
+        one._distribution_strategy = strategy
+
+
+def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """Return the variables that an optimizer was built for; an empty list before it is built."""
+    return list(getattr(optimizer, "_trainable_variables", []))
 
 
 def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
@@ -33,6 +45,21 @@ def averaging_optimizers(
 ) -> list[keras.optimizers.Optimizer]:
     """Return all optimizers that keep averages of weights: the optimizer, or optimizers inside."""
     return [one for one in flatten_optimizers(optimizer) if getattr(one, "use_ema", False)]
+
+
+def averaged_variables(
+    optimizer: keras.optimizers.Optimizer,
+) -> list[tuple[keras.Variable, keras.Variable]]:
+    """Return each trained variable with its moving average, from optimizers with averages."""
+    return [
+        pair
+        for one in averaging_optimizers(optimizer)
+        for pair in zip(
+            trained_variables(one),
+            getattr(one, "_model_variables_moving_average", []),
+            strict=False,  # none before the optimizer is built
+        )
+    ]
 
 
 def warm_up_average(optimizer: keras.optimizers.Optimizer) -> None:

@@ -12,17 +12,17 @@ import tensorflow as tf
 from .._upstream import patches
 from .._upstream.device_iterators import share_functions
 from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
-from .._upstream.internals import (
+from .._upstream.iterators import copy_batches
+from .._upstream.models import (
     custom_step,
     distribute,
-    global_seed,
     metrics_of,
     optimizers_of,
-    set_strategy,
     stock_step,
     strategy_of,
 )
-from .._upstream.iterators import copy_batches
+from .._upstream.optimizers import set_strategy
+from .._upstream.seeds import global_seed
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError

@@ -9,7 +9,7 @@ import math
 import keras
 import tensorflow as tf
 
-from .._upstream.internals import inputs_of
+from .._upstream.models import inputs_of
 
 # An execution costs Keras 1 to 3 ms of Python: 1 to 3 percent of `EXECUTION_SECONDS`.
 EXECUTION_SECONDS = 0.1

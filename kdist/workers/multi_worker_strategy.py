@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from .._upstream import patches, worker_store
-from .._upstream.internals import random_seed
+from .._upstream.seeds import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
     is_started,

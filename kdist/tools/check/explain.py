@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from ..._upstream.fit import build_for_step
-from ..._upstream.internals import optimizers_of, strategy_of
+from ..._upstream.models import optimizers_of, strategy_of
 from ..._upstream.seeds import kept_seeds
 from ...errors import UserError, cut_line
 from ...spmd.divided_variables import DividedVariable, division_of

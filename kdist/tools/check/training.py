@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..._upstream.fit import build_for_fit
-from ..._upstream.internals import flatten_layers, has_call, optimizers_of
+from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import kept_seeds
 from ...errors import UserError, line_of_error, since_check, user_line
 from ...spmd.stage import WRONG

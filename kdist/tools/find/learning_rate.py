@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..._upstream.internals import optimizers_of
+from ..._upstream.models import optimizers_of
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...strategies.mirrored_strategy import MirroredStrategy

@@ -6,7 +6,7 @@ import kdist
 import kdist._upstream
 import keras
 import numpy as np
-from kdist._upstream.internals import stock_step
+from kdist._upstream.models import stock_step
 from kdist.versions import untested
 from stock_models import linear
 
