@@ -52,32 +52,21 @@ def set_seed_state(state: list[Any]) -> None:
     context.context()._rng.setstate((version, tuple(numbers), gauss))
 
 
-def draws() -> tuple[Any, ...]:
-    """Return the random states of Python, NumPy, TensorFlow and Keras."""
-    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
-    of_keras = {name: global_state.get_global_attribute(name) for name in names}
-    return random.getstate(), np.random.get_state(), of_keras, seed_state()
-
-
-def set_draws(state: tuple[Any, ...]) -> None:
-    """Restore the random states that `draws` has returned: the same numbers are drawn again."""
-    python, numpy, of_keras, of_tensorflow = state
-    random.setstate(python)
-    np.random.set_state(numpy)
-    for name, value in of_keras.items():
-        global_state.set_global_attribute(name, value)
-    tf.random.set_seed(of_tensorflow[0])  # even if there was no seed
-    set_seed_state(of_tensorflow)
-
-
 @contextlib.contextmanager
 def kept_seeds() -> Iterator[None]:
     """Restore the random states of Python, NumPy, TensorFlow and Keras after the `with` block."""
-    before = draws()
+    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
+    of_keras = {name: global_state.get_global_attribute(name) for name in names}
+    of_python, of_numpy, of_tensorflow = random.getstate(), np.random.get_state(), seed_state()
     try:
         yield
     finally:
-        set_draws(before)
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        for name, value in of_keras.items():
+            global_state.set_global_attribute(name, value)
+        tf.random.set_seed(of_tensorflow[0])  # even if there was no seed
+        set_seed_state(of_tensorflow)
 
 
 class _GlobalSeed(SeedGenerator):

@@ -1,14 +1,10 @@
-"""`kdist launch --test`: check that the workers reach each other and train one model.
-
-Every worker runs `python -m kdist.workers.check`.
-"""
+"""`kdist launch -m kdist.workers.check`: the workers reach each other, and train one model."""
 
 import statistics
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from ..errors import TrainingError, UserError, handle_failure
+from ..errors import TrainingError
 
 if TYPE_CHECKING:
     from .multi_worker_strategy import MultiWorkerMirroredStrategy
@@ -20,19 +16,11 @@ _FEATURES = 8
 _TOLERANCE = 1e-5
 
 
-def main() -> None:
-    """Run the checks. The chief prints a line per check; an error exits with code 1 or 2."""
-    try:
-        check_workers()
-    except (UserError, TrainingError) as error:
-        print(f"kdist launch --test: {error}", file=sys.stderr)
-        code = 2 if isinstance(error, UserError) else 1
-        handle_failure(error, code)
-        sys.exit(code)
-
-
 def check_workers() -> None:
-    """Check that all workers connect, add up correctly, and train the model of a single replica."""
+    """Check that all workers connect, add up correctly, and train the model of a single replica.
+
+    The chief prints a line per check.
+    """
     began = time.perf_counter()
     from ..versions import versions
     from .multi_worker_strategy import MultiWorkerMirroredStrategy
@@ -119,4 +107,4 @@ def _difference_from_one_replica(strategy: "MultiWorkerMirroredStrategy") -> flo
 
 
 if __name__ == "__main__":
-    main()
+    check_workers()

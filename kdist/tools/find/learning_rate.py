@@ -1,6 +1,5 @@
 """`find_learning_rate`: the learning rate range test."""
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -100,17 +99,7 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
             " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
             " of the data's function"
         )
-    return UserFunctions(
-        files=(_source_file(build), _source_file(data)), build=build, make_data=data
-    )
-
-
-def _source_file(function: Callable[..., Any]) -> str:
-    """Return the source file of a function, for error messages; `"<unknown>"` if unknown."""
-    try:
-        return inspect.getsourcefile(function) or "<unknown>"
-    except TypeError:  # an object that can be called, or a function written in C
-        return "<unknown>"
+    return UserFunctions(build=build, make_data=data)
 
 
 class RangeTest(keras.callbacks.Callback):
