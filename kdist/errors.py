@@ -114,7 +114,9 @@ def line_of_error(error: BaseException) -> str:
 
     Exceptions that TensorFlow raises while a graph runs have the lines only in their text.
     """
-    passed = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
+    passed = [
+        (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
+    ]
     told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
     return user_line(passed) or user_line(since_check(told))
 
@@ -133,7 +135,7 @@ def is_of_user(path: str) -> bool:
         return False
     # A folder of kdist may be a symbolic link.
     both = (Path(path), Path(path).resolve())
-    return not any(one.is_relative_to(library) for one in both for library in _LIBRARIES)
+    return not any(place.is_relative_to(library) for place in both for library in _LIBRARIES)
 
 
 def _relative(path: str) -> str:

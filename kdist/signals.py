@@ -151,13 +151,13 @@ class PreemptionSignals:
         """Handle the signals from now on."""
         self.first, self._process = None, os.getpid()
         if threading.current_thread() is threading.main_thread():
-            for one in self._signals:
-                self._before[one] = signal.signal(one, self._note)
+            for number in self._signals:
+                self._before[number] = signal.signal(number, self._note)
 
     def uninstall(self) -> None:
         """Handle the signals as before `install`; a second call does nothing."""
-        for one, before in self._before.items():
-            signal.signal(one, signal.SIG_DFL if before is None else before)
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
         self._before = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -56,14 +56,14 @@ def set_launchers(cross_device_ops: Any) -> None:
     """Replace the launchers of TensorFlow's `CollectiveAllReduce` by `Launcher` objects."""
     cross_device_ops._launchers = [
         Launcher(
-            one._group_key,
-            one._group_size,
-            one._collective_keys,
-            one._device,
-            one._options,
-            is_local=one._group_size == len(cross_device_ops._launchers),
+            launcher._group_key,
+            launcher._group_size,
+            launcher._collective_keys,
+            launcher._device,
+            launcher._options,
+            is_local=launcher._group_size == len(cross_device_ops._launchers),
         )
-        for one in cross_device_ops._launchers
+        for launcher in cross_device_ops._launchers
     ]
 
 

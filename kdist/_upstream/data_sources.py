@@ -23,13 +23,8 @@ from .fit_data import Fit, fit_data_of, kind_of, rows_of, running_fit, source_of
 # keeps no state for the next iterator.
 _PLAIN = frozenset(
     (
-        *(
-            "AssertCardinality",
-            "Batch",
-            "DenseToRagged",
-            "DenseToSparseBatch",
-            "DirectedInterleave",
-        ),
+        *("AssertCardinality", "Batch", "DenseToRagged", "DenseToSparseBatch"),
+        *("DirectedInterleave",),
         *("Filter", "FixedLengthRecord", "FlatMap", "GroupByWindow", "IgnoreErrors", "Interleave"),
         *("Map", "Options", "PaddedBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap"),
         *("Prefetch", "Random", "Range", "Rebatch", "Restructured", "Scan", "Shard", "Shuffle"),
@@ -68,12 +63,12 @@ def dataset_state(dataset: Any) -> DatasetState:
         return DatasetState(is_counted=False, must_be_read=False, changes=True)
     if not isinstance(dataset, tf.data.Dataset):
         return DatasetState(is_counted=True, must_be_read=True, changes=True)
-    inputs = [dataset_state(one) for one in dataset._inputs()]
+    inputs = [dataset_state(source) for source in dataset._inputs()]
     kind = kind_of(dataset)
-    change = any(one.changes for one in inputs)
-    is_counted = kind in _COUNTED or any(one.is_counted for one in inputs)
+    change = any(state.changes for state in inputs)
+    is_counted = kind in _COUNTED or any(state.is_counted for state in inputs)
     must_be_read = (
-        any(one.must_be_read for one in inputs)
+        any(state.must_be_read for state in inputs)
         or kind not in _PLAIN | _LATER
         or (kind in _LATER and change)
         or any(_writes(node) for node in _nodes(dataset))
@@ -83,7 +78,7 @@ def dataset_state(dataset: Any) -> DatasetState:
 
 def inexact_part(dataset: Any) -> str | None:
     """Return why a data set's batches differ between runs, to continue "as …"; or `None`."""
-    parts = [one for one in walk(dataset) if isinstance(one, tf.data.Dataset)]
+    parts = [part for part in walk(dataset) if isinstance(part, tf.data.Dataset)]
     nodes = [(part, node) for part in parts for node in _nodes(part)]
     if any(
         kind_of(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
@@ -142,7 +137,11 @@ def _is_unseeded(dataset: Any, node: Any) -> bool:
         return _is_zero(node.attr["seed"].i, node.attr["seed2"].i)
     if not node.op.startswith(("ShuffleDataset", "RandomDataset")):
         return False
-    values = {one.name: one.attr["value"].tensor for one in _nodes(dataset) if one.op == "Const"}
+    values = {
+        constant.name: constant.attr["value"].tensor
+        for constant in _nodes(dataset)
+        if constant.op == "Const"
+    }
     seeds = [values.get(name.partition(":")[0]) for name in node.input if "seed" in name]
     known = [tf.make_ndarray(seed) for seed in seeds if seed is not None]
     return len(known) == 2 and _is_zero(*known)

@@ -191,18 +191,20 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
 )
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
-    observers = [one for one in callbacks.callbacks if _observes_fit(one)]
+    observers = [callback for callback in callbacks.callbacks if _observes_fit(callback)]
     hooks = hooks_of(callbacks.model)
     if hooks is not None:
         # A worker that resumes alone would wait for the other workers, while these train.
-        names = ", ".join(type(one).__name__ for one in observers)
+        names = ", ".join(type(observer).__name__ for observer in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=_observes_fit)
     fit = innermost_fit()
     for observer in observers:
         if fit is not None:
             fit.observers.append(observer)
-        observer.fit_begins([one for one in callbacks.callbacks if one is not observer])
+        observer.fit_begins(
+            [callback for callback in callbacks.callbacks if callback is not observer]
+        )
     original(callbacks, logs)
 
 

@@ -218,10 +218,10 @@ def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
     """
 
     def part(leaf: Any) -> Any:
-        one = getattr(leaf, "_value_specs", [leaf])[0]
-        if any_batch_size and isinstance(one, tf.TensorSpec) and one.shape.rank:
-            return tf.TensorSpec([None, *one.shape[1:]], one.dtype)
-        return one
+        spec = getattr(leaf, "_value_specs", [leaf])[0]
+        if any_batch_size and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
+            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        return spec
 
     spec = keras.tree.map_structure(part, iterator._distributed_dataset.element_spec)
     known = all(

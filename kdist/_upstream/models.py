@@ -54,7 +54,10 @@ def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
     """Return the metrics of a model, also the metrics that Keras adds in the first traced step."""
     arguments = compile_arguments(model)
     compiled = tf.nest.flatten([arguments.get("metrics"), arguments.get("weighted_metrics")])
-    return [*model.metrics, *(one for one in compiled if isinstance(one, keras.metrics.Metric))]
+    return [
+        *model.metrics,
+        *(metric for metric in compiled if isinstance(metric, keras.metrics.Metric)),
+    ]
 
 
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:

@@ -12,13 +12,13 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
     inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
     if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
         inner.append(optimizer.inner_optimizer)
-    return [optimizer, *(one for part in inner for one in flatten_optimizers(part))]
+    return [optimizer, *(nested for part in inner for nested in flatten_optimizers(part))]
 
 
 def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
     """Set the strategy of an optimizer that was made outside the scope."""
-    for one in flatten_optimizers(optimizer):
-        one._distribution_strategy = strategy
+    for nested in flatten_optimizers(optimizer):
+        nested._distribution_strategy = strategy
 
 
 def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
@@ -32,7 +32,7 @@ def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]
     Unlike `iterations`, they also count steps that only accumulate gradients, and can be assigned
     to. Schedules are called with them.
     """
-    return [one._iterations for one in flatten_optimizers(optimizer)]
+    return [nested._iterations for nested in flatten_optimizers(optimizer)]
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> int:
@@ -44,7 +44,7 @@ def averaging_optimizers(
     optimizer: keras.optimizers.Optimizer,
 ) -> list[keras.optimizers.Optimizer]:
     """Return all optimizers that keep averages of weights: the optimizer, or optimizers inside."""
-    return [one for one in flatten_optimizers(optimizer) if getattr(one, "use_ema", False)]
+    return [nested for nested in flatten_optimizers(optimizer) if getattr(nested, "use_ema", False)]
 
 
 def averaged_variables(
@@ -53,10 +53,10 @@ def averaged_variables(
     """Return each trained variable with its moving average, from optimizers with averages."""
     return [
         pair
-        for one in averaging_optimizers(optimizer)
+        for nested in averaging_optimizers(optimizer)
         for pair in zip(
-            trained_variables(one),
-            getattr(one, "_model_variables_moving_average", []),
+            trained_variables(nested),
+            getattr(nested, "_model_variables_moving_average", []),
             strict=False,  # none before the optimizer is built
         )
     ]
@@ -70,8 +70,8 @@ def warm_up_average(optimizer: keras.optimizers.Optimizer) -> None:
 def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
     """Whether `warm_up_average` was called for the optimizer, or for an optimizer inside it."""
     return any(
-        isinstance(one._update_model_variables_moving_average, _Averaging)
-        for one in averaging_optimizers(optimizer)
+        isinstance(nested._update_model_variables_moving_average, _Averaging)
+        for nested in averaging_optimizers(optimizer)
     )
 
 

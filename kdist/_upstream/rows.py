@@ -49,7 +49,7 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
     places = [[0] * strategy.workers for _ in rows]
     for parts, number in zip(places, rows, strict=True):
         parts[strategy.worker] = number
-    row = tf.stack([one for parts in places for one in parts] + [tf.add_n(has_values)])
+    row = tf.stack([number for parts in places for number in parts] + [tf.add_n(has_values)])
     total = tf.reshape(sum_of_workers(strategy, row), [-1])
     counts.append(total[:-1])
     return total[-1]
@@ -232,7 +232,7 @@ def _replicas_with_values(
     counted = count(strategy, input_workers, optional_list)
     if counted is not None:
         return counted
-    has_values = [tf.cast(one.has_value(), tf.int64) for one in optional_list[0]]
+    has_values = [tf.cast(optional.has_value(), tf.int64) for optional in optional_list[0]]
     return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
 
 

@@ -154,9 +154,8 @@ def _remedy() -> str:
 
 def known_devices(devices: Sequence[str]) -> list[str]:
     """Check device names, and return them as a list."""
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
-    if not all(isinstance(name, str) for name in devices):
+    is_list = isinstance(devices, Sequence) and not isinstance(devices, str)
+    if not is_list or not all(isinstance(name, str) for name in devices):
         raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
     if not devices:
         raise UserError(

@@ -84,15 +84,17 @@ def load_model(
                 f"Keras cannot open {place}: it does not know {name}, of which the model is made:"
                 f' pass custom_objects={{"{name}": {name}}}'
             ) from error
-        for one in warned:
-            found = _NOT_LOADED.search(str(one.message))
+        for warning in warned:
+            found = _NOT_LOADED.search(str(warning.message))
             if found is not None and int(found[1]) > _NEVER_BUILT:
                 raise UserError(
                     f"the optimizer's state in {place} does not fit its compile settings"
-                    f" ({first_line(one.message)}): if it was trained with another dtype policy,"
-                    " call keras.config.set_dtype_policy(...) first; or pass compile=False"
+                    f" ({first_line(warning.message)}): if it was trained with another dtype"
+                    " policy, call keras.config.set_dtype_policy(...) first; or pass compile=False"
                 )
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
         return model
 
     opened: keras.Model = chosen.build(load)
