@@ -339,7 +339,7 @@ class PyDatasetSource(DataSource):
         whole, is_shuffled = fit.iterator.data_adapter.py_dataset, fit.iterator.data_adapter.shuffle
         self._whole, self._is_shuffled = whole, is_shuffled and whole.num_batches is not None
         is_unseeded = self._is_shuffled and get_random_seed() is None
-        super().__init__(fit, inexact=_UNSEEDED if is_unseeded else _BY_INDEX)
+        super().__init__(fit, inexact=_UNSEEDED if is_unseeded else _IF_REPEATED)
         self._order_read_on: list[int] | None = None
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
@@ -409,12 +409,11 @@ class _Part(keras.utils.PyDataset):
 
 
 _UNSEEDED = (
-    "This PyDataset is shuffled without a seed, so that its order is not that of the interrupted"
+    "The data are shuffled without a seed, so that their order is not that of the interrupted"
     " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
 )
-_BY_INDEX = (
-    "The batches of this PyDataset are those of the interrupted training if they depend on nothing"
-    " but their index and what its hooks of epochs do"
+_IF_REPEATED = (
+    "The batches are those of the interrupted training if the data give the same in every run"
 )
 
 
@@ -426,10 +425,10 @@ def data_source_of(fit: Fit) -> DataSource:
     if isinstance(adapter, PyDatasetAdapter):
         return PyDatasetSource(fit)
     if isinstance(adapter, GeneratorDataAdapter) or not isinstance(dataset, tf.data.Dataset):
-        return DataSource(fit, inexact=_DRAWN)
+        return DataSource(fit, inexact=_IF_REPEATED)
     state = dataset_state(dataset)
     if isinstance(adapter, ArrayDataAdapter):
-        inexact = _ARRAYS if inexact_part(dataset) else None
+        inexact = _UNSEEDED if inexact_part(dataset) else None
     else:
         inexact = _inexact(dataset)
     return DatasetSource(fit, inexact=inexact, state=state)
@@ -451,18 +450,4 @@ def _inexact(dataset: tf.data.Dataset) -> str | None:
             "The batches of this tf.data.Dataset are not those of the interrupted training, as"
             f" {part}"
         )
-    return _UNKNOWN if has_unknown_parts(dataset) else None
-
-
-_ARRAYS = (
-    "These arrays are shuffled without a seed, so that their order is not that of the interrupted"
-    " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
-)
-_DRAWN = (
-    "The batches are those of the interrupted training if the data give the same in every run:"
-    " they are read again from the beginning"
-)
-_UNKNOWN = (
-    "The batches of this tf.data.Dataset are those of the interrupted training if its Python"
-    " functions, and what else is not of tf.data, give the same in every run"
-)
+    return _IF_REPEATED if has_unknown_parts(dataset) else None
