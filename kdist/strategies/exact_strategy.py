@@ -1,5 +1,6 @@
 """`ExactStrategy`: the base class of kdist's strategies."""
 
+import dataclasses
 import functools
 import threading
 import weakref
@@ -35,10 +36,25 @@ from ..spmd.plan import GraphPlan
 from ..spmd.remat import rematerialized
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
-from .model_state import ModelState
 from .steps_per_execution import steps_per_execution
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+
+
+@dataclasses.dataclass
+class ModelState:
+    """The state of a model under a strategy, kept until the model is compiled again."""
+
+    is_compared: bool = False
+    """Whether the workers have compared the model as it is compiled."""
+    prepared: tuple[Any, ...] = ()
+    """The parts of the model that were prepared last."""
+    is_jitted: bool = False
+    """Whether the model's step is compiled with XLA inside `run`."""
+    chosen_steps: dict[int | None, int] | None = None
+    """Steps per execution by global batch; `None` if the model was not compiled with "auto"."""
+    is_evaluating: bool = False
+    """Whether the model is evaluating or predicting, with one step per execution."""
 
 
 class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
@@ -270,7 +286,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return self._states.setdefault(model, ModelState())
 
     def reset(self, model: keras.Model) -> None:
-        self.model_state(model).reset()
+        self._states[model] = ModelState()
 
     def prepare(self, model: keras.Model) -> None:
         if strategy_of(model) is not self:

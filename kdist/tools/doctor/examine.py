@@ -1,23 +1,45 @@
 """`examine_machine`: check versions, GPUs, and a sum over all devices."""
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import platform
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pynvml
 
 from ...launch import child
 from ...versions import untested
-from .finding import Finding
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _MOST_SECONDS = 300.0  # a first import reads a gigabyte of files
 _LAST_LINES = 3
 _GIB = 2**30
 _MUCH_USED = 0.1  # of a GPU's memory
+
+
+State = Literal["good", "slow", "broken", "absent"]
+"""`slow` works below its possible speed; `absent` is missing, and is not required."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A result of the examination: a line on the screen.
+
+    Attributes:
+        name: The examined part of the machine.
+        state: State of this part.
+        text: The facts that were found.
+        remedy: Instructions to fix the part; empty if there is nothing to fix.
+    """
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
 
 
 def examine_machine(*, replicas: int | None = None) -> list[Finding]:
@@ -113,3 +135,14 @@ def check_tensorflow(
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     text = ": ".join([f"its process ended with {ended.verdict.how}", *lines[-_LAST_LINES:]])
     return [*findings, Finding(name, "broken", text, remedy)]
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print a line per finding with its remedy below, and the number of findings in each state."""
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:6}  {finding.name:{width}}  {finding.text}")
+        if finding.remedy:
+            print(f"{'':{width + 10}}→ {finding.remedy}")
+    counts = Counter(finding.state for finding in findings)
+    print(f"\n{', '.join(f'{counts[state]} {state}' for state in get_args(State))}")

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import UserError
 from ...launch import child
 from ...launch.device_assignment import visible_gpus
-from .finding import Finding
+from .examine import Finding
 
 _ROUNDS = 7
 _BYTES = 64 * 10**6
