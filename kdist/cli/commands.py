@@ -6,8 +6,7 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..tools.check.check_options import CheckOptions
-from ..tools.evaluate.evaluate_run import EvaluateOptions
-from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
+from ..tools.evaluate.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes
@@ -52,7 +51,10 @@ def evaluate(
     options: Any = None,
 ) -> None:
     """Print loss and metrics of the saved models of a run, on exactly all validation data."""
-    evaluate_run(folder, EvaluateOptions(**given(options)))
+    asked = EvaluateOptions(**given(options))
+    from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
+
+    evaluate_run(folder, asked)
 
 
 def report(

@@ -1,16 +1,11 @@
 """`evaluate`: a table with loss and metrics of a run's newest model, or of each new model."""
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
-
-from annotated_types import Ge, Gt
+from collections.abc import Callable, Iterable
 
 from ...checkpoint.store import DamagedCheckpointError
 from ...errors import UserError
-from ...fields import Folder, check_fields
-from ...training.config import TrainConfig
+from .evaluate_options import EvaluateOptions
 from .saved_models import (
     Evaluation,
     SavedModel,
@@ -21,41 +16,6 @@ from .saved_models import (
 )
 
 _MOST_SECONDS = 1e9  # `time.sleep` takes this many on all systems
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
-    """Evaluation.
-
-    Attributes:
-        data_dir: Folder of the data set; by default that of the run.
-        replicas: Number of replicas; by default every GPU, or the CPU if there is none.
-        val_batch_size: Samples per step and replica; by default the run's.
-        averaged: Evaluate the averaged weights of checkpoints.
-        watch: Look for new checkpoints every this many seconds, evaluate each, and end with the
-            run; by default, evaluate the newest model.
-
-    Raises:
-        UserError: An option is out of range.
-    """
-
-    data_dir: Folder | None = None
-    replicas: Annotated[int, Ge(1)] | None = None
-    val_batch_size: Annotated[int, Ge(1)] | None = None
-    averaged: bool = False
-    watch: Annotated[float, Gt(0)] | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def config(self, settings: Mapping[str, Any]) -> TrainConfig:
-        """Return a run's settings with the data folder, batch size and devices of these options."""
-        own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
-        given = {name: value for name, value in own.items() if value is not None}
-        # The shards that the run was trained with need not be a multiple of the number of replicas.
-        devices = {"replicas": self.replicas, "shards": None}
-        whole = {"shard_optimizer": False, "shard_weights": False}
-        return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **whole, **given})
 
 
 def evaluate(
