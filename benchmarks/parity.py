@@ -85,7 +85,7 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
     cases, harness = _start(replicas)
     import kdist
     import keras
-    from kdist._upstream.internals import forget_custom_gradients
+    from kdist._upstream.graphs import forget_custom_gradients
     from kdist.spmd import partition as steps
 
     explain, operations, whole = steps.explain, 0, Counter[str]()

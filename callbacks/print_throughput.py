@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from .._upstream.hooks import is_chief
-from .._upstream.internals import overridden_steps
+from .._upstream.models import overridden_steps
 from .._upstream.optimizers import steps_taken
 from ..arguments import positive_integer
 from ..errors import UserError

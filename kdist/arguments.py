@@ -35,13 +35,6 @@ def as_real(value: object) -> float | None:
 def path_text(name: str, value: object) -> str:
     """Return the path of a file or folder as text.
 
-    Args:
-        name: Name of the argument or option, as the caller wrote it.
-        value: The caller's value.
-
-    Raises:
-        UserError: The value is no path, is empty, has a null byte, or is not valid UTF-8.
-
     Example:
         >>> path_text("run_dir", Path("runs/1"))
         'runs/1'
@@ -62,9 +55,6 @@ def path_text(name: str, value: object) -> str:
 def local_path(name: str, value: object) -> str:
     """Return the path of a file or folder of this machine as text; see `path_text`.
 
-    Raises:
-        UserError: The value is no path, or the address of a remote storage.
-
     Example:
         >>> local_path("run_dir", "runs/1")
         'runs/1'
@@ -81,17 +71,6 @@ def local_path(name: str, value: object) -> str:
 
 def positive_integer(name: str, value: object, *, hint: str) -> int:
     """Return `value` as an `int` if it is an integer of at least 1.
-
-    Args:
-        name: Name of the argument, as the caller wrote it.
-        value: The caller's value. NumPy integers are integers; `True` and `2.0` are not.
-        hint: Advice to the caller, as a sentence without its full stop.
-
-    Returns:
-        The value as a Python `int`.
-
-    Raises:
-        UserError: The value is not an integer of at least 1.
 
     Example:
         >>> positive_integer("replicas", 4, hint="pass strategy.num_replicas_in_sync")
@@ -114,16 +93,7 @@ def number_within(
 ) -> float:
     """Return `value` as a `float` if it is at least 0, or above `above`, and below `below`.
 
-    Args:
-        name: Name of the argument, as the caller wrote it.
-        value: The caller's value. NumPy numbers are numbers; `True` and `"0.1"` are not.
-        above: Number that the value has to exceed; `None` for a value of at least 0.
-        below: Number that has to exceed the value.
-        is_finite: Whether infinity is rejected.
-        hint: Advice to the caller, as a sentence without its full stop.
-
-    Raises:
-        UserError: The value is not a number within the bounds.
+    Infinity is rejected, unless `is_finite` is false.
 
     Example:
         >>> number_within("momentum", 0.9, below=1)
@@ -144,14 +114,7 @@ def number_within(
 
 
 def check_backend(name: str) -> None:
-    """Reject all Keras backends except TensorFlow.
-
-    Args:
-        name: Name of the backend, as in the environment variable `KERAS_BACKEND`.
-
-    Raises:
-        UserError: The backend is not TensorFlow.
-    """
+    """Reject all Keras backends except TensorFlow."""
     if name != "tensorflow":
         raise UserError(
             f"Keras's backend is {name}, and kdist trains with TensorFlow: unset the environment"
@@ -176,11 +139,7 @@ TF_CONFIG_EXAMPLE = (
 
 
 def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the cluster and the task in `TF_CONFIG`; both are empty for a single worker.
-
-    Raises:
-        UserError: TensorFlow does not accept the text.
-    """
+    """Return the cluster and the task in `TF_CONFIG`; both are empty for a single worker."""
     try:
         config: Any = json.loads(text.strip() or "{}")
     except ValueError as error:

@@ -65,12 +65,7 @@ FAILURE_HANDLERS: list[Callable[[BaseException, int], object]] = []
 
 
 def handle_failure(error: BaseException, code: int) -> None:
-    """Call the handlers with the error that ends this process. The error is printed before.
-
-    Args:
-        error: The error.
-        code: The exit code.
-    """
+    """Call the handlers with the error that ends this process. The error is printed before."""
     for handle in FAILURE_HANDLERS:
         handle(error, code)
 
@@ -97,12 +92,7 @@ _GENERATED = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
 
 
 def line_at(path: str, number: int) -> str:
-    """Return a line of code with its place, such as `my_model.py:31: x = tf.sqrt(y)`.
-
-    Args:
-        path: The file; shown relative to the working directory if it is inside.
-        number: The line number, from 1.
-    """
+    """Return a line of code with its place, such as `my_model.py:31: x = tf.sqrt(y)`."""
     text = linecache.getline(path, number).strip()
     place = f"{_relative(path)}:{number}"
     return f"{place}: {text}" if text else place
@@ -114,11 +104,7 @@ def cut_line(text: str, columns: int = 80) -> str:
 
 
 def user_line(places: Iterable[tuple[str, int]]) -> str:
-    """Return the last of the lines that belongs to a user's program; an empty string without any.
-
-    Args:
-        places: Files and line numbers, the outermost first.
-    """
+    """Return the last line that belongs to a user's program; an empty string without any."""
     own = [place for place in places if is_of_user(place[0])]
     return line_at(*own[-1]) if own else ""
 
@@ -128,17 +114,15 @@ def line_of_error(error: BaseException) -> str:
 
     Exceptions that TensorFlow raises while a graph runs have the lines only in their text.
     """
-    passed = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
+    passed = [
+        (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
+    ]
     told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
     return user_line(passed) or user_line(since_check(told))
 
 
 def since_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return the lines after the last line of `check_model`: the lines that it called.
-
-    Args:
-        places: Files and line numbers, the outermost first.
-    """
+    """Return the lines after the last line of `check_model`: the lines that it called."""
     begins = max((at for at, (path, _) in enumerate(places) if path.endswith(_CHECK)), default=-1)
     return places[begins + 1 :]
 
@@ -151,7 +135,7 @@ def is_of_user(path: str) -> bool:
         return False
     # A folder of kdist may be a symbolic link.
     both = (Path(path), Path(path).resolve())
-    return not any(one.is_relative_to(library) for one in both for library in _LIBRARIES)
+    return not any(place.is_relative_to(library) for place in both for library in _LIBRARIES)
 
 
 def _relative(path: str) -> str:

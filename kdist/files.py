@@ -23,16 +23,8 @@ _FULL_WORDS = re.compile("|".join(map(os.strerror, _FULL)), re.I)
 def atomic_path(path: Path) -> Iterator[Path]:
     """Write a temporary file, which replaces `path` if the `with` block ends without an error.
 
-    Readers of `path` see the old or the new file, never an incomplete one.
-
-    Args:
-        path: The file. Its folder has to exist.
-
-    Yields:
-        The path to write to, in the same folder and with the same suffix.
-
-    Raises:
-        OSError: `path` cannot be replaced; the existing file is unchanged.
+    Readers of `path` see the old or the new file, never an incomplete one. The temporary file is in
+    the same folder, and has the same suffix.
 
     Example:
         ```python
@@ -52,15 +44,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Write a file so that readers see the old or the new content, never an incomplete one.
-
-    Args:
-        path: The file. Its folder has to exist.
-        content: Content of the file. Text is encoded as UTF-8.
-
-    Raises:
-        OSError: The file cannot be written; an existing file is unchanged.
-    """
+    """Write a file so that readers see the old or the new content, never an incomplete one."""
     with atomic_path(path) as part:
         part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
@@ -68,15 +52,7 @@ def atomic_write(path: Path, content: str | bytes) -> None:
 def writable_folder(path: Path, *, option: str) -> list[Path]:
     """Create a folder with its parents if it is missing, and check that it is writable.
 
-    Args:
-        path: The folder.
-        option: The command-line option for it, such as `"--output"`.
-
-    Returns:
-        The folders that were created, for `remove_empty`.
-
-    Raises:
-        UserError: The folder cannot be created, or is not writable. Created folders are removed.
+    Returns the folders that were created, for `remove_empty`; an error removes them.
     """
     made: list[Path] = []
     try:
@@ -127,15 +103,7 @@ def remove_empty(folders: Iterable[Path]) -> None:
 def output_file(path: str, *, option: str) -> Path:
     """Return the path of a file to write: a regular file, or a path without a file.
 
-    Args:
-        path: The path that the user gave.
-        option: The command-line option for it, such as `"--output"`.
-
-    Returns:
-        The path. A symbolic link is resolved, because writing would replace the link.
-
-    Raises:
-        UserError: `path` is not a path, or leads to a folder, a device or a similar object.
+    A symbolic link is resolved, because writing would replace the link.
     """
     file = Path(local_path(option, path))
     with explain_write_errors(file, hint=f"pass another {option}"):
@@ -148,15 +116,7 @@ def output_file(path: str, *, option: str) -> Path:
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
-    """Turn an `OSError` of the block into a `UserError` that names the remedy.
-
-    Args:
-        path: The written file or folder, for errors without a file name.
-        hint: Advice to the user, as a sentence without its full stop.
-
-    Raises:
-        UserError: The block raised an `OSError`.
-    """
+    """Turn an `OSError` of the block into a `UserError` that names the remedy."""
     try:
         yield
     except OSError as error:
@@ -167,9 +127,7 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
 def full_disk_error(error: BaseException | None) -> BaseException | None:
     """Return the earliest error in the chain of `error` that reports a full disk or quota.
 
-    Returns:
-        `error` itself or one of its causes; `None` if no error in the chain reports it. h5py
-        reports a full disk in its message alone.
+    h5py reports a full disk in its message alone.
     """
     full, at = None, error
     while at is not None:
@@ -193,16 +151,7 @@ MOST_BYTES = 2**24
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file, without a byte order mark.
-
-    Args:
-        path: A regular file, or a pipe such as a shell's `<(command)`.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: The file is a device or a similar object, is larger than `MOST_BYTES`, or is not
-            in UTF-8; or no file can have this path.
-    """
+    """Return the text of a file in UTF-8; raise `ValueError` for devices and large files."""
     kind = Path(path).stat().st_mode
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(21, "Is a directory", str(path))
@@ -216,11 +165,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text, as `json.loads` does.
-
-    Raises:
-        ValueError: The text is no JSON, or is nested deeper than Python's stack.
-    """
+    """Return the value of a JSON text; raise `ValueError` also if it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:

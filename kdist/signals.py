@@ -76,9 +76,6 @@ def raise_signals() -> Iterator[Received]:
 
     An exception that Python raises in a destructor, or while a library imports a module, may be
     lost. `first` remembers the signal, and a `hold_signals` inside this block knows it.
-
-    Yields:
-        The received signals.
     """
     with _handled(holds=False) as received:
         yield received
@@ -89,12 +86,6 @@ def hold_signals(*more: signal.Signals) -> Iterator[Received]:
     """Hold the first signal of `ENDING`, so that the block can end when its work is complete.
 
     A second signal raises `Interrupted` at once.
-
-    Args:
-        more: Additional signals to hold.
-
-    Yields:
-        The received signals.
     """
     with _handled(*more, holds=True) as received:
         yield received
@@ -160,13 +151,13 @@ class PreemptionSignals:
         """Handle the signals from now on."""
         self.first, self._process = None, os.getpid()
         if threading.current_thread() is threading.main_thread():
-            for one in self._signals:
-                self._before[one] = signal.signal(one, self._note)
+            for number in self._signals:
+                self._before[number] = signal.signal(number, self._note)
 
     def uninstall(self) -> None:
         """Handle the signals as before `install`; a second call does nothing."""
-        for one, before in self._before.items():
-            signal.signal(one, signal.SIG_DFL if before is None else before)
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
         self._before = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:

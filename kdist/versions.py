@@ -25,11 +25,7 @@ def versions() -> dict[str, str]:
 
 
 def require(extra: str) -> None:
-    """Raise an error unless the packages of an extra are installed.
-
-    Raises:
-        UserError: One is not; the message has the command that installs it.
-    """
+    """Raise an error unless the packages of an extra are installed."""
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
@@ -39,11 +35,7 @@ def require(extra: str) -> None:
 
 
 def untested(versions: Mapping[str, str]) -> str | None:
-    """Return a line about versions that kdist was not tested with; `None` if there are none.
-
-    Args:
-        versions: Those installed, of `Keras`, `TensorFlow` or both.
-    """
+    """Return a line about versions that kdist was not tested with; `None` if there are none."""
     found = [
         f"{name} {' and '.join(TESTED[name])}, not with {version}"
         for name, version in versions.items()

@@ -26,7 +26,7 @@ import hypothesis
 import keras
 import pytest
 import tensorflow as tf
-from kdist._upstream.internals import forget_custom_gradients
+from kdist._upstream.graphs import forget_custom_gradients
 from kdist._upstream.iterators import release_in_background
 from kdist.spmd import divided_variables
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator

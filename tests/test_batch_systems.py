@@ -12,10 +12,9 @@ import pytest
 from kdist.errors import LOST_CODE
 from kdist.signals import PreemptionSignals
 from kdist.training.config import TrainConfig
-from kdist.workers.cluster import check_tf_config
 from kdist.workers.hang_detection import EXIT_CODE
 from kdist.workers.launch_options import WorkerSettings, worker_settings
-from kdist.workers.place import WorkerPlace, worker_place
+from kdist.workers.place import WorkerPlace, check_tf_config, worker_place
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLURM = EXAMPLES / "slurm.sh"

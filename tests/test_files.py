@@ -106,14 +106,11 @@ def test_an_error_removes_the_folders_that_were_made_for_files(tmp_path, before)
 
 
 def test_a_file_to_write_is_a_regular_one_or_none_yet(tmp_path):
+    """A link stays, and its file is written: `/dev/stdout` is a link to a file of the shell's."""
     (tmp_path / "file").touch()
     for name in ("file", "new", "no/folder/yet"):
         path = tmp_path / name
         assert output_file(str(path), option="--output") == path
-
-
-def test_a_link_stays_and_its_file_is_written(tmp_path):
-    """`/dev/stdout` is one, to a file of the shell's."""
     (tmp_path / "link").symlink_to("file")
     assert output_file(str(tmp_path / "link"), option="--output") == tmp_path / "file"
 

@@ -50,12 +50,7 @@ def is_tracing_step() -> bool:
 
 
 def set_key_base(strategy: Any, *, is_local: bool) -> None:
-    """Give a strategy's groups their own numbers, before TensorFlow makes the groups.
-
-    Args:
-        strategy: The strategy.
-        is_local: Whether all its replicas are in this process.
-    """
+    """Give a strategy's groups their own numbers, before TensorFlow makes the groups."""
     strategy._collective_key_base = next(_local_bases if is_local else _bases)
 
 
@@ -63,14 +58,14 @@ def set_launchers(cross_device_ops: Any) -> None:
     """Replace the launchers of TensorFlow's `CollectiveAllReduce` by `Launcher` objects."""
     cross_device_ops._launchers = [
         Launcher(
-            one._group_key,
-            one._group_size,
-            one._collective_keys,
-            one._device,
-            one._options,
-            is_local=one._group_size == len(cross_device_ops._launchers),
+            launcher._group_key,
+            launcher._group_size,
+            launcher._collective_keys,
+            launcher._device,
+            launcher._options,
+            is_local=launcher._group_size == len(cross_device_ops._launchers),
         )
-        for one in cross_device_ops._launchers
+        for launcher in cross_device_ops._launchers
     ]
 
 

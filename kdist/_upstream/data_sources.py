@@ -23,13 +23,8 @@ from .fit_data import Fit, fit_data_of, kind_of, rows_of, running_fit, source_of
 # keeps no state for the next iterator.
 _PLAIN = frozenset(
     (
-        *(
-            "AssertCardinality",
-            "Batch",
-            "DenseToRagged",
-            "DenseToSparseBatch",
-            "DirectedInterleave",
-        ),
+        *("AssertCardinality", "Batch", "DenseToRagged", "DenseToSparseBatch"),
+        *("DirectedInterleave",),
         *("Filter", "FixedLengthRecord", "FlatMap", "GroupByWindow", "IgnoreErrors", "Interleave"),
         *("Map", "Options", "PaddedBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap"),
         *("Prefetch", "Random", "Range", "Rebatch", "Restructured", "Scan", "Shard", "Shuffle"),
@@ -68,12 +63,12 @@ def dataset_state(dataset: Any) -> DatasetState:
         return DatasetState(is_counted=False, must_be_read=False, changes=True)
     if not isinstance(dataset, tf.data.Dataset):
         return DatasetState(is_counted=True, must_be_read=True, changes=True)
-    inputs = [dataset_state(one) for one in dataset._inputs()]
+    inputs = [dataset_state(source) for source in dataset._inputs()]
     kind = kind_of(dataset)
-    change = any(one.changes for one in inputs)
-    is_counted = kind in _COUNTED or any(one.is_counted for one in inputs)
+    change = any(state.changes for state in inputs)
+    is_counted = kind in _COUNTED or any(state.is_counted for state in inputs)
     must_be_read = (
-        any(one.must_be_read for one in inputs)
+        any(state.must_be_read for state in inputs)
         or kind not in _PLAIN | _LATER
         or (kind in _LATER and change)
         or any(_writes(node) for node in _nodes(dataset))
@@ -83,7 +78,7 @@ def dataset_state(dataset: Any) -> DatasetState:
 
 def inexact_part(dataset: Any) -> str | None:
     """Return why a data set's batches differ between runs, to continue "as …"; or `None`."""
-    parts = [one for one in walk(dataset) if isinstance(one, tf.data.Dataset)]
+    parts = [part for part in walk(dataset) if isinstance(part, tf.data.Dataset)]
     nodes = [(part, node) for part in parts for node in _nodes(part)]
     if any(
         kind_of(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
@@ -142,7 +137,11 @@ def _is_unseeded(dataset: Any, node: Any) -> bool:
         return _is_zero(node.attr["seed"].i, node.attr["seed2"].i)
     if not node.op.startswith(("ShuffleDataset", "RandomDataset")):
         return False
-    values = {one.name: one.attr["value"].tensor for one in _nodes(dataset) if one.op == "Const"}
+    values = {
+        constant.name: constant.attr["value"].tensor
+        for constant in _nodes(dataset)
+        if constant.op == "Const"
+    }
     seeds = [values.get(name.partition(":")[0]) for name in node.input if "seed" in name]
     known = [tf.make_ndarray(seed) for seed in seeds if seed is not None]
     return len(known) == 2 and _is_zero(*known)
@@ -179,12 +178,6 @@ def make_spare(epoch: Any) -> None:
 
 class IteratorsMade:
     """The iterators of a fit's first epochs.
-
-    Args:
-        epochs: Number of epochs that have ended.
-        batches: Number of batches of the data; `None` if it is unknown or infinite.
-        steps_per_epoch: The argument of `fit`.
-        steps_per_execution: Number of batches that are read at a time.
 
     Attributes:
         made: All iterators, in order.
@@ -246,9 +239,7 @@ class IteratorsMade:
 class DataSource:
     """Training data that are read from their beginning; unwanted batches are dropped.
 
-    Args:
-        fit: The fit.
-        inexact: A sentence on the limits of exactness if a fit begins within these data; or `None`.
+    `inexact` is a sentence on the limits of exactness if a fit begins within these data.
     """
 
     def __init__(self, fit: Fit, *, inexact: str | None = None) -> None:
@@ -257,12 +248,7 @@ class DataSource:
         self.adapter = fit.iterator.data_adapter
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
-        """Bring the data to their state after the earlier epochs.
-
-        Args:
-            history: The iterators of the earlier epochs.
-            epochs: Number of earlier epochs.
-        """
+        """Bring the data to their state after the earlier epochs."""
         self.fit.count_from(self.fit.initial_epoch)
         for epoch in range(epochs):
             self.fit.begin_epoch(self.fit.initial_epoch + epoch)
@@ -308,13 +294,7 @@ class EpochSource(DataSource):
 
 
 class DatasetSource(DataSource):
-    """A `tf.data.Dataset`, also the data set of arrays.
-
-    Args:
-        fit: The fit.
-        inexact: See `DataSource`.
-        state: The state of the data set.
-    """
+    """A `tf.data.Dataset`, also the data set of arrays."""
 
     def __init__(self, fit: Fit, *, inexact: str | None, state: DatasetState) -> None:
         super().__init__(fit, inexact=inexact)
@@ -359,7 +339,7 @@ class PyDatasetSource(DataSource):
         whole, is_shuffled = fit.iterator.data_adapter.py_dataset, fit.iterator.data_adapter.shuffle
         self._whole, self._is_shuffled = whole, is_shuffled and whole.num_batches is not None
         is_unseeded = self._is_shuffled and get_random_seed() is None
-        super().__init__(fit, inexact=_UNSEEDED if is_unseeded else _BY_INDEX)
+        super().__init__(fit, inexact=_UNSEEDED if is_unseeded else _IF_REPEATED)
         self._order_read_on: list[int] | None = None
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
@@ -429,12 +409,11 @@ class _Part(keras.utils.PyDataset):
 
 
 _UNSEEDED = (
-    "This PyDataset is shuffled without a seed, so that its order is not that of the interrupted"
+    "The data are shuffled without a seed, so that their order is not that of the interrupted"
     " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
 )
-_BY_INDEX = (
-    "The batches of this PyDataset are those of the interrupted training if they depend on nothing"
-    " but their index and what its hooks of epochs do"
+_IF_REPEATED = (
+    "The batches are those of the interrupted training if the data give the same in every run"
 )
 
 
@@ -446,10 +425,10 @@ def data_source_of(fit: Fit) -> DataSource:
     if isinstance(adapter, PyDatasetAdapter):
         return PyDatasetSource(fit)
     if isinstance(adapter, GeneratorDataAdapter) or not isinstance(dataset, tf.data.Dataset):
-        return DataSource(fit, inexact=_DRAWN)
+        return DataSource(fit, inexact=_IF_REPEATED)
     state = dataset_state(dataset)
     if isinstance(adapter, ArrayDataAdapter):
-        inexact = _ARRAYS if inexact_part(dataset) else None
+        inexact = _UNSEEDED if inexact_part(dataset) else None
     else:
         inexact = _inexact(dataset)
     return DatasetSource(fit, inexact=inexact, state=state)
@@ -471,18 +450,4 @@ def _inexact(dataset: tf.data.Dataset) -> str | None:
             "The batches of this tf.data.Dataset are not those of the interrupted training, as"
             f" {part}"
         )
-    return _UNKNOWN if has_unknown_parts(dataset) else None
-
-
-_ARRAYS = (
-    "These arrays are shuffled without a seed, so that their order is not that of the interrupted"
-    " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
-)
-_DRAWN = (
-    "The batches are those of the interrupted training if the data give the same in every run:"
-    " they are read again from the beginning"
-)
-_UNKNOWN = (
-    "The batches of this tf.data.Dataset are those of the interrupted training if its Python"
-    " functions, and what else is not of tf.data, give the same in every run"
-)
+    return _IF_REPEATED if has_unknown_parts(dataset) else None

@@ -86,16 +86,7 @@ def _device_iterators(dataset: Any, devices: Sequence[str], options: Any) -> Any
 
 
 class _DeviceRows(dataset_ops.DatasetV2):
-    """The elements for a device, like TensorFlow's `_PerDeviceGenerator`.
-
-    Args:
-        spec: Type specs of an element.
-        place: The number of the device.
-        device: The device.
-        source: The device that reads the elements.
-        dealer: The resource that deals out the elements.
-        run: The number of the iteration, from the dealer.
-    """
+    """The elements for a device, like TensorFlow's `_PerDeviceGenerator`."""
 
     def __init__(
         self, spec: Any, place: int, device: str, source: str, dealer: Any, run: Any
@@ -124,13 +115,7 @@ class _DeviceRows(dataset_ops.DatasetV2):
 
 @functools.cache
 def _functions(specs: tuple[Any, ...], place: int, device: str) -> dict[str, Any]:
-    """Trace the functions of a device's iterators.
-
-    Args:
-        specs: Type specs of the parts of an element.
-        place: The number of the device.
-        device: The device.
-    """
+    """Trace the functions of a device's iterators."""
     types = structure.get_flat_tensor_types(specs)
     flat = {"output_types": types, "output_shapes": structure.get_flat_tensor_shapes(specs)}
     full_types = type_utils.fulltype_list_to_product(type_utils.fulltypes_for_flat_tensors(specs))

@@ -25,8 +25,8 @@ from .fit_data import (
     running_fit,
 )
 from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
-from .internals import has_call, overridden_steps
 from .iterators import release_in_background
+from .models import has_call, overridden_steps
 from .patching import replaces
 from .worker_devices import uses_collectives
 
@@ -56,9 +56,6 @@ def build_for_fit(model: keras.Model) -> None:
     Without a strategy Keras leaves this to the first step. Nothing happens if the shapes of the
     data are unknown, if the model has no `call`, or if it has its own `train_step`: such a step may
     build anything.
-
-    Args:
-        model: The compiled model.
     """
     fit = running_fit(model)
     if fit is None or fit.iterator is None or not has_call(model):
@@ -105,19 +102,8 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
       are called.
     - Generators, PyTorch's `DataLoader` and all remaining kinds are read from their beginning.
 
-    Call it in `on_train_begin`, after `_upstream.patches.install()` before `fit`.
-
-    Args:
-        model: A model whose `fit` is under way.
-        epoch: The first epoch to train, counted from 0.
-        batch: The first batch of that epoch, counted from 0. If it is the number of batches of the
-            epoch, the epoch trains no batch, and ends.
-
-    Returns:
-        `None`, or a sentence on the limits of exactness for these data.
-
-    Raises:
-        RuntimeError: No `fit` of this model is under way.
+    Call it in `on_train_begin`, after `_upstream.patches.install()` before `fit`. An epoch
+    without a batch left ends at once. Returns a sentence on the limits of exactness, or `None`.
     """
     fit = running_fit(model)
     if fit is None or fit.iterator is None:
@@ -171,11 +157,7 @@ def _is_ours(epoch: Any) -> bool:
 def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[Any]:
     """Yield the steps of `EpochIterator._enumerate_iterator`, from a step on.
 
-    Args:
-        epoch: The `EpochIterator`.
-        source: The data of the iterator.
-        first: The first step.
-        before: Number of batches that earlier epochs have read from the same iterator.
+    Earlier epochs have read the number of batches `before` from the same iterator.
     """
     size, steps = epoch.steps_per_execution, epoch.steps_per_epoch or epoch._num_batches
     first = min(first, steps or first)
@@ -209,18 +191,20 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
 )
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
-    observers = [one for one in callbacks.callbacks if _observes_fit(one)]
+    observers = [callback for callback in callbacks.callbacks if _observes_fit(callback)]
     hooks = hooks_of(callbacks.model)
     if hooks is not None:
         # A worker that resumes alone would wait for the other workers, while these train.
-        names = ", ".join(type(one).__name__ for one in observers)
+        names = ", ".join(type(observer).__name__ for observer in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=_observes_fit)
     fit = innermost_fit()
     for observer in observers:
         if fit is not None:
             fit.observers.append(observer)
-        observer.fit_begins([one for one in callbacks.callbacks if one is not observer])
+        observer.fit_begins(
+            [callback for callback in callbacks.callbacks if callback is not observer]
+        )
     original(callbacks, logs)
 
 

@@ -213,17 +213,15 @@ _KEEP_SAMPLES = ("Cache", "Map", "Options", "ParallelMap", "Prefetch", "Shuffle"
 def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
     """Return the shapes and types of a replica's batch; `None` if they are unknown.
 
-    Args:
-        iterator: Keras's `EpochIterator`.
-        any_batch_size: Whether to make the batch size unknown. A model that was built for the
-            global batch may reject the batch size of a replica.
+    A model that was built for the global batch may reject the batch size of a replica: with
+    `any_batch_size`, it is unknown.
     """
 
     def part(leaf: Any) -> Any:
-        one = getattr(leaf, "_value_specs", [leaf])[0]
-        if any_batch_size and isinstance(one, tf.TensorSpec) and one.shape.rank:
-            return tf.TensorSpec([None, *one.shape[1:]], one.dtype)
-        return one
+        spec = getattr(leaf, "_value_specs", [leaf])[0]
+        if any_batch_size and isinstance(spec, tf.TensorSpec) and spec.shape.rank:
+            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        return spec
 
     spec = keras.tree.map_structure(part, iterator._distributed_dataset.element_spec)
     known = all(

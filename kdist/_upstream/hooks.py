@@ -49,13 +49,7 @@ class StrategyHooks:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 
         Called before Keras builds the optimizer and traces its step. An optimizer or metric made
-        outside the scope gets a copy on every replica.
-
-        Args:
-            model: The model, the same on all workers.
-
-        Raises:
-            UserError: The model differs between workers, or was made outside the strategy's scope.
+        outside the scope gets a copy on every replica; a model made outside raises `UserError`.
         """
         raise NotImplementedError
 
@@ -75,30 +69,17 @@ class StrategyHooks:
         """Return the value of `jit_compile="auto"`, Keras's default: true on one GPU.
 
         On several GPUs XLA compiles only the draws: XLA and TensorFlow draw different numbers.
-
-        Args:
-            is_supported: Whether all layers of the model support XLA.
         """
         raise NotImplementedError
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
-        """Choose the value of `steps_per_execution="auto"` for batches of this size.
-
-        Args:
-            model: A model made in the strategy's scope.
-            global_batch: Samples per step, over all replicas; `None` if unknown.
-        """
+        """Choose the value of `steps_per_execution="auto"` for batches of this size."""
         raise NotImplementedError
 
     # A step
 
     def constant_made(self, numbers: Any, constant: Any) -> None:
-        """Warn of a number in a step that was computed from the number of replicas outside it.
-
-        Args:
-            numbers: The value and the shape of a constant, as in the step.
-            constant: The tensor.
-        """
+        """Warn of a number in a step that was computed from the number of replicas outside it."""
         raise NotImplementedError
 
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,20 +89,10 @@ class StrategyHooks:
     # Workers
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` if the workers differ in any value, or are doing different things.
-
-        Args:
-            event: The work of this worker, such as `fit`.
-            values: The values by name; JSON has to hold them.
-        """
+        """Raise `UserError` if the workers differ in a value, or are doing different things."""
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values of all workers, the chief's first.
-
-        Args:
-            event: The work of this worker, such as `fit`.
-            value: A value that JSON can hold.
-        """
+        """Return the values of all workers, the chief's first; JSON has to hold them."""
         del event
         return [value]
 
@@ -161,11 +132,7 @@ def warn_of_other_model(model: keras.Model) -> None:
 
 
 def check_optimizer(model: keras.Model) -> None:
-    """Check that the optimizer of a model without kdist's strategy has no such strategy, either.
-
-    Raises:
-        UserError: The model was made outside the strategy's scope, and compiled inside.
-    """
+    """Check that the optimizer of a model without kdist's strategy has no such strategy, either."""
     optimizer = getattr(model, "optimizer", None)
     if isinstance(getattr(optimizer, "_distribution_strategy", None), StrategyHooks):
         raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")

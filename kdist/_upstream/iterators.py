@@ -24,9 +24,6 @@ def release_in_background(iterator: Any) -> None:
     back before `IsCancelled` is true, so `Model::OptimizeLoop` (in model.cc) continues to wait, for
     up to the lifetime of the iterator, at most a minute. In the meantime, Keras neither trains nor
     validates. A generator that takes long to end has the same effect.
-
-    Args:
-        iterator: The iterator of a dataset or a distributed dataset. A second call does nothing.
     """
     if iterator in _known:
         return

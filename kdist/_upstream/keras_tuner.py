@@ -35,10 +35,7 @@ class BayesianOptimizationOracle(
 class HyperbandOracle(OracleWithoutFiles, keras_tuner.oracles.HyperbandOracle):
     """Hyperband: trains many trials for a few epochs, and the best of them for more.
 
-    Args:
-        min_epochs: Minimum epochs per trial. It should exceed the warm-up: results are meaningless
-            while the learning rate is still rising.
-        **kwargs: As for `keras_tuner.oracles.HyperbandOracle`.
+    `min_epochs` should exceed the warm-up: results are meaningless while the learning rate rises.
     """
 
     def __init__(self, *, min_epochs: int = 1, **kwargs: Any) -> None:

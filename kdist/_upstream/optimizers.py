@@ -1,8 +1,9 @@
-"""The step counters of optimizers, and their averages of weights."""
+"""Private state of optimizers: strategy, variables, step counters, averages of weights."""
 
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 
@@ -11,7 +12,18 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
     inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
     if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
         inner.append(optimizer.inner_optimizer)
-    return [optimizer, *(one for part in inner for one in flatten_optimizers(part))]
+    return [optimizer, *(nested for part in inner for nested in flatten_optimizers(part))]
+
+
+def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
+    """Set the strategy of an optimizer that was made outside the scope."""
+    for nested in flatten_optimizers(optimizer):
+        nested._distribution_strategy = strategy
+
+
+def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """Return the variables that an optimizer was built for; an empty list before it is built."""
+    return list(getattr(optimizer, "_trainable_variables", []))
 
 
 def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
@@ -20,7 +32,7 @@ def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]
     Unlike `iterations`, they also count steps that only accumulate gradients, and can be assigned
     to. Schedules are called with them.
     """
-    return [one._iterations for one in flatten_optimizers(optimizer)]
+    return [nested._iterations for nested in flatten_optimizers(optimizer)]
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> int:
@@ -32,7 +44,22 @@ def averaging_optimizers(
     optimizer: keras.optimizers.Optimizer,
 ) -> list[keras.optimizers.Optimizer]:
     """Return all optimizers that keep averages of weights: the optimizer, or optimizers inside."""
-    return [one for one in flatten_optimizers(optimizer) if getattr(one, "use_ema", False)]
+    return [nested for nested in flatten_optimizers(optimizer) if getattr(nested, "use_ema", False)]
+
+
+def averaged_variables(
+    optimizer: keras.optimizers.Optimizer,
+) -> list[tuple[keras.Variable, keras.Variable]]:
+    """Return each trained variable with its moving average, from optimizers with averages."""
+    return [
+        pair
+        for nested in averaging_optimizers(optimizer)
+        for pair in zip(
+            trained_variables(nested),
+            getattr(nested, "_model_variables_moving_average", []),
+            strict=False,  # none before the optimizer is built
+        )
+    ]
 
 
 def warm_up_average(optimizer: keras.optimizers.Optimizer) -> None:
@@ -43,8 +70,8 @@ def warm_up_average(optimizer: keras.optimizers.Optimizer) -> None:
 def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
     """Whether `warm_up_average` was called for the optimizer, or for an optimizer inside it."""
     return any(
-        isinstance(one._update_model_variables_moving_average, _Averaging)
-        for one in averaging_optimizers(optimizer)
+        isinstance(nested._update_model_variables_moving_average, _Averaging)
+        for nested in averaging_optimizers(optimizer)
     )
 
 

@@ -40,11 +40,7 @@ class Patch:
         return f"{full}.{self.name}"
 
     def install(self) -> None:
-        """Replace the function, unless it is already replaced.
-
-        Raises:
-            UserError: The installed version has no such function.
-        """
+        """Replace the function, unless it is already replaced."""
         try:
             replace(self.owner, self.name, self.replacement)
         except AttributeError as error:

@@ -34,11 +34,6 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
     """Return the number of replicas with data, of all workers; `None` if rows cannot be counted.
 
     The list of `counting` gets a tensor with the number of rows of every replica.
-
-    Args:
-        strategy: A `MultiWorkerMirroredStrategy` of kdist.
-        input_workers: TensorFlow's `InputWorkers`.
-        optionals: The optional data of each replica of this worker.
     """
     counts = getattr(_thread, "counts", None)
     (local,) = optionals
@@ -54,7 +49,7 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
     places = [[0] * strategy.workers for _ in rows]
     for parts, number in zip(places, rows, strict=True):
         parts[strategy.worker] = number
-    row = tf.stack([one for parts in places for one in parts] + [tf.add_n(has_values)])
+    row = tf.stack([number for parts in places for number in parts] + [tf.add_n(has_values)])
     total = tf.reshape(sum_of_workers(strategy, row), [-1])
     counts.append(total[:-1])
     return total[-1]
@@ -96,11 +91,7 @@ def _first(data: Any) -> Any:
 
 
 def count_batch(optionals: list[list[Any]]) -> None:
-    """Count a batch as it is read, unless this worker's data are at their end.
-
-    Args:
-        optionals: The optional data of each replica of this worker.
-    """
+    """Count a batch as it is read, unless this worker's data are at their end."""
     (local,) = optionals
     with tf.device("/cpu:0"):
         _counter().assign_add(tf.cast(local[0].has_value(), tf.int64))
@@ -241,7 +232,7 @@ def _replicas_with_values(
     counted = count(strategy, input_workers, optional_list)
     if counted is not None:
         return counted
-    has_values = [tf.cast(one.has_value(), tf.int64) for one in optional_list[0]]
+    has_values = [tf.cast(optional.has_value(), tf.int64) for optional in optional_list[0]]
     return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
 
 

@@ -1,4 +1,4 @@
-"""The state of all random generators that a program draws from."""
+"""The random generators that a program draws from, and Keras's generator for `seed=None`."""
 
 import contextlib
 import hashlib
@@ -7,12 +7,24 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
-from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
+from keras.src.random.seed_generator import (
+    GLOBAL_SEED_GENERATOR,
+    SeedGenerator,
+    global_seed_generator,
+    make_default_seed,
+)
+from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED, get_random_seed
 from tensorflow.python.eager import context
+
+from .hooks import StrategyHooks
+from .models import distribute
+
+# An attribute of a global generator: the generators that continue it, by strategy.
+_OF_STRATEGIES = "_kdist_generators"
 
 
 def seed_digest() -> str:
@@ -40,29 +52,98 @@ def set_seed_state(state: list[Any]) -> None:
     context.context()._rng.setstate((version, tuple(numbers), gauss))
 
 
-def draws() -> tuple[Any, ...]:
-    """Return the random states of Python, NumPy, TensorFlow and Keras."""
-    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
-    of_keras = {name: global_state.get_global_attribute(name) for name in names}
-    return random.getstate(), np.random.get_state(), of_keras, seed_state()
-
-
-def set_draws(state: tuple[Any, ...]) -> None:
-    """Restore the random states that `draws` has returned: the same numbers are drawn again."""
-    python, numpy, of_keras, of_tensorflow = state
-    random.setstate(python)
-    np.random.set_state(numpy)
-    for name, value in of_keras.items():
-        global_state.set_global_attribute(name, value)
-    tf.random.set_seed(of_tensorflow[0])  # even if there was no seed
-    set_seed_state(of_tensorflow)
-
-
 @contextlib.contextmanager
 def kept_seeds() -> Iterator[None]:
     """Restore the random states of Python, NumPy, TensorFlow and Keras after the `with` block."""
-    before = draws()
+    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
+    of_keras = {name: global_state.get_global_attribute(name) for name in names}
+    of_python, of_numpy, of_tensorflow = random.getstate(), np.random.get_state(), seed_state()
     try:
         yield
     finally:
-        set_draws(before)
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        for name, value in of_keras.items():
+            global_state.set_global_attribute(name, value)
+        tf.random.set_seed(of_tensorflow[0])  # even if there was no seed
+        set_seed_state(of_tensorflow)
+
+
+class _GlobalSeed(SeedGenerator):
+    """The generator of `seed=None`, made before a step that may use it.
+
+    It takes its seed from Python's `random` at its first use, as Keras's generator does. Its place
+    among the draws matters: the order of a `PyDataset`, for example, draws from `random`, too.
+    """
+
+    def __init__(self, *, is_due: bool = True, is_alone: bool = True) -> None:
+        before = random.getstate()
+        super().__init__()
+        random.setstate(before)
+        self.is_due, self._is_alone = is_due, is_alone
+
+    def next(self, ordered: bool = True) -> Any:
+        if self.is_due:
+            self.is_due = False
+            seed = make_default_seed()
+            value = self.state._value
+            if self._is_alone:  # several workers need the same seed
+                with tf.init_scope():
+                    for copy in getattr(value, "values", (value,)):
+                        copy.assign([seed, 0])
+        return super().next(ordered)
+
+
+def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
+    """Return the generator for `seed=None`, copied to every replica."""
+    made = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    if made is not None and getattr(made.state._value, "_distribute_strategy", None) is strategy:
+        return made
+    with tf.init_scope(), strategy.scope():
+        # Several workers would have to make the variable together.
+        is_alone = getattr(strategy, "workers", 1) == 1
+        generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+        if generator is None:
+            generator = _GlobalSeed(is_alone=is_alone)
+            use_global_seed(generator)
+        value = generator.state._value
+        is_copied = isinstance(value, tf.distribute.DistributedValues)
+        if is_copied and is_alone and value._distribute_strategy is not strategy:
+            # The steps of each strategy keep the generator that they were traced with.
+            generators = vars(generator).setdefault(
+                _OF_STRATEGIES, {value._distribute_strategy: generator}
+            )
+            if strategy not in generators:
+                generators[strategy] = _GlobalSeed(is_due=getattr(generator, "is_due", False))
+            generator = generators[strategy]
+            vars(generator)[_OF_STRATEGIES] = generators
+            generator.state.assign(value.values[0].numpy())
+            use_global_seed(generator)
+        distribute([generator.state], strategy)
+    return generator
+
+
+def use_global_seed(generator: SeedGenerator) -> None:
+    """Use the generator in the current thread: Keras has one per thread."""
+    global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
+
+
+def random_seed() -> int | None:
+    """Return the seed that was given to `keras.utils.set_random_seed` or `tf.random.set_seed`."""
+    seed: int | None = get_random_seed()
+    return context.global_seed() if seed is None else seed
+
+
+def global_seed_state() -> keras.Variable | None:
+    """Return the state of this thread's generator behind `seed=None`; `None` before it is made."""
+    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    return None if generator is None else generator.state
+
+
+def make_global_seed_state(strategy: tf.distribute.Strategy) -> keras.Variable:
+    """Return the state of the generator behind `seed=None`, to be restored; make it if needed."""
+    if isinstance(strategy, StrategyHooks):
+        generator = global_seed(strategy)
+        generator.is_due = False
+        return generator.state
+    return global_seed_generator().state

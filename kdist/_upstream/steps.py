@@ -70,10 +70,6 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
 
     TensorFlow has this mode for saving a model without its strategy. Variables that the step makes
     get a copy on every replica.
-
-    Args:
-        strategy: The strategy.
-        divides: Whether the step that is traced here will be divided over the replicas.
     """
     graph = ops.get_default_graph()
     stack = graph._distribution_strategy_stack

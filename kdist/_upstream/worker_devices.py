@@ -19,15 +19,7 @@ from .hooks import StrategyHooks
 class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
     """TensorFlow's implementation, with several logical CPUs per worker instead of a single CPU.
 
-    Args:
-        strategy: The strategy of this implementation.
-        resolver: The `tf.distribute.cluster_resolver.ClusterResolver`.
-        options: The `tf.distribute.experimental.CommunicationOptions`.
-        devices: Names of this worker's devices, such as `CPU:0`.
-        before_variable: Called with the initial value of a variable, before the chief sends the
-            value to all workers.
-        heartbeat_seconds: A worker that sends no heartbeat for this long has failed.
-        start_timeout_seconds: The longest wait of a worker for the chief.
+    `before_variable` is called with a variable's initial value, before the chief sends the value.
     """
 
     def __init__(
@@ -115,12 +107,8 @@ def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np
     """Return the sum over all workers; every worker has to call it with as many values.
 
     The sum runs on the hosts, for any devices of the replicas. The collectives of a step cannot run
-    there: NCCL sums only arrays on GPUs.
-
-    Args:
-        strategy: A strategy of several workers.
-        values: The int32 values of this worker. This type keeps bit patterns as they are if the
-            values of all other workers are 0.
+    there: NCCL sums only arrays on GPUs. Values are int32: this type keeps bit patterns as they are
+    if the values of all other workers are 0.
     """
     extended = strategy.extended
     options = collective_util.Options(
@@ -139,10 +127,6 @@ class SlurmTasks(tf.distribute.cluster_resolver.SlurmClusterResolver):
     """Each task of a job step is a worker, on the node that Slurm has started it on.
 
     TensorFlow sorts the nodes by name, `n10` before `n2`, and so expects tasks on the wrong nodes.
-
-    Args:
-        tasks: The number of tasks.
-        port: The port of the first task on each node.
     """
 
     def __init__(self, *, tasks: int, port: int) -> None:

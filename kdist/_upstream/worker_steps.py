@@ -26,12 +26,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def doing(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Inside the `with` block, the thread is in `fit`, `evaluate` or `predict`.
-
-    Args:
-        name: `fit`, `evaluate` or `predict`.
-        arguments: The arguments of the call, to be compared between workers.
-    """
+    """Inside the `with` block, the thread is in `fit`, `evaluate` or `predict`."""
     calls: list[_Call] = vars(_thread).setdefault("calls", [])
     calls.append(_Call(name, arguments or {}))
     try:
@@ -93,12 +88,7 @@ def fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) -> dict[s
 
 
 def described_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the data of an iterator beyond their shapes.
-
-    Args:
-        adapter: Keras's adapter of the data.
-        options: The options of the iterator.
-    """
+    """Describe the data of an iterator beyond their shapes."""
     found: dict[str, Any] = {}
     if not isinstance(adapter, data_adapters.TFDatasetAdapter):
         found["the batch size"] = plain(adapter.batch_size)

@@ -15,15 +15,7 @@ _LIBRARY = "libtensorflow_cc.so.2"
 
 
 def call(name: str, *arguments: bytes | int) -> None:
-    """Call a function of TensorFlow's C API that takes the context first, and a status last.
-
-    Args:
-        name: The name of the function, such as `TFE_InsertConfigKeyValue`.
-        arguments: The arguments between context and status.
-
-    Raises:
-        tf.errors.OpError: The function failed.
-    """
+    """Call a function of TensorFlow's C API that takes the context first, and a status last."""
     library = _library()
     status = library.TF_NewStatus()
     try:
@@ -63,12 +55,7 @@ class _Chief:
 
 
 def begin(*, is_chief: bool, heartbeat_seconds: float) -> None:
-    """Begin to use the store.
-
-    Args:
-        is_chief: Whether this worker holds the store.
-        heartbeat_seconds: The chief is lost if it does not answer for this long.
-    """
+    """Begin to use the store."""
     _Chief.patience = heartbeat_seconds
     if is_chief:
         set_key(_ALIVE, "")
@@ -99,11 +86,7 @@ def chief_is_lost() -> bool:
 
 
 def set_key(key: str, value: str) -> None:
-    """Store a value that all workers can read.
-
-    Raises:
-        tf.errors.OpError: The chief has ended, or does not answer.
-    """
+    """Store a value that all workers can read."""
     _call_chief("TFE_InsertConfigKeyValue", key.encode(), value.encode())
 
 
@@ -122,11 +105,7 @@ def delete_key(key: str) -> None:
 
 
 def _call_chief(function: str, *arguments: bytes) -> None:
-    """Call a function of TensorFlow that waits for the chief; wait no longer than for a heartbeat.
-
-    Raises:
-        tf.errors.OpError: The chief has ended, or does not answer.
-    """
+    """Call a function of TensorFlow that waits for the chief, but no longer than a heartbeat."""
     failed: list[Exception] = []
 
     def ask() -> None:

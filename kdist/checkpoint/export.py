@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from ..layers.convert import convert_batch_norm
-from ..strategies.rebuild_model import kdist_classes
+from ..strategies.load_model import kdist_classes
 from .store import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, state_variables, unlike_saved
 

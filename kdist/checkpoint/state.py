@@ -22,8 +22,9 @@ from .._upstream.callback_attributes import (
 )
 from .._upstream.data_sources import array_sizes
 from .._upstream.fit_data import running_fit
-from .._upstream.internals import flatten_layers, make_global_seed_state, optimizers_of
+from .._upstream.models import flatten_layers, optimizers_of
 from .._upstream.optimizers import is_average_warmed_up, steps_taken
+from .._upstream.seeds import make_global_seed_state
 from ..errors import RefusedCheckpointsError, UserError
 from ..workers.agreement import ANY, first_difference
 from ..workers.exchange import Workers

@@ -9,12 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.internals import (
-    averaged_variables,
-    global_seed_state,
-    optimizers_of,
-    trained_variables,
-)
+from .._upstream.models import optimizers_of
+from .._upstream.optimizers import averaged_variables, trained_variables
+from .._upstream.seeds import global_seed_state
 from ..spmd.divided_variables import DividedVariable
 from ..spmd.replica_count import ReplicaNumber
 

@@ -127,8 +127,7 @@ def doctor(
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
-    from ..tools.doctor.examine import examine_machine
-    from ..tools.doctor.finding import print_findings
+    from ..tools.doctor.examine import examine_machine, print_findings
 
     findings = examine_machine(replicas=replicas)
     print_findings(findings)

@@ -88,9 +88,7 @@ def rate(
     most: Annotated[float, Parameter(help="Last learning rate.")] = MOST_RATE,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
     seed: Seed = 0,
-    output: Annotated[
-        str, Parameter(help="Folder for learning-rate.csv and learning-rate.html.")
-    ] = "runs/find",
+    output: Annotated[str, Parameter(help="Folder for learning-rate.html.")] = "runs/find",
 ) -> None:
     """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
     _check(model, data, replicas, batch_size)
@@ -111,8 +109,8 @@ def rate(
             steps=steps,
             seed=seed,
         )
-        paths = write_curve(curve, folder, of=model.rpartition(":")[2])
-    print(curve, *(f"curve: {path}" for path in paths), sep="\n")
+        page = write_curve(curve, folder, of=model.rpartition(":")[2])
+    print(f"{curve}\ncurve: {page}")
 
 
 def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:

@@ -18,10 +18,7 @@ _NOT_LAUNCHED = {
 }
 _OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
 # Options without a value.
-_FLAGS = {"--test", "--help", "-h", DEBUG}.union(
-    *({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS)
-)
-_TEST = ("-m", "kdist.workers.check")
+_FLAGS = {"--help", "-h", DEBUG}.union(*({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS))
 
 
 @takes(options=options_of(LaunchOptions, without={"workers"}))
@@ -30,22 +27,9 @@ def launch(
     workers: Annotated[
         str, Parameter(help="Workers; auto: one for each GPU, one without GPUs.")
     ] = AUTO,
-    test: Annotated[
-        bool,
-        Parameter(
-            help="Run no program, but check the workers: do they reach each other, how fast, and"
-            " do they train the same model?",
-            negative=(),
-        ),
-    ] = False,
     options: Any = None,
 ) -> int:
     """Run a program on several workers, of this machine or of a Ray cluster."""
-    if test and program:
-        raise UserError(
-            f"received --test and the program {program[0]}: remove one of them; options of the"
-            " program stand after it"
-        )
     asked = LaunchOptions(workers=_count(workers), **given(options))
     match program:
         case ("-m", "kdist", command, *_) if command in _NOT_LAUNCHED:
@@ -55,7 +39,7 @@ def launch(
             )
     from ..workers import launcher
 
-    checked = launcher.check_program(_TEST if test else program)
+    checked = launcher.check_program(program)
     if asked.ray:
         require("ray")
         from ..workers.ray_launcher import launch_on_ray

@@ -153,11 +153,7 @@ class Child:
         return self._answers
 
     def wait(self, seconds: float | None = None) -> int:
-        """Wait for the end of the process, and return the exit code.
-
-        Raises:
-            TimeoutError: The process has not ended after `seconds`.
-        """
+        """Wait for the exit code; raise `TimeoutError` if the process has not ended in time."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -197,11 +193,7 @@ class Child:
             self._answers_file = None
 
     def verdict(self, said: str = "") -> "Verdict":
-        """Wait for the end of the process, and return the cause of the end.
-
-        Args:
-            said: Text of its standard error.
-        """
+        """Wait for the process, and return the cause of its end; `said` is its standard error."""
         return judge(self.wait(), said, self.answers)
 
 
@@ -315,12 +307,8 @@ _TAIL = 400
 def last_error(said: str, *, has_traceback: bool = True) -> str:
     """Return the last traceback with the tracebacks chained to it, or the last lines.
 
-    For a `UserError`, return only its line, because the message is complete.
-
-    Args:
-        said: Text of a process's standard error.
-        has_traceback: Whether the last traceback belongs to the final error; otherwise the program
-            has printed the traceback and gone on.
+    For a `UserError`, return only its line, because the message is complete. Without
+    `has_traceback`, the last traceback is no error: the program has printed it and gone on.
     """
     lines = said.splitlines()
     starts = [index for index, line in enumerate(lines) if line.startswith(TRACEBACK)]
@@ -371,13 +359,7 @@ _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 
 
 def judge(code: int, said: str, answers: Mapping[str, Any] | None = None) -> Verdict:
-    """Return the cause of a process's end.
-
-    Args:
-        code: Exit code. A kill by signal number N is `-N`, or 128 + N as in a shell.
-        said: Text of the process's standard error.
-        answers: Values that the process passed to `answer`.
-    """
+    """Return the cause of a process's end; a kill by signal N is `-N`, or 128 + N as in a shell."""
     answers = answers or {}
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     if code == 0:
@@ -442,10 +424,7 @@ _NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
 def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
     """Whether an exception or its cause says that the memory of a CPU or GPU ran out.
 
-    Args:
-        error: The exception.
-        limited: Whether this process has a memory limit, so that the failed start of a thread also
-            means a lack of memory.
+    With `limited` memory, the failed start of a thread says so, too.
     """
     # Exceptions are compared by name, because TensorFlow may not be imported.
     names = {kind.__name__ for kind in type(error).__mro__}

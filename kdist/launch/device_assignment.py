@@ -15,14 +15,7 @@ _MOST_SECONDS = 60.0
 def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Share]:
     """Divide a machine among its workers, so that each worker gets neighbouring cores.
 
-    Args:
-        workers: Number of workers.
-        gpus: All GPUs of the machine.
-        cores: All cores that this process may use. All workers share all cores if the cores are
-            fewer than the workers.
-
-    Raises:
-        UserError: The GPUs cannot be divided evenly.
+    All workers share all cores if the cores are fewer. GPUs that do not divide evenly are an error.
     """
     if gpus and len(gpus) % workers:
         raise UserError(
@@ -42,23 +35,12 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
 
 
 def count_workers(asked: int | None, gpus: Sequence[str]) -> int:
-    """Return the number of workers: the requested number, or the number of GPUs.
-
-    Args:
-        asked: Requested number; `None` for a worker per GPU, or a single worker without GPUs.
-        gpus: All GPUs of the machine.
-    """
+    """Return the number of workers: the requested number, or one per GPU, or one without GPUs."""
     return (len(gpus) or 1) if asked is None else asked
 
 
 def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) -> list[str]:
-    """Return the GPUs that TensorFlow would see, without importing TensorFlow.
-
-    Args:
-        environment: Environment, such as `os.environ`.
-        dev: Folder of device files. The device files are counted if `nvidia-smi` is not installed,
-            as in some containers.
-    """
+    """Return the GPUs that TensorFlow would see, without importing TensorFlow."""
     if VISIBLE_GPUS in environment:
         names = [name.strip() for name in environment[VISIBLE_GPUS].split(",")]
         # As in CUDA, an invalid name hides itself and all names after it.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from .._upstream.internals import is_compiled_by_xla, onednn_is_on
+from .._upstream.graphs import is_compiled_by_xla, onednn_is_on
 from ..spmd.reduction import merge_moments
 from .compiled_kernels import (
     can_compute_apart,

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .._upstream.internals import is_compiled_by_xla, optimization_barrier
+from .._upstream.graphs import is_compiled_by_xla, optimization_barrier
 from .._upstream.steps import divides_step
 
 # Below this number of values per sample, calling XLA costs more than its fused loops save.

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from .._upstream.hooks import hooks_of
-from .._upstream.internals import flatten_layers
+from .._upstream.models import flatten_layers
 from ..errors import UserError
 from ..layers.sync_batch_normalization import SyncBatchNormalization, SynchronizedKerasLayer
 

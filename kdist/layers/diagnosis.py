@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.internals import call_model, compute_loss
+from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments
 from ..layers.measurements import observed_calls, stateless_pass

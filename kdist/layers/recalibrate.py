@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.internals import call_model
+from .._upstream.models import call_model
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments, merge

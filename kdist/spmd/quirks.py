@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .._upstream.internals import onednn_is_on
+from .._upstream.graphs import onednn_is_on
 from .stage import Stage
 
 # Types whose kernels TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).

@@ -99,11 +99,7 @@ def _split_cpu(replicas: int | None) -> None:
 
 
 def use_one_core_each() -> None:
-    """Run each operation on one core: the bits of some results depend on the number of cores.
-
-    Raises:
-        UserError: TensorFlow has already started with more threads per operation.
-    """
+    """Run each operation on one core: the bits of some results depend on the number of cores."""
     threading = tf.config.threading
     if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads() == 1:
         return
@@ -158,9 +154,8 @@ def _remedy() -> str:
 
 def known_devices(devices: Sequence[str]) -> list[str]:
     """Check device names, and return them as a list."""
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
-    if not all(isinstance(name, str) for name in devices):
+    is_list = isinstance(devices, Sequence) and not isinstance(devices, str)
+    if not is_list or not all(isinstance(name, str) for name in devices):
         raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
     if not devices:
         raise UserError(
@@ -202,13 +197,7 @@ DRAWS_ALONE = Draws(False)
 
 
 def describe_xla(jit_compile: bool | Draws, wanted: bool | None, devices: Sequence[str]) -> str:
-    """Describe in one line whether the step is compiled with XLA, and why.
-
-    Args:
-        jit_compile: The `jit_compile` of the compiled model.
-        wanted: The user's setting; `None` if there is none.
-        devices: One name per replica.
-    """
+    """Describe in one line whether the step is compiled with XLA, and why."""
     if jit_compile:
         return "XLA: on" if wanted else "XLA: on, as in Keras on one GPU; --no-xla turns it off"
     if wanted is False:

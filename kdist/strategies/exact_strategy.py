@@ -1,5 +1,6 @@
 """`ExactStrategy`: the base class of kdist's strategies."""
 
+import dataclasses
 import functools
 import threading
 import weakref
@@ -12,17 +13,17 @@ import tensorflow as tf
 from .._upstream import patches
 from .._upstream.device_iterators import share_functions
 from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
-from .._upstream.internals import (
+from .._upstream.iterators import copy_batches
+from .._upstream.models import (
     custom_step,
     distribute,
-    global_seed,
     metrics_of,
     optimizers_of,
-    set_strategy,
     stock_step,
     strategy_of,
 )
-from .._upstream.iterators import copy_batches
+from .._upstream.optimizers import set_strategy
+from .._upstream.seeds import global_seed
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
@@ -35,11 +36,25 @@ from ..spmd.plan import GraphPlan
 from ..spmd.remat import rematerialized
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
-from .model_state import ModelState
-from .rebuild_model import remake
 from .steps_per_execution import steps_per_execution
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
+
+
+@dataclasses.dataclass
+class ModelState:
+    """The state of a model under a strategy, kept until the model is compiled again."""
+
+    is_compared: bool = False
+    """Whether the workers have compared the model as it is compiled."""
+    prepared: tuple[Any, ...] = ()
+    """The parts of the model that were prepared last."""
+    is_jitted: bool = False
+    """Whether the model's step is compiled with XLA inside `run`."""
+    chosen_steps: dict[int | None, int] | None = None
+    """Steps per execution by global batch; `None` if the model was not compiled with "auto"."""
+    is_evaluating: bool = False
+    """Whether the model is evaluating or predicting, with one step per execution."""
 
 
 class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
@@ -81,32 +96,27 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         """Whether all replicas are on GPUs."""
         return are_gpus(self.devices)
 
-    def build(self, model_fn: Callable[[], keras.Model] | keras.Model) -> keras.Model:
+    def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
         """Make a model in the strategy's scope, with synchronized batch norms.
 
         Args:
-            model_fn: A function without arguments that returns a `keras.Model`; or a model that was
-                made elsewhere. `build` makes a new model with the weights, the optimizer's state
-                and the compile settings of that model, and does not change it.
+            model_fn: A function without arguments that returns a `keras.Model`.
 
         Returns:
             The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
             kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
 
         Raises:
-            UserError: `model_fn` is neither a function nor a model, did not return a `keras.Model`,
-                or is a model that does not describe itself (`get_config`).
+            UserError: `model_fn` is no function, or did not return a `keras.Model`.
         """
-        if isinstance(model_fn, keras.Model):
-            model = remake(model_fn, self)
-        elif callable(model_fn):
-            with self.scope():
-                model = model_fn()
-        else:
+        if not callable(model_fn) or isinstance(model_fn, keras.Model):
             raise UserError(
-                "build takes a function that makes the model, or a model, received"
-                f" {type(model_fn).__name__}: write strategy.build(lambda: make_model())"
+                f"build takes a function that makes the model, received {type(model_fn).__name__}:"
+                " write strategy.build(lambda: make_model()); to continue with a trained model,"
+                " save it, and call kdist.load_model(path, strategy=strategy)"
             )
+        with self.scope():
+            model = model_fn()
         if not isinstance(model, keras.Model):
             raise UserError(
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
@@ -276,7 +286,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return self._states.setdefault(model, ModelState())
 
     def reset(self, model: keras.Model) -> None:
-        self.model_state(model).reset()
+        self._states[model] = ModelState()
 
     def prepare(self, model: keras.Model) -> None:
         if strategy_of(model) is not self:

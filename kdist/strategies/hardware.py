@@ -25,9 +25,6 @@ def machine() -> dict[str, Any]:
 
     A child process asks TensorFlow, so that the calling process holds no memory of a GPU. The child
     takes seconds.
-
-    Raises:
-        UserError: TensorFlow cannot list its devices.
     """
     from ..launch import child  # `import kdist` does not need it
 
@@ -58,14 +55,7 @@ def host() -> dict[str, Any]:
 
 
 def device_names(devices: tuple[str, ...]) -> list[str]:
-    """Return the product names of devices, e.g. `["NVIDIA H100 80GB HBM3", ...]`.
-
-    Args:
-        devices: Names as in `MirroredStrategy.devices`, e.g. `("GPU:0", "GPU:1")`.
-
-    Returns:
-        One name per device, in the same order.
-    """
+    """Return the product names of devices, e.g. `["NVIDIA H100 80GB HBM3", ...]`."""
     return [_name(device) for device in devices]
 
 
@@ -109,9 +99,6 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
     (docs/results/speed.md). GPUs are not affected.
 
     Set `TF_ENABLE_ONEDNN_OPTS=0` to keep TensorFlow's choice.
-
-    Args:
-        cpuinfo: The file in which Linux lists the CPU's features.
     """
     if (
         ONEDNN_VARIABLE not in os.environ
@@ -125,9 +112,6 @@ def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes that a new program can use without swapping; `None` if unknown.
 
     The control group's memory for inactive files counts as available: Linux frees it on demand.
-
-    Args:
-        root: The folder with `proc` and `sys`.
     """
     kilobytes = _number_in(root / "proc/meminfo", pattern=r"^MemAvailable:\s+(\d+) kB$")
     left = [] if kilobytes is None else [kilobytes * 1024]

@@ -9,10 +9,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from .. import layers, optimizers
 from ..arguments import path_text
 from ..errors import UserError
+from ..optimizers import warm_up
 from .exact_strategy import ExactStrategy
-from .rebuild_model import first_line, kdist_classes
 
 _MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
 # Before its first step an optimizer has two variables: the count of steps and the learning rate.
@@ -83,16 +84,35 @@ def load_model(
                 f"Keras cannot open {place}: it does not know {name}, of which the model is made:"
                 f' pass custom_objects={{"{name}": {name}}}'
             ) from error
-        for one in warned:
-            found = _NOT_LOADED.search(str(one.message))
+        for warning in warned:
+            found = _NOT_LOADED.search(str(warning.message))
             if found is not None and int(found[1]) > _NEVER_BUILT:
                 raise UserError(
                     f"the optimizer's state in {place} does not fit its compile settings"
-                    f" ({first_line(one.message)}): if it was trained with another dtype policy,"
-                    " call keras.config.set_dtype_policy(...) first; or pass compile=False"
+                    f" ({first_line(warning.message)}): if it was trained with another dtype"
+                    " policy, call keras.config.set_dtype_policy(...) first; or pass compile=False"
                 )
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
         return model
 
     opened: keras.Model = chosen.build(load)
     return opened
+
+
+def kdist_classes() -> dict[str, Any]:
+    """Return kdist's classes that a model may contain, by name."""
+    return {
+        name: getattr(package, name)
+        for package in (layers, optimizers, warm_up)
+        for name in package.__all__
+        if isinstance(getattr(package, name), type)
+    }
+
+
+def first_line(error: Exception | Warning | str) -> str:
+    """Return the first line of an error, or of the cause that Keras gives in it."""
+    text = str(error).rpartition("Exception encountered:")[2].strip()
+    lines = text.splitlines() or [type(error).__name__]
+    return lines[0].strip().rstrip(".:")

@@ -9,7 +9,7 @@ import math
 import keras
 import tensorflow as tf
 
-from .._upstream.internals import inputs_of
+from .._upstream.models import inputs_of
 
 # An execution costs Keras 1 to 3 ms of Python: 1 to 3 percent of `EXECUTION_SECONDS`.
 EXECUTION_SECONDS = 0.1
@@ -26,15 +26,6 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
     model the callbacks and the wait take longer than the step itself. For a large model a single
     step per execution is enough. The result depends only on the model, the batch and the kind of
     device, so that a run can be repeated.
-
-    Args:
-        model: A built model.
-        global_batch: Samples per step, over all replicas; `None` if unknown.
-        on_gpus: Whether the model trains on GPUs.
-
-    Returns:
-        The number of steps, from 1 to 128; 1 if the operations cannot be counted (see
-        `training_flops`).
     """
     if global_batch is None or not model.built:
         return 1
@@ -51,24 +42,12 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
 def training_flops(model: keras.Model) -> float:
     """Count the floating-point operations of training on one sample.
 
-    A multiplication and an addition are two operations. The result is three times the forward pass,
-    as the backward pass computes each product twice: for the gradients of the weights and of the
-    inputs (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1).
-    TensorFlow's profiler counts the forward pass: convolutions and dense layers completely, but
-    only the smaller part of attention, as the profiler does not support all of attention's
-    products.
-
-    Args:
-        model: A built model.
-
-    Returns:
-        The number of operations; NaN if they cannot be counted: the model is neither Functional
-        nor Sequential, has inputs of unknown shape, or has loops, as in a recurrent layer.
+    The result is three times the forward pass, as the backward pass computes each product twice:
+    for the gradients of the weights and of the inputs (Kaplan et al. 2020, "Scaling Laws for Neural
+    Language Models", section 2.1). TensorFlow's profiler counts only the smaller part of attention.
+    The result is NaN if the model is neither Functional nor Sequential, has inputs of unknown
+    shape, or has loops, as in a recurrent layer.
     """
-    return 3 * _forward_flops(model)
-
-
-def _forward_flops(model: keras.Model) -> float:
     inputs = inputs_of(model)
     shapes = [x.shape[1:] for x in keras.tree.flatten(inputs)]
     if not shapes or any(None in shape for shape in shapes):
@@ -80,4 +59,5 @@ def _forward_flops(model: keras.Model) -> float:
         return math.nan
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
     options["output"] = "none"
-    return float(tf.compat.v1.profiler.profile(graph, cmd="op", options=options).total_float_ops)
+    profile = tf.compat.v1.profiler.profile(graph, cmd="op", options=options)
+    return 3 * float(profile.total_float_ops)

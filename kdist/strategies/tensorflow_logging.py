@@ -147,13 +147,10 @@ def _filtered(level: str) -> Iterator[None]:
 
 
 def without_messages(text: str, level: str, *, dev: Path = DEV) -> str:
-    """Remove TensorFlow's messages below a level from text.
+    """Remove TensorFlow's messages below a level of `TF_CPP_MIN_LOG_LEVEL` from text.
 
-    Args:
-        text: The text on standard error.
-        level: `TF_CPP_MIN_LOG_LEVEL`: 1 removes information, 2 warnings too, 3 errors too.
-        dev: The folder of device files. Without a GPU in it, the error that CUDA does not start is
-            removed, too.
+    Level 1 removes information, 2 warnings too, 3 errors too. Without a GPU in `dev`, the error
+    that CUDA does not start is removed, too.
     """
     dropped = _SEVERITIES[: int(level)] if level.isdecimal() else ""
     patterns = [re.escape(_HEAD)]

@@ -23,10 +23,7 @@ _TOLERANCE = 1e-6  # machines round a computed number differently
 def first_difference(path: str, each: Sequence[Any]) -> tuple[str, list[Any]] | None:
     """Return the path of the first difference, with every worker's value there; `None` if equal.
 
-    Args:
-        path: The name of the compared values; may be empty.
-        each: A value per worker: dictionaries, lists and plain values, nested in any way. Numbers
-            that are equal up to rounding are the same, and `ANY` is the same as every value.
+    Numbers that are equal up to rounding are the same, and `ANY` is the same as every value.
 
     Example:
         >>> first_difference("layers[3]", [{"units": 2}, {"units": 4}])
@@ -79,15 +76,8 @@ _SLICE_MS = 250  # between two slices, Python handles signals, and failures are 
 class Agreement:
     """Exchanges values between the workers; all of them have to call it in the same order.
 
-    Args:
-        worker: The number of this worker.
-        workers: The number of workers.
-        keys: The key-value store that the workers share: the module `worker_store`.
-        timeout_seconds: The longest wait for a worker.
-        failures: Returns for each worker the reason of its failure, `None` if it has not failed.
-        may_take_longer: Returns whether a worker has reported slow work, such as saving.
-        clock: Returns the time in seconds.
-        report: Called with a line of text about a worker that keeps this worker waiting.
+    The workers share the store `keys`, as the module `worker_store`. A wait is limited, unless
+    a worker has reported slow work, such as saving.
     """
 
     def __init__(
@@ -108,11 +98,7 @@ class Agreement:
         self._count = 0
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values of all workers, the chief's first.
-
-        Args:
-            event: The work of this worker, such as `fit`.
-            value: A value that JSON can hold.
+        """Return the values of all workers, the chief's first; JSON has to hold them.
 
         Raises:
             UserError: The workers are doing different things, or a worker has not come in time.
@@ -139,15 +125,7 @@ class Agreement:
         return [value for _, value in everyone]
 
     def compare(self, event: str, values: Mapping[str, Any]) -> None:
-        """Compare values that have to be the same on all workers.
-
-        Args:
-            event: The work of this worker, such as `fit`.
-            values: The values by name; JSON has to hold them.
-
-        Raises:
-            UserError: The values differ, or the workers are doing different things.
-        """
+        """Raise `UserError` on all workers if a value differs; `exchange` names further errors."""
         _check_same(event, self.exchange(event, dict(values)))
 
     def compare_lists(

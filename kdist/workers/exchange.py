@@ -23,9 +23,6 @@ class Workers:
 
     All workers must call the same methods in the same order. Attributes may be read at any time.
 
-    Args:
-        model: The model.
-
     Attributes:
         count: Number of workers.
         is_chief: Whether this worker is the chief, which writes the files.
@@ -40,24 +37,12 @@ class Workers:
         self.is_chief = self._worker == 0
 
     def slow(self, what: str) -> AbstractContextManager[None]:
-        """Tell the hang detection that no step ends soon inside the `with` block.
-
-        Args:
-            what: Description of the slow operation.
-        """
+        """Tell the hang detection that no step ends soon inside the `with` block."""
         progress = None if self._hooks is None else self._hooks.progress
         return contextlib.nullcontext() if progress is None else progress.slow(what)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that all workers have passed, the chief first.
-
-        Args:
-            event: Description of this worker's action.
-            value: Anything that JSON can hold.
-
-        Raises:
-            UserError: The events of the workers differ.
-        """
+        """Return the values that all workers have passed, the chief first."""
         return [value] if self._hooks is None else self._hooks.exchange(event, value)
 
     def compare(self, event: str, values: Mapping[str, Any]) -> None:
@@ -66,15 +51,7 @@ class Workers:
             self._hooks.compare_workers(event, values)
 
     def of_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
-        """Call `action` on the chief alone, and return its result on all workers.
-
-        Args:
-            event: Description of the action.
-            action: Returns a value that JSON can hold.
-
-        Raises:
-            UserError: On all workers, if `action` raises it.
-        """
+        """Call `action` on the chief; all workers return its result, or raise its `UserError`."""
         if self.count == 1:
             return action()
         value, error = None, None
@@ -89,12 +66,7 @@ class Workers:
         return found  # type: ignore[no-any-return]
 
     def send_file(self, path: Path, size: int) -> None:
-        """Copy a file of the chief to all workers.
-
-        Args:
-            path: Path of the chief's file; on the remaining workers, the path to write.
-            size: Size of the file in bytes.
-        """
+        """Copy a file of the chief to all workers."""
         if self.count == 1:
             return
         with open(path, "rb" if self.is_chief else "wb") as file:
@@ -119,10 +91,6 @@ class PeriodicExchange:
 
     The chief chooses the step of the next exchange from the duration of the last steps. A single
     worker exchanges after every step. All workers must create the object together.
-
-    Args:
-        workers: Workers of the training.
-        clock: Returns the time in seconds, from any origin.
     """
 
     def __init__(self, workers: Workers, clock: Callable[[], float]) -> None:
@@ -136,12 +104,7 @@ class PeriodicExchange:
         return self._left <= 0 or self._workers.count == 1
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that all workers have passed, the chief first.
-
-        Args:
-            event: Description of this worker's action.
-            value: Anything that JSON can hold.
-        """
+        """Return the values that all workers have passed, the chief first."""
         everyone = self._workers.exchange(event, [value, self._until_next()])
         self._steps = self._left = everyone[0][1]
         self._since = self._clock()

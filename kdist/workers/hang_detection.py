@@ -38,11 +38,6 @@ def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Ite
     """Inside the `with` block, the workers find each other; end this process after a time limit.
 
     A single worker has no limit.
-
-    Args:
-        addresses: The addresses of all workers, by number.
-        worker: The number of this worker.
-        seconds: The limit.
     """
     if len(addresses) == 1:
         yield
@@ -286,12 +281,7 @@ class HangWatch:
 
 
 def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
-    """Return a line that names the workers that are behind.
-
-    Args:
-        states: The state of each worker; `None` for a worker that does not answer.
-        seconds: The longest time that a step may take.
-    """
+    """Return a line that names the workers that are behind."""
     known = {worker: state for worker, state in sorted(states.items()) if state is not None}
     silent = sorted(worker for worker, state in states.items() if state is None)
     stuck = [worker for worker, state in known.items() if not state["waits"]]
@@ -334,12 +324,7 @@ _T = TypeVar("_T")
 
 
 def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> None:
-    """Make an uncaught exception or SIGTERM in this worker end all workers.
-
-    Args:
-        worker: The number of this worker.
-        failures: Returns for each worker the reason of its failure, `None` if it has not failed.
-    """
+    """Make an uncaught exception or SIGTERM in this worker end all workers."""
     end = functools.partial(_end, worker, os.getpid(), failures)
     before = sys.excepthook
 

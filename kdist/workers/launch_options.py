@@ -65,9 +65,6 @@ class WorkerSettings:
         hang_seconds: When no step has ended for this long, all workers print their stacks and end;
             0 for never.
         start_timeout_seconds: How long a worker waits for all others to start.
-
-    Raises:
-        UserError: A number is out of range.
     """
 
     heartbeat_seconds: _Wait = 10.0
@@ -90,15 +87,7 @@ def limits_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def worker_settings(environment: Mapping[str, str], **given: float | None) -> WorkerSettings:
-    """Return the settings of a worker.
-
-    Args:
-        environment: Environment, such as `os.environ`, for settings that are not given.
-        **given: Attributes of `WorkerSettings`; `None` leaves the setting to the environment.
-
-    Raises:
-        UserError: A variable is not a number, or a number is out of range.
-    """
+    """Return the settings of a worker."""
     found = {name: value for name, value in given.items() if value is not None}
     for name, (variable, field) in _VARIABLES.items():
         text = environment.get(variable)

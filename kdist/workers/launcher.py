@@ -29,12 +29,7 @@ _FINAL = (0, USAGE_ERROR)  # exit codes without a restart
 
 
 def print_outcome(outcome: WorkersOutcome, then: str) -> None:
-    """Print the worker that failed first, with its error.
-
-    Args:
-        outcome: Outcome of the workers.
-        then: The next action, for the end of the line.
-    """
+    """Print the worker that failed first, with its error."""
     worker = outcome.failed
     if worker is None:
         return
@@ -60,17 +55,8 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
 def launch(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers until all workers have ended.
 
-    Args:
-        program: A script, or `-m` and a module, and its arguments; see `check_program`.
-        options: The number of workers, their logs, and the restarts after failures.
-
-    Returns:
-        The exit code of the worker that failed first. Without a failure, 0, or 1 if the reader of
-        the output is gone.
-
-    Raises:
-        UserError: The machine cannot be divided among the workers, or the folder of the logs cannot
-            be written.
+    Returns the exit code of the worker that failed first; without a failure 0, or 1 if the
+    reader of the output is gone.
     """
     gpus = visible_gpus(os.environ)
     shares = divide(workers=count_workers(options.workers, gpus), gpus=gpus, cores=visible_cores())
@@ -174,14 +160,7 @@ def _is_final(outcome: WorkersOutcome) -> bool:
 
 
 def check_program(command: Sequence[str]) -> list[str]:
-    """Return the command of a Python program, without Python itself.
-
-    Args:
-        command: A script, or `-m` and a module, and its arguments.
-
-    Raises:
-        UserError: The script does not exist, or there is no program.
-    """
+    """Return the command of a Python program, without Python itself."""
     if not command or (command[0] == "-m" and len(command) == 1):
         raise UserError("received no program: pass a script, or -m and a module, after the options")
     if command[0] != "-m" and not os.path.isfile(command[0]):
@@ -191,11 +170,6 @@ def check_program(command: Sequence[str]) -> list[str]:
 
 def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int:
     """Return the largest number of workers with replicas that divide the shards; at least 1.
-
-    Args:
-        available: Number of workers that can be started.
-        replicas: Replicas of each worker.
-        shards: Shards of each batch; `None` if the shards allow any number of replicas.
 
     Example:
         >>> fitting_workers(3, replicas=1, shards=4)

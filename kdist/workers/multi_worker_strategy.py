@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from .._upstream import patches, worker_store
-from .._upstream.internals import random_seed
+from .._upstream.seeds import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
     is_started,
@@ -32,9 +32,9 @@ from ..spmd.variables import GlobalVariables
 from ..strategies.devices import device_type, first_devices, use_one_core_each
 from ..strategies.exact_strategy import ExactStrategy
 from .agreement import DEFAULT_SECONDS, Agreement
-from .cluster import find_cluster
 from .hang_detection import HangWatch, end_together, limit_start
 from .launch_options import worker_settings
+from .place import find_cluster
 
 BUCKET_BYTES = 4 * 1024 * 1024
 

@@ -30,15 +30,8 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers of a Ray cluster until all workers have ended.
 
     Without `RAY_ADDRESS` and without a cluster on this machine, Ray starts one here. With GPUs,
-    each worker has one.
-
-    Args:
-        program: A script, or `-m` and a module, and its arguments.
-        options: The number of workers, and how often Ray starts them again.
-
-    Returns:
-        The exit code of a worker that failed, if possible of one that lost no other worker; 0
-        without a failure.
+    each worker has one. Returns the exit code of a worker that failed, if possible of one that lost
+    no other worker; 0 without a failure.
     """
     ray.init()
     gpus = [str(gpu) for gpu in range(int(ray.cluster_resources().get("GPU", 0)))]
@@ -106,11 +99,7 @@ def _exit_code(notes: Path) -> int:
 
 
 def _run_worker(orders: Mapping[str, Any]) -> None:
-    """In an actor of Ray, run the program as a child process.
-
-    Raises:
-        TrainingError: The program has failed.
-    """
+    """In an actor of Ray, run the program as a child process."""
     rank = ray.train.get_context().get_world_rank()
     notes = Path(orders["notes"])
     attempt = broadcast_from_rank_zero(_begin_attempt(notes) if rank == 0 else None)

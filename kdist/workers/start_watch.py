@@ -37,13 +37,7 @@ def problem(address: str) -> str | None:
 
 
 def message(worker: int, seconds: float, others: list[tuple[int, str, str | None]]) -> str:
-    """Return the error message about the workers that have not started.
-
-    Args:
-        worker: Number of the waiting worker.
-        seconds: Duration of the wait.
-        others: Number, address and problem of every further worker.
-    """
+    """Return the error message about the workers that have not started."""
     missing = [f"worker {rank} ({at}: {why})" for rank, at, why in others if why is not None]
     if missing:
         who = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not come"

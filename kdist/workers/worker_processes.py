@@ -72,11 +72,6 @@ def run_workers(
 
     A signal is passed on to all workers. After the failure of a worker, the remaining workers are
     ended. No worker outlives the call, and no process that a worker has started.
-
-    Args:
-        starts: Functions that each start a worker.
-        grace: Seconds from a signal until the running workers are killed.
-        events: Queue of the signals to this process; also receives the workers that end.
     """
     began = time.monotonic()
     workers: list[Worker] = []
@@ -106,10 +101,9 @@ def run_workers(
 def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
     """Put each signal for the workers into a queue, inside the `with` block.
 
-    Signals that this process ignores, as SIGHUP under `nohup`, stay ignored.
+    Only a `SimpleQueue` may be written to in a signal handler.
 
-    Args:
-        events: Queue for the signals. Only a `SimpleQueue` may be written to in a signal handler.
+    Signals that this process ignores, as SIGHUP under `nohup`, stay ignored.
     """
 
     def note(number: int, _: FrameType | None) -> None:
@@ -322,12 +316,6 @@ _TRACEBACK_BYTES = tuple(start.encode() for start in TRACEBACK)
 class WorkerOutput:
     """Copies a worker's two streams to the streams of this process, and into a log file.
 
-    Args:
-        output: Standard output of the worker.
-        errors: Standard error of the worker.
-        prefix: Text in front of each line.
-        log: Log file of both streams; `None` for no log.
-
     Attributes:
         failed_at: Time of the last traceback's start, by `time.monotonic`; `None` without a
             traceback.
@@ -356,11 +344,7 @@ class WorkerOutput:
             thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait until all output of an ended process is copied.
-
-        Args:
-            seconds: Longest wait; processes that the worker has started may hold its streams open.
-        """
+        """Wait for the output of an ended process; its own processes may hold the streams open."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))

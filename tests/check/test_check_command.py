@@ -114,8 +114,6 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
         (["nosuch.py:build"], "there is no file nosuch.py"),
         (["my_model.py"], "FILE.py:FUNCTION"),
         (["my_model.py:build", "--replicas", "1"], "replicas has to be from 2"),
-        (["my_model.py:build", "--steps", "1"], "steps has to be from 2"),
-        (["my_model.py:build", "--batch-size", "1"], "batch_size has to be"),
         (["my_model.py:build", "--data", "other.py:data"], "there is no file other.py"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -186,11 +186,6 @@ def test_the_update_of_an_embedding_is_no_work_that_could_be_divided(strategy):
     assert step.message() is None
 
 
-def test_bytes_that_a_place_gathers(strategy):
-    place, *_ = explained(strategy, own(Halves)).step.places
-    assert place.gathered == ROWS * FEATURES * FLOAT32
-
-
 def test_bad_input_is_refused(strategy):
     with pytest.raises(UserError, match=r"not compiled: call model.compile"):
         kdist.explain(keras.Sequential([keras.Input((2,)), layers.Dense(1)]), X)

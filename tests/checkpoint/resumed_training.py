@@ -9,7 +9,7 @@ import kdist
 import keras
 import numpy as np
 from kdist._upstream.callback_attributes import STATEFUL
-from kdist._upstream.internals import make_global_seed_state
+from kdist._upstream.seeds import make_global_seed_state
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint.values import assign_values, copy_values, metric_variables, state_variables
 

@@ -229,7 +229,7 @@ SENTENCES = {
     "arrays in order": (unseeded_arrays, {"shuffle": False}, None),
     "table": (lambda: numbers().batch(4).map(keras.layers.IntegerLookup(vocabulary=[1])), {}, None),
     "by tf.random.set_seed": (lambda: tf.data.Dataset.range(9).shuffle(7).batch(4), {}, None),
-    "arrays without a seed": (unseeded_arrays, {}, "These arrays are shuffled without a seed"),
+    "arrays without a seed": (unseeded_arrays, {}, "The data are shuffled without a seed"),
     "without a seed": (unseeded, {}, "it draws random numbers without a seed"),
     "in a function": (unseeded_in_a_function, {}, "it draws random numbers without a seed"),
     "draws": (unseeded_draws, {}, "it draws random numbers without a seed"),
@@ -243,9 +243,9 @@ SENTENCES = {
         {},
         r"it does not keep an order \(deterministic=False\)",
     ),
-    "Python": (from_generator, {}, "if its Python functions"),
+    "Python": (from_generator, {}, "if the data give the same in every run"),
     "generator": (generator, EVERY_FOUR, "if the data give the same in every run"),
-    "PyDataset": (Files, {}, "if they depend on nothing but their index"),
+    "PyDataset": (Files, {}, "if the data give the same in every run"),
 }
 
 
@@ -261,7 +261,7 @@ def test_a_py_dataset_that_is_shuffled_without_a_seed(monkeypatch):
     monkeypatch.setattr(keras.utils, "set_random_seed", lambda seed: None)
     global_state.set_global_attribute("global_random_seed", None)
     assert "shuffled without a seed" in record(Files, start=(0, 1), epochs=1)[1]
-    assert "index" in record(Files, start=(0, 1), epochs=1, shuffle=False)[1]
+    assert "give the same" in record(Files, start=(0, 1), epochs=1, shuffle=False)[1]
 
 
 def test_without_a_fit_it_is_said_when_to_call_it():

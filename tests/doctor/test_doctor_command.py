@@ -5,8 +5,7 @@ import re
 import subprocess
 import sys
 
-from kdist.tools.doctor.examine import check_tensorflow
-from kdist.tools.doctor.finding import Finding, print_findings
+from kdist.tools.doctor.examine import Finding, check_tensorflow, print_findings
 
 
 def test_a_line_for_each_finding(capsys):

@@ -235,23 +235,20 @@ def test_within_a_twentieth_and_each_number_once(limit, start):
     assert found in tried
 
 
-def test_doubles_then_halves():
+@pytest.mark.parametrize(
+    ("limit", "start", "most", "found", "expected"),
+    [
+        (100, 16, 1000, 100, [16, 32, 64, 128, 96, 112, 104, 100]),
+        (1000, 16, 50, 50, [16, 32, 50]),
+        (1000, 99, 50, 50, [50]),
+        (0, 8, 50, None, [8, 4, 2, 1]),
+    ],
+)
+def test_doubles_then_halves(limit, start, most, found, expected):
     tried = []
-    search_largest(lambda number: tried.append(number) or number <= 100, start=16, most=1000)
-    assert tried == [16, 32, 64, 128, 96, 112, 104, 100]
-
-
-def test_the_largest_of_all_works():
-    tried = []
-    assert search_largest(lambda number: tried.append(number) or True, start=16, most=50) == 50
-    assert tried == [16, 32, 50]
-    assert search_largest(lambda _: True, start=99, most=50) == 50
-
-
-def test_nothing_works():
-    tried = []
-    assert search_largest(lambda number: tried.append(number), start=8, most=50) is None
-    assert tried == [8, 4, 2, 1]
+    works = lambda number: tried.append(number) or number <= limit  # noqa: E731
+    assert search_largest(works, start=start, most=most) == found
+    assert tried == expected
 
 
 HEAD = "import os, signal, sys; from kdist.launch.child import answer"

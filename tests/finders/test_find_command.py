@@ -1,6 +1,5 @@
 """The command, on the example; wrong arguments before TensorFlow is imported."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -25,10 +24,6 @@ def test_rate_of_the_example(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "suggested learning rate: " in done.stdout
-    with open(tmp_path / "found" / "learning-rate.csv") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 12
-    assert float(rows[-1]["learning_rate"]) == 10
     assert "<svg" in (tmp_path / "found" / "learning-rate.html").read_text()
 
 

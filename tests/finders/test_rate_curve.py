@@ -1,5 +1,3 @@
-import csv
-import io
 import math
 
 import numpy as np
@@ -72,14 +70,6 @@ def test_a_loss_that_is_no_number_is_not_looked_at():
 def test_a_loss_of_nearly_nothing_does_not_explode_by_rising_a_little():
     losses = average_losses([2.0, 1e-9, 0.0, 1e-8, 0.019, 0.021], decay=0.0)
     assert [has_diverged(losses[:count]) for count in range(1, 7)] == [False] * 5 + [True]
-
-
-def test_csv():
-    found = curve(valley, steps=10)
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert [int(row["step"]) for row in rows] == list(range(1, 11))
-    assert [float(row["learning_rate"]) for row in rows] == found.rates
-    assert [float(row["loss"]) for row in rows] == list(found.losses)
 
 
 def test_the_average_is_that_of_exponential_weights():

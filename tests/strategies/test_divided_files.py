@@ -80,14 +80,6 @@ def through_arrays(model, place, path):
     return other
 
 
-def through_build(model, place, path):
-    if place == "plain":
-        pytest.skip("nothing is built")
-    with scope(place):
-        strategy = tf.distribute.get_strategy()
-    return strategy.build(model)
-
-
 def assert_equal(one, other, tolerance=1e-12):
     both = [
         [*model.get_weights(), *(variable.numpy() for variable in model.optimizer.variables)]
@@ -100,9 +92,7 @@ def assert_equal(one, other, tolerance=1e-12):
     ("way", "source", "target"),
     [
         pytest.param(way, PLACES[i], PLACES[i - 1], marks=[pytest.mark.slow] * (i != number))
-        for number, way in enumerate(
-            (through_file, through_checkpoint, through_build, through_arrays)
-        )
+        for number, way in enumerate((through_file, through_checkpoint, through_arrays))
         for i in range(4)
     ],
 )

@@ -98,14 +98,17 @@ def test_a_tenth_of_a_second_of_arithmetic(units, global_batch, steps):
     assert steps_per_execution(dense(units), global_batch, on_gpus=False) == steps
 
 
-def test_a_gpu_takes_more_steps():
+def test_a_gpu_takes_more_steps_and_an_unknown_number_of_operations_one(monkeypatch):
     assert steps_per_execution(dense(2048), 320, on_gpus=True) == pytest.approx(25, abs=1)
-
-
-@pytest.mark.parametrize("global_batch", [None, 32])
-def test_one_step_where_the_arithmetic_is_not_known(global_batch):
     recurrent = keras.Sequential([keras.Input((3, 2)), keras.layers.GRU(2)])
-    assert steps_per_execution(recurrent, global_batch, on_gpus=False) == 1
+    for model, global_batch in ((recurrent, 32), (dense(4), None)):
+        assert steps_per_execution(model, global_batch, on_gpus=False) == 1
+
+    def fails(model):
+        raise ValueError("a fixed batch")
+
+    monkeypatch.setattr(chosen, "training_flops", fails)
+    assert steps_per_execution(dense(4), 32, on_gpus=False) == 1
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -203,14 +206,6 @@ def test_the_arithmetic_is_counted_once(monkeypatch):
     assert counted == [model]
 
 
-def test_one_step_where_counting_fails(monkeypatch):
-    def fails(model):
-        raise ValueError("a fixed batch")
-
-    monkeypatch.setattr(chosen, "training_flops", fails)
-    assert steps_per_execution(dense(4), 32, on_gpus=False) == 1
-
-
 def test_another_batch_size_is_chosen_for_anew():
     model = compiled(kdist.MirroredStrategy(replicas=1), "auto", lambda: dense(512))
     x = np.zeros((320 * 5, 512), "float32")
@@ -221,14 +216,10 @@ def test_another_batch_size_is_chosen_for_anew():
     assert chosen == [40, 4]
 
 
-def test_a_number_stays_as_it_is():
-    model = compiled(kdist.MirroredStrategy(replicas=1), 3)
-    model.fit(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
-    assert model.steps_per_execution == 3
-
-
-def test_compiling_again_ends_it():
-    model = compiled(kdist.MirroredStrategy(replicas=1), "auto")
-    model.compile("sgd", "mse")
-    model.fit(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
-    assert model.steps_per_execution == 1
+def test_a_number_stays_as_it_is_and_compiling_again_ends_auto():
+    for steps, expected in ((3, 3), ("auto", 1)):
+        model = compiled(kdist.MirroredStrategy(replicas=1), steps)
+        if steps == "auto":
+            model.compile("sgd", "mse")
+        model.fit(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
+        assert model.steps_per_execution == expected

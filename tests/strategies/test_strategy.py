@@ -151,7 +151,12 @@ def test_build_synchronizes_nested_batch_norms():
 
 
 @pytest.mark.parametrize(
-    ("received", "words"), [(lambda: None, "returned NoneType"), (3, "takes a function")]
+    ("received", "words"),
+    [
+        (lambda: None, "returned NoneType"),
+        (3, "takes a function"),
+        (keras.Model(), r"takes a function .*, received Model: .*kdist\.load_model"),
+    ],
 )
 def test_build_takes_a_function_that_returns_a_model(received, words):
     with pytest.raises(UserError, match=words):

@@ -2,9 +2,7 @@ import gc
 import weakref
 
 import tensorflow as tf
-from kdist._upstream.internals import (
-    forget_custom_gradients,
-)
+from kdist._upstream.graphs import forget_custom_gradients
 
 
 @tf.custom_gradient

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import resumed_training
-from kdist._upstream.internals import make_global_seed_state
+from kdist._upstream.seeds import make_global_seed_state
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
 from kdist.errors import NonFiniteWeightsError

@@ -10,7 +10,7 @@ import harness
 import keras
 from cases import CASES, on_one_replica
 from checkpoint_cases import CASES as CHECKPOINT_CASES
-from kdist._upstream.internals import forget_custom_gradients
+from kdist._upstream.graphs import forget_custom_gradients
 
 
 def prepare(strategy, folder: Path) -> Callable[[str], str]:

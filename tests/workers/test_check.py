@@ -1,17 +1,18 @@
-"""`kdist launch --test`: a pair of workers, and what it says where something is wrong."""
+"""`kdist.workers.check`: a pair of workers, and the errors of wrong sums and weights."""
 
 import re
 import subprocess
 import sys
 
 import pytest
+from kdist.errors import TrainingError
 from kdist.workers import check
 
 SECONDS = 300  # no test takes as long
 
 
 def test_a_pair_of_workers_is_checked():
-    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", "--test"]
+    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", "-m", check.__name__]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     found, versions, reduced, trained = done.stdout.splitlines()  # of the chief alone
@@ -21,23 +22,15 @@ def test_a_pair_of_workers_is_checked():
     assert "equal to one replica's" in trained
 
 
-def test_a_model_that_differs_fails(monkeypatch, capsys):
+@pytest.mark.parametrize("difference", [0.25, float("nan")])
+def test_a_model_that_differs_fails(monkeypatch, difference):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setattr(check, "_difference_from_one_replica", lambda _: 0.25)
-    with pytest.raises(SystemExit) as end:
-        check.main()
-    assert end.value.code == 1
-    assert "weights that are off by 0.2 from those of one replica" in capsys.readouterr().err
+    monkeypatch.setattr(check, "_difference_from_one_replica", lambda _: difference)
+    with pytest.raises(TrainingError, match="off by (0.2|nan) from those of one replica"):
+        check.check_workers()
 
 
-def test_weights_that_are_not_numbers_fail(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setattr(check, "_difference_from_one_replica", lambda _: float("nan"))
-    with pytest.raises(SystemExit):
-        check.main()
-
-
-def test_a_wrong_sum_fails(monkeypatch, capsys):
+def test_a_wrong_sum_fails():
     import tensorflow as tf
 
     class Wrong:
@@ -50,5 +43,5 @@ def test_a_wrong_sum_fails(monkeypatch, capsys):
         def sums(self, values):
             return [[tf.fill((1,), 2.0)]]
 
-    with pytest.raises(check.TrainingError, match="sum over 2 replicas is 2, expected 3"):
+    with pytest.raises(TrainingError, match="sum over 2 replicas is 2, expected 3"):
         check._all_reduce_seconds(Wrong(), 1)

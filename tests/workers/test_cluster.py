@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.workers.cluster import check_tf_config, find_cluster, slurm_port
 from kdist.workers.multi_worker_strategy import deal_out
+from kdist.workers.place import check_tf_config, find_cluster, slurm_port
 from replicas import assert_close, fit
 
 CLUSTER = {"worker": ["a:1", "b:2"]}

@@ -356,18 +356,16 @@ def output(text, capsys):
     return found
 
 
-def test_what_tensorflow_logs_behind_a_traceback_is_left_out(capsys):
-    text = f"{HEAD}{FRAME}ValueError: mine\n{LOG}"
-    assert output(text, capsys).last_error() == f"{HEAD}{FRAME}ValueError: mine"
-
-
-def test_without_a_traceback_it_may_be_the_cause(capsys):
-    assert "StartAbort" in output(LOG, capsys).last_error()
-
-
-def test_a_mistake_of_the_users_is_one_line(capsys):
-    line = "kdist.errors.UserError: the workers differ at fit"
-    assert output(f"{HEAD}{FRAME}{line}\n{LOG}", capsys).last_error() == line
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"{HEAD}{FRAME}ValueError: mine\n{LOG}", f"{HEAD}{FRAME}ValueError: mine"),
+        (LOG, LOG.strip()),  # without a traceback, it may be the cause
+        (f"{HEAD}{FRAME}kdist.errors.UserError: mine\n{LOG}", "kdist.errors.UserError: mine"),
+    ],
+)
+def test_the_last_error_is_without_what_tensorflow_logs_behind(text, error, capsys):
+    assert output(text, capsys).last_error() == error
 
 
 @pytest.mark.parametrize(

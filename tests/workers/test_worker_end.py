@@ -50,11 +50,6 @@ def uncaught(error):
     sys.excepthook(type(error), error, None)
 
 
-def test_an_exception_reaches_the_others_before_the_worker_ends(ends):
-    uncaught(ValueError("mine\nand more"))
-    assert ends == ["printed", "ValueError: mine", "exit functions", 1]
-
-
 def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
     uncaught(LOST)
     assert ends[-1] == LOST_CODE
@@ -110,23 +105,30 @@ def test_a_process_that_was_forked_tells_nobody(ends, monkeypatch):
     assert ends == ["printed"]
 
 
-def test_an_error_without_a_message_reaches_the_others(ends):
-    class MyError(Exception):
-        def __str__(self):
-            raise RuntimeError
+class WordlessError(Exception):
+    def __str__(self):
+        raise RuntimeError
 
-    uncaught(MyError())
-    assert ends == ["printed", "MyError: (its message cannot be shown)", "exit functions", 1]
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("mine\nand more"), ["printed", "ValueError: mine", "exit functions", 1]),
+        (
+            WordlessError(),
+            ["printed", "WordlessError: (its message cannot be shown)", "exit functions", 1],
+        ),
+        (KeyboardInterrupt(), ["printed", "KeyboardInterrupt: "]),  # Python's own exit code
+    ],
+)
+def test_an_exception_reaches_the_others_before_the_worker_ends(ends, error, expected):
+    uncaught(error)
+    assert ends == expected
 
 
 def test_an_error_of_the_command_line_keeps_its_exit_code(ends):
     handle_failure(ValueError("mine"), 2)
     assert ends == ["ValueError: mine", "exit functions", 2]
-
-
-def test_ctrl_c_keeps_the_exit_code_of_python(ends):
-    uncaught(KeyboardInterrupt())
-    assert ends == ["printed", "KeyboardInterrupt: "]
 
 
 def test_sigterm_reaches_the_others_and_may_be_held(ends, monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 import kdist
 import keras
 import tensorflow as tf
-from kdist._upstream.internals import forget_custom_gradients
+from kdist._upstream.graphs import forget_custom_gradients
 from kdist.spmd import divided_variables
 
 

@@ -52,16 +52,7 @@ class Batches:
 
 
 def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
-    """Return the first batches, with an uneven last batch if the data allow it.
-
-    Args:
-        data: The user's data.
-        count: Maximum number of batches.
-        batch_size: Samples per batch of arrays.
-
-    Raises:
-        UserError: There are fewer than two samples, or the data are not arrays.
-    """
+    """Return the first batches, with an uneven last batch if the data allow it."""
     training = data.training
     if data.has_arrays:
         arrays = tuple(part for part in training if part is not None)

@@ -16,19 +16,9 @@ _FIT_BATCH = 32  # Keras's default for arrays
 
 
 def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bool:
-    """Explain the training step of a user's model, and with `run` compare its training.
+    """Explain the training step of a user's model, and with `run` or bits compare its training.
 
-    Args:
-        model: `"FILE.py:FUNCTION"`.
-        data: The function that returns the data, in the same file or as `"FILE.py:FUNCTION"`.
-        options: Options of the check. The step is explained for the first number of replicas.
-        run: Whether to train the model. `options.bits` also trains it.
-
-    Returns:
-        Whether training is equal on all numbers of replicas; true without training.
-
-    Raises:
-        UserError: An argument is invalid, or the user's code fails on one replica.
+    The step is explained for the first number of replicas. Returns whether training is equal.
     """
     split_name(model)
     data_name(model, data)
@@ -77,14 +67,7 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
 def check_devices(replicas: Sequence[int] | None) -> bool:
     """Train built-in models on the devices of this machine, and print whether each is equal.
 
-    Args:
-        replicas: Numbers of replicas; `None` for all GPUs, or two logical CPUs.
-
-    Returns:
-        Whether all models are equal.
-
-    Raises:
-        UserError: There are too few devices.
+    `None` stands for all GPUs, or two logical CPUs. Returns whether all models are equal.
     """
     gpus = len(visible_gpus(os.environ))
     if replicas is None and gpus == 1:

@@ -141,11 +141,7 @@ def compare(
 ) -> list[Difference]:
     """Return differences that exceed rounding, in order of computation.
 
-    Args:
-        expected: The run on one replica.
-        received: The run to compare.
-        precision: Tolerances for rounding.
-        rounded: A run on one replica whose initial weights differ by rounding.
+    The initial weights of the run `rounded` differ from `expected` by rounding.
     """
     found: dict[tuple[Kind, str | int], Difference] = {}
     start = expected.of_kind("initial weights")
@@ -200,16 +196,16 @@ def _largest_magnitude(value: Any) -> float:
     return float(np.max(np.abs(value[np.isfinite(value)]), initial=0.0))
 
 
-def gap_of(one: Any, other: Any) -> float:
+def gap_of(value: Any, other: Any) -> float:
     """Return the largest absolute difference of two arrays."""
-    if one is None or other is None or one.shape != other.shape:
+    if value is None or other is None or value.shape != other.shape:
         return math.inf
-    if one.dtype.kind not in "fc":
-        return 0.0 if np.array_equal(one, other) else math.inf
-    finite = np.isfinite(one)
+    if value.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(value, other) else math.inf
+    finite = np.isfinite(value)
     if not np.array_equal(finite, np.isfinite(other)):
         return math.inf
-    return float(np.max(np.abs(one[finite] - other[finite]), initial=0.0))
+    return float(np.max(np.abs(value[finite] - other[finite]), initial=0.0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

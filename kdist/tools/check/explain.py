@@ -9,13 +9,13 @@ import keras
 import tensorflow as tf
 
 from ..._upstream.fit import build_for_step
-from ..._upstream.internals import optimizers_of, strategy_of
+from ..._upstream.models import optimizers_of, strategy_of
 from ..._upstream.seeds import kept_seeds
 from ...errors import UserError, cut_line
 from ...spmd.divided_variables import DividedVariable, division_of
 from ...spmd.explanation import Explanation
 from ...strategies.exact_strategy import ExactStrategy
-from ...strategies.rebuild_model import first_line
+from ...strategies.load_model import first_line
 from .batches import as_fit_does, rows_of
 
 _MOST_PLACES = 8
@@ -210,13 +210,7 @@ def _variable_size(variable: keras.Variable) -> int:
 
 
 def _bytes_on_replica(variables: Iterable[keras.Variable], parts: int | None = None) -> int:
-    """Return the bytes of variables on the replica with the largest parts.
-
-    Args:
-        variables: The variables.
-        parts: The number of replicas that all variables are divided over; `None` for variables as
-            they are.
-    """
+    """Return the bytes of variables on the replica with the largest parts."""
     total = 0
     for variable in variables:
         size, division = _variable_size(variable), None

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..._upstream.fit import build_for_fit
-from ..._upstream.internals import flatten_layers, has_call, optimizers_of
+from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import kept_seeds
 from ...errors import UserError, line_of_error, since_check, user_line
 from ...spmd.stage import WRONG
@@ -33,16 +33,7 @@ _METRICS = "/keras/src/metrics/"
 def make_strategies(
     replicas: Sequence[int], shards: int | None = None, *, shard_weights: bool = False
 ) -> list[ExactStrategy]:
-    """Return a strategy for each number of replicas. The call fixes the number of logical CPUs.
-
-    Args:
-        replicas: Numbers of replicas.
-        shards: Number of parts of each batch; `None` for one part per replica.
-        shard_weights: Whether the weights are divided over the replicas.
-
-    Raises:
-        UserError: There are too few GPUs, or TensorFlow has started with fewer logical CPUs.
-    """
+    """Return a strategy for each number of replicas. The call fixes the number of logical CPUs."""
     MirroredStrategy(replicas=max(replicas))  # first, as the largest number splits the CPU
     return [
         MirroredStrategy(replicas=count, shards=shards, shard_weights=shard_weights)
@@ -127,14 +118,7 @@ def run_check(
     *,
     float64: bool = True,
 ) -> CheckResult:
-    """Compare training under strategies with training on one replica; see `check_model`.
-
-    Args:
-        functions: Functions that make the model and its data.
-        strategies: The strategies of kdist.
-        options: Options of the check.
-        float64: Whether to compute in float64 if the model allows it.
-    """
+    """Compare training under strategies with training on one replica; see `check_model`."""
     data = functions.load_data(options.full_batch)
     if options.batch_size is not None and not data.has_arrays and not functions.takes_batch:
         raise UserError(
@@ -200,11 +184,7 @@ def train(
 ) -> Record:
     """Train the model, and record its values, or the error that it raises.
 
-    Args:
-        plan: The model and its data.
-        strategy: `None` for stock Keras on one replica.
-        name: Name of the run, for messages.
-        start: Called with the model when training begins and the model has its weights.
+    Without a strategy, stock Keras trains. `start` is called with the model as training begins.
     """
     record = Record(name=name)
     with _silence_messages(), _keras_floats(plan.floats):

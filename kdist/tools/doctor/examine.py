@@ -1,17 +1,18 @@
 """`examine_machine`: check versions, GPUs, and a sum over all devices."""
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import platform
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pynvml
 
 from ...launch import child
 from ...versions import untested
-from .finding import Finding
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _MOST_SECONDS = 300.0  # a first import reads a gigabyte of files
@@ -20,13 +21,29 @@ _GIB = 2**30
 _MUCH_USED = 0.1  # of a GPU's memory
 
 
-def examine_machine(*, replicas: int | None = None) -> list[Finding]:
-    """Examine the machine without changing it.
+State = Literal["good", "slow", "broken", "absent"]
+"""`slow` works below its possible speed; `absent` is missing, and is not required."""
 
-    Args:
-        replicas: Number of devices of the all-reduce; `None` for all GPUs, or two logical CPUs
-            without a GPU.
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A result of the examination: a line on the screen.
+
+    Attributes:
+        name: The examined part of the machine.
+        state: State of this part.
+        text: The facts that were found.
+        remedy: Instructions to fix the part; empty if there is nothing to fix.
     """
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+def examine_machine(*, replicas: int | None = None) -> list[Finding]:
+    """Examine the machine; the all-reduce takes all GPUs by default, or two logical CPUs."""
     return [*check_versions(), *check_gpus(), *check_tensorflow({"replicas": replicas})]
 
 
@@ -100,13 +117,7 @@ def _check_gpu(index: int) -> Finding:
 def check_tensorflow(
     orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM, seconds: float = _MOST_SECONDS
 ) -> list[Finding]:
-    """Check TensorFlow in a separate process, because TensorFlow may crash or hang.
-
-    Args:
-        orders: The arguments of `tensorflow_checks.check_all`.
-        program: The program and its arguments.
-        seconds: Time limit, after which the process is ended.
-    """
+    """Check TensorFlow in a separate process, because TensorFlow may crash or hang."""
     name, remedy = (
         "TensorFlow",
         "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX",
@@ -124,3 +135,14 @@ def check_tensorflow(
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     text = ": ".join([f"its process ended with {ended.verdict.how}", *lines[-_LAST_LINES:]])
     return [*findings, Finding(name, "broken", text, remedy)]
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print a line per finding with its remedy below, and the number of findings in each state."""
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:6}  {finding.name:{width}}  {finding.text}")
+        if finding.remedy:
+            print(f"{'':{width + 10}}→ {finding.remedy}")
+    counts = Counter(finding.state for finding in findings)
+    print(f"\n{', '.join(f'{counts[state]} {state}' for state in get_args(State))}")

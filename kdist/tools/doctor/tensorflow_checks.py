@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import UserError
 from ...launch import child
 from ...launch.device_assignment import visible_gpus
-from .finding import Finding
+from .examine import Finding
 
 _ROUNDS = 7
 _BYTES = 64 * 10**6
@@ -23,12 +23,7 @@ _SLOW_BYTES_PER_SECOND = 3e9
 
 
 def check_all(replicas: int | None) -> None:
-    """Send each finding to the parent process as soon as it is known.
-
-    Args:
-        replicas: Number of devices of the all-reduce; `None` for all GPUs, or two logical CPUs
-            without a GPU.
-    """
+    """Send each finding to the parent process as soon as it is known."""
     checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
         ("TensorFlow", check_import),
         (
@@ -76,12 +71,7 @@ def tensorflow_gpus() -> list[str]:
 
 
 def judge_gpus(found: list[str], visible: int) -> Finding:
-    """Compare the GPUs that TensorFlow finds with the GPUs of the machine.
-
-    Args:
-        found: Product names of the GPUs that TensorFlow finds.
-        visible: GPUs that the driver lists and `CUDA_VISIBLE_DEVICES` shows.
-    """
+    """Compare the GPUs that TensorFlow finds with the GPUs of the machine."""
     name = "GPUs in TensorFlow"
     if len(found) < visible:
         text = f"{len(found) or 'none'} of {visible}"
@@ -96,14 +86,7 @@ def judge_gpus(found: list[str], visible: int) -> Finding:
 
 
 def check_all_reduce(replicas: int) -> Finding:
-    """Check that the sum of a buffer over all devices is correct, and time it.
-
-    Args:
-        replicas: Number of devices.
-
-    Raises:
-        UserError: The machine has fewer devices.
-    """
+    """Check that the sum of a buffer over all devices is correct, and time it."""
     if replicas == 1:
         return Finding("all-reduce", "absent", "one device has nothing to add up")
     from ...strategies.devices import first_devices, stock_strategy

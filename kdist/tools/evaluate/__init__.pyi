@@ -1,3 +1,3 @@
 from .evaluate_options import EvaluateOptions as EvaluateOptions
 from .evaluate_run import evaluate as evaluate
-from .run_models import Evaluation as Evaluation
+from .saved_models import Evaluation as Evaluation

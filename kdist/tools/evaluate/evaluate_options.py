@@ -1,4 +1,4 @@
-"""`EvaluateOptions`: the options of `kdist evaluate`, checked."""
+"""`EvaluateOptions`: the options of `kdist evaluate`, checked without NumPy."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -36,21 +36,10 @@ class EvaluateOptions:
         check_fields(self)
 
     def config(self, settings: Mapping[str, Any]) -> TrainConfig:
-        """Return a run's settings with the data folder, batch size and devices of these options.
-
-        Args:
-            settings: Settings of the run.
-
-        Raises:
-            UserError: `settings` are not the settings of a run, or contradict each other.
-        """
+        """Return a run's settings with the data folder, batch size and devices of these options."""
         own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
         given = {name: value for name, value in own.items() if value is not None}
         # The shards that the run was trained with need not be a multiple of the number of replicas.
-        devices = {
-            "replicas": self.replicas,
-            "shards": None,
-            "shard_optimizer": False,
-            "shard_weights": False,
-        }
-        return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **given})
+        devices = {"replicas": self.replicas, "shards": None}
+        whole = {"shard_optimizer": False, "shard_weights": False}
+        return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **whole, **given})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from ...checkpoint.store import DamagedCheckpointError
 from ...errors import UserError
 from .evaluate_options import EvaluateOptions
-from .run_models import (
+from .saved_models import (
     Evaluation,
     SavedModel,
     new_models,
@@ -86,7 +86,7 @@ def evaluate(
         found.append(evaluation)
         announce(str(evaluation))
         if options.watch is None:
-            break
-    if not found and options.watch is None:
+            return found
+    if options.watch is None:
         raise UserError(f"none of the checkpoints of {folder} is whole")
     return found

@@ -18,23 +18,14 @@ from ...training.model import make_model, own_data, own_model, preprocessing, st
 from ...training.run import load_data, precision_scope
 from ...training.user_model.data import UserData
 from ...training.user_model.functions import explain_errors_of, load_functions
-from .run_models import Evaluation, SavedModel
+from .saved_models import Evaluation, SavedModel
 
 
 class Evaluator:
-    """Evaluates saved models of a run in turn, on exactly all validation data.
-
-    Args:
-        config: Settings of the run.
-        averaged: Whether to use the averaged weights of checkpoints.
-        announce: Called with a line that names the source of the images.
-
-    Raises:
-        UserError: Data or devices are missing, or the user's functions fail.
-    """
+    """Evaluates saved models of a run in turn; `averaged` with the averages of checkpoints."""
 
     def __init__(
-        self, config: TrainConfig, *, averaged: bool, announce: Callable[[str], None] = print
+        self, config: TrainConfig, *, averaged: bool, announce: Callable[[str], None]
     ) -> None:
         self._config, self._averaged = config, averaged
         self._strategy = MirroredStrategy(replicas=config.replicas)
@@ -66,7 +57,6 @@ class Evaluator:
         self._files: tuple[str, ...] = ()
 
     def _make_own_model(self) -> None:
-        """Make the user's model, and take its validation data."""
         config, strategy = self._config, self._strategy
         functions = load_functions(config.model or "", config.data or "data")
         plan, data = own_data(config, functions, replicas=strategy.num_replicas_in_sync)
@@ -83,15 +73,7 @@ class Evaluator:
         self._files = functions.files
 
     def evaluate(self, saved: SavedModel) -> Evaluation:
-        """Evaluate a model.
-
-        Args:
-            saved: The model.
-
-        Raises:
-            DamagedCheckpointError: The checkpoint cannot be read.
-            UserError: The file's weights do not fit the model of the run's settings.
-        """
+        """Evaluate a model; raise `DamagedCheckpointError` if a checkpoint cannot be read."""
         config, averaged = self._config, self._averaged
         with (
             explain_errors_of(*self._files),
@@ -116,7 +98,6 @@ class Evaluator:
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
-    """Load weights from a file with stock batch norms into a model."""
     try:
         with stock_batch_norms(model), warnings.catch_warnings():
             # An evaluation needs no optimizer state.

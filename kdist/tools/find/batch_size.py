@@ -193,16 +193,7 @@ def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> in
 
 
 def run_in_process(orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) -> BatchSizeTry:
-    """Run a try in a separate process, because it may run out of memory.
-
-    Args:
-        orders: The arguments of `try_batch_size`.
-        program: The program and its arguments.
-
-    Raises:
-        UserError: The user's functions fail.
-        TrainingError: The try failed for a reason other than memory.
-    """
+    """Run a try in a separate process, because it may run out of memory."""
     if INSIDE in os.environ:
         raise UserError(
             "each try imports the model's file, which starts a search itself: put the call under"

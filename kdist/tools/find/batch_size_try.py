@@ -46,11 +46,7 @@ def try_batch_size(
     shard_optimizer: bool,
     shard_weights: bool,
 ) -> BatchSizeTry:
-    """Train a few full batches; see `find_batch_size`.
-
-    Raises:
-        UserError: The user's functions fail, or their data cannot have this batch size.
-    """
+    """Train a few full batches; see `find_batch_size`."""
     functions = load_functions(model, data)
     strategy = MirroredStrategy(
         replicas=replicas, shard_optimizer=shard_optimizer, shard_weights=shard_weights
@@ -91,15 +87,7 @@ class _TimedSteps(keras.callbacks.Callback):
 
 
 def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
-    """Return the training data in full batches only; `None` without a full batch.
-
-    Args:
-        functions: The user's functions.
-        global_batch: Samples per step over all replicas.
-
-    Raises:
-        UserError: The data have batches of their own, and are no `tf.data.Dataset`.
-    """
+    """Return the training data in full batches only; `None` without a full batch."""
     try:
         data = functions.load_data(global_batch)
     except NoSamplesError:

@@ -1,6 +1,5 @@
 """`find_learning_rate`: the learning rate range test."""
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..._upstream.internals import optimizers_of
+from ..._upstream.models import optimizers_of
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...strategies.mirrored_strategy import MirroredStrategy
@@ -100,24 +99,11 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
             " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
             " of the data's function"
         )
-    return UserFunctions(
-        files=(_source_file(build), _source_file(data)), build=build, make_data=data
-    )
-
-
-def _source_file(function: Callable[..., Any]) -> str:
-    """Return the source file of a function, for error messages; `"<unknown>"` if unknown."""
-    try:
-        return inspect.getsourcefile(function) or "<unknown>"
-    except TypeError:  # an object that can be called, or a function written in C
-        return "<unknown>"
+    return UserFunctions(build=build, make_data=data)
 
 
 class RangeTest(keras.callbacks.Callback):
     """Sets the rate of each batch, records its loss, and ends training when the loss explodes.
-
-    Args:
-        rates: The learning rates of the batches.
 
     Attributes:
         losses: The loss of each batch so far.
@@ -135,11 +121,7 @@ class RangeTest(keras.callbacks.Callback):
         return RateCurve(rates=rates, losses=self.losses, smoothed=average_losses(self.losses))
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Replace the learning rate or schedule of the model by a variable.
-
-        Raises:
-            UserError: The model has several optimizers.
-        """
+        """Replace the learning rate or schedule of the model by a variable."""
         optimizers = optimizers_of(self.model)
         if len(optimizers) != 1:
             raise UserError(

@@ -1,8 +1,6 @@
 """`RateCurve`: the losses of a learning rate range test, and the suggested rate."""
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,23 +90,9 @@ class RateCurve:
             f"{len(self.rates)} steps, from {self.rates[0]:.2g} to {self.rates[-1]:.2g}: {how}"
         )
 
-    def to_csv(self) -> str:
-        """Return a table with a row per step: `step,learning_rate,loss,smoothed_loss`."""
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(("step", "learning_rate", "loss", "smoothed_loss"))
-        rows = zip(self.rates, self.losses, self.smoothed, strict=True)
-        table.writerows((step, *row) for step, row in enumerate(rows, 1))
-        return text.getvalue()
-
 
 def average_losses(losses: Sequence[float], *, decay: float = _DECAY) -> list[float]:
-    """Return the running average after each loss, corrected for its start at zero.
-
-    Args:
-        losses: The loss of each step.
-        decay: Factor of earlier losses at each step, at least 0 and below 1.
-    """
+    """Return the running average after each loss, corrected for its start at zero."""
     averages, total = [], 0.0
     for step, loss in enumerate(losses, 1):
         total = decay * total + (1 - decay) * loss
@@ -137,11 +121,7 @@ def rates_of(least: float, most: float, steps: int) -> list[float]:
 
 
 def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: object) -> None:
-    """Check the arguments of a range test.
-
-    Raises:
-        UserError: An argument is out of range.
-    """
+    """Check the arguments of a range test."""
     low = number_within("least", least, above=0, hint="pass the first learning rate, such as 1e-6")
     number_within("most", most, above=low, hint="pass the last learning rate, such as 10")
     count = as_integer(steps)
@@ -151,19 +131,12 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
         )
 
 
-def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
-    """Write the curve as a table and a page with its chart; return both paths.
-
-    Args:
-        curve: The curve.
-        folder: An existing folder.
-        of: Name of the model, for the title.
-    """
+def write_curve(curve: RateCurve, folder: Path, *, of: str) -> Path:
+    """Write a page with the chart of the curve into a folder, and return its path."""
     figure = learning_rate_figure(
         curve.rates, curve.losses, curve.smoothed, suggestion=curve.suggestion
     )
-    table, page = folder / "learning-rate.csv", folder / "learning-rate.html"
-    atomic_write(table, curve.to_csv())
+    page = folder / "learning-rate.html"
     section = Section(title="Learning rate range test", figures=[figure])
     atomic_write(page, render_page(of, [section]))
-    return [table, page]
+    return page

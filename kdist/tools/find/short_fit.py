@@ -19,19 +19,7 @@ def train_model(
     epochs: int,
     callback: keras.callbacks.Callback,
 ) -> None:
-    """Make the user's model, and train it step by step until the callback ends the training.
-
-    Args:
-        functions: The user's functions.
-        strategy: The strategy that makes the model.
-        data: Training data, without validation. Batched data keep their batches.
-        global_batch: Samples per step over all replicas, for arrays.
-        epochs: Maximum number of epochs.
-        callback: Ends the training.
-
-    Raises:
-        UserError: The function fails, or returns no compiled model.
-    """
+    """Make the user's model, and train it step by step until the callback ends the training."""
     model = checked_model(strategy.build(functions.make_model), function="build")
     strategy.model_state(model).chosen_steps = None
     model.steps_per_execution = 1

@@ -72,7 +72,7 @@ def compiled_rate(model: "keras.Model") -> float:
 
 def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
     """Return pairs of optimizer and inner optimizer, for optimizers without a schedule."""
-    from ..._upstream.internals import optimizers_of
+    from ..._upstream.models import optimizers_of
 
     pairs = [(o, getattr(o, "inner_optimizer", o)) for o in optimizers_of(model)]
     # A schedule's configuration is a dictionary.
@@ -94,7 +94,7 @@ def check_input(
     Raises:
         UserError: The model does not take the data.
     """
-    from ..._upstream.internals import has_call
+    from ..._upstream.models import has_call
 
     if not has_call(model):
         return

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...arguments import local_path
@@ -11,19 +11,10 @@ from ...errors import UserError, error_text
 from ...training.folder import saved_model
 from ...training.record import RunRecord, read_run
 
-_LEAST_WIDTH = 8
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A checkpoint of a run, or its final model.
-
-    Attributes:
-        path: The file.
-        checkpoint: The checkpoint; `None` for the final model.
-        epoch: Epoch of the model, counted from 1; `None` if unknown.
-        step: Number of trained steps of this epoch; `None` at the end of the epoch.
-    """
+    """A checkpoint of a run, or its final model, which has no `checkpoint`."""
 
     path: Path
     checkpoint: CheckpointFile | None = None
@@ -53,11 +44,11 @@ class Evaluation:
     file: str
 
     def __str__(self) -> str:
-        return _line(self._cells().items())
+        return self._line(self._cells())
 
     def heading(self) -> str:
         """Return the heading of a table of evaluations."""
-        return _line((name, name) for name in self._cells())
+        return self._line({name: name for name in self._cells()})
 
     def _cells(self) -> dict[str, str]:
         return {
@@ -69,19 +60,14 @@ class Evaluation:
             "file": self.file,
         }
 
-
-def _line(cells: Iterable[tuple[str, str]]) -> str:
-    *columns, (_, file) = cells
-    padded = [text.rjust(max(len(name), _LEAST_WIDTH)) for name, text in columns]
-    return "  ".join([*padded, file])
+    @staticmethod
+    def _line(cells: Mapping[str, str]) -> str:
+        *columns, (_, file) = cells.items()
+        return "  ".join([*(text.rjust(max(len(name), 8)) for name, text in columns), file])
 
 
 def run_folder(path: str) -> Path:
-    """Return a run's folder.
-
-    Raises:
-        UserError: There is no such folder.
-    """
+    """Return the folder of a run; raise `UserError` if there is no such folder."""
     folder = Path(local_path("the run", path))
     if not os.path.isdir(folder):  # unlike `Path`, takes any path
         raise UserError(
@@ -92,11 +78,7 @@ def run_folder(path: str) -> Path:
 
 
 def read_run_record(folder: Path) -> RunRecord:
-    """Read a run, which may be unfinished.
-
-    Raises:
-        UserError: The run cannot be read.
-    """
+    """Read a run, which may be unfinished; raise `UserError` if it cannot be read."""
     try:
         return read_run(folder, unfinished=True)
     except (UserError, OSError) as error:
@@ -106,9 +88,9 @@ def read_run_record(folder: Path) -> RunRecord:
 def newest_models(folder: Path) -> list[SavedModel]:
     """Return models, the newest first; the final model of a complete run is the newest."""
     final = _final_model(folder)
-    ended = [] if final is None else [final]
     is_complete = _has_result(folder) and read_run_record(folder).status.is_complete
     checkpoints = _checkpoints(folder)
+    ended = [] if final is None else [final]
     return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
 
 
@@ -147,7 +129,6 @@ def _checkpoints(folder: Path) -> list[SavedModel]:
 
 
 def _final_model(folder: Path) -> SavedModel | None:
-    """Return the model that the run saved when it ended; `None` without a model."""
     path = saved_model(folder)
     if path is None or not _has_result(folder):
         return None

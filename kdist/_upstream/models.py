@@ -1,0 +1,115 @@
+"""Private state of models and layers, and the steps that Keras hands to a strategy."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+
+def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """Return every layer of the model, including nested layers, each once."""
+    return list(model._flatten_layers(include_self=False))
+
+
+def strategy_of(model: keras.Model) -> tf.distribute.Strategy | None:
+    """Return the strategy in whose scope the model was made."""
+    return model._distribute_strategy
+
+
+def compile_arguments(model: keras.Model) -> dict[str, Any]:
+    """Return the arguments of `compile` that Keras keeps to describe the model."""
+    kept = getattr(model, "_compile_config", None)
+    return {} if kept is None else dict(kept.config)
+
+
+def inputs_of(model: keras.Model) -> Any:
+    """Return the symbolic inputs of a Functional or Sequential model, in their structure."""
+    functional = getattr(model, "_functional", model)  # of a Sequential
+    return getattr(functional, "_inputs_struct", [])
+
+
+def has_call(model: keras.Model) -> bool:
+    """Whether the model has a `call` method; a model with custom steps may have none."""
+    return type(model).call is not keras.Model.call
+
+
+def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
+    """Return the model's output, called as in Keras's own steps."""
+    return model(x, training=training) if model._call_has_training_arg else model(x)
+
+
+def compute_loss(
+    model: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight: Any, *, training: bool
+) -> Any:
+    """Return the model's loss, even if it overrides `compute_loss` with an older signature."""
+    return model._compute_loss(
+        x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training
+    )
+
+
+def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
+    """Return the metrics of a model, also the metrics that Keras adds in the first traced step."""
+    arguments = compile_arguments(model)
+    compiled = tf.nest.flatten([arguments.get("metrics"), arguments.get("weighted_metrics")])
+    return [
+        *model.metrics,
+        *(metric for metric in compiled if isinstance(metric, keras.metrics.Metric)),
+    ]
+
+
+def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
+    """Return the compiled optimizer and all optimizers in attributes, for custom steps."""
+    optimizers = {
+        id(value): value
+        for value in [getattr(model, "optimizer", None), *vars(model).values()]
+        if isinstance(value, keras.optimizers.Optimizer)
+    }
+    return list(optimizers.values())
+
+
+def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:
+    """Copy variables that were made outside the scope to every replica, with their values."""
+    for variable in variables:
+        own = strategy.extended.variable_created_in_scope(variable._value)
+        if not own and not isinstance(variable._value, tf.distribute.DistributedValues):
+            with tf.init_scope(), strategy.scope():
+                variable._initialize(variable._value.numpy())
+
+
+def stock_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
+    """Return the model and the name of the step if `fn` is a step of Keras, otherwise `None`.
+
+    The names are `"train_step"`, `"test_step"` and `"predict_step"`. Keras passes the bound method
+    to `strategy.run` for the first two, and a closure for prediction.
+    """
+    model = getattr(fn, "__self__", None)
+    for name in ("train_step", "test_step"):
+        if getattr(fn, "__func__", None) is getattr(TensorFlowTrainer, name):
+            return model, name
+    if "TensorFlowTrainer.make_predict_function" in getattr(fn, "__qualname__", ""):
+        return model_of_prediction(fn), "predict_step"
+    return None
+
+
+def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
+    """Return the model of the prediction step that Keras passes to `strategy.run`."""
+    inner = inspect.unwrap(getattr(fn, "__wrapped__", fn))
+    inner = getattr(inner, "python_function", inner)  # compiled with XLA
+    model: keras.Model = inspect.getclosurevars(inner).nonlocals["self"]
+    return model
+
+
+def custom_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
+    """Return the model and `"custom_step"` if `fn` is its custom step, otherwise `None`."""
+    model = getattr(fn, "__self__", None)
+    name = getattr(fn, "__name__", "")
+    is_step = isinstance(model, keras.Model) and name in ("train_step", "test_step")
+    return (model, "custom_step") if is_step and stock_step(fn) is None else None
+
+
+def overridden_steps(model: keras.Model) -> list[str]:
+    """Return the names of the steps that the model overrides."""
+    return [name for name in ("train_step", "test_step") if not stock_step(getattr(model, name))]
