@@ -234,20 +234,6 @@ def rowwise():
         **rounded,
     )
     rows.add(
-        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
-        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "VALID"),
-        [image],
-        empty=False,
-        **batched,
-    )
-    rows.add(
-        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
-        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "SAME", include_batch_in_index=True),
-        [image],
-        empty=False,
-        **twice,
-    )
-    rows.add(
         "ReverseSequence",
         lambda x, n: tf.reverse_sequence(x, n, seq_axis=1),
         [(B, 4, 3), ints(B)],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from ..op_types import CONDITIONS
 from ..operation import (
     LOCAL,
     ComputeWholeError,
@@ -60,6 +61,11 @@ def _divide(
     An input with the shape of a divided variable is divided like the variable, all further partial
     inputs become whole. If this is not enough, the operation is computed whole.
     """
+    arguments = op.placements[op.type in CONDITIONS :]  # without the predicate
+    if all(isinstance(placement, Replicate) for placement in arguments):
+        return None
+    if op.facts.effects(op.op)[0]:
+        return _compute_whole(op)
     assumed = len(op.facts.assumed)
     try:
         return divide(op, placements)
@@ -149,14 +155,6 @@ def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
             raise NeedsCollectiveError(f"{tensor.name} may have another number of rows")
 
 
-def _input_forms(placements: Sequence[Placement], planned: Sequence[Placement]) -> list[Form]:
-    """Return the forms of inputs, from their placements and the placements in the body's plan."""
-    return [
-        LOCAL if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
-        for own, mine in zip(placements, planned, strict=True)
-    ]
-
-
 def _form(placement: Placement) -> Form:
     return LOCAL if isinstance(placement, ListOf) else placement
 
@@ -165,10 +163,6 @@ def _form(placement: Placement) -> Form:
 
 
 def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    if all(isinstance(placement, Replicate) for placement in op.placements):
-        return None
-    if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # The body has effects.
     bodies = op.facts.step.bodies
     body = bodies.of(op.op, op.attr("body").name, op.op.outputs)
     test = bodies.of(op.op, op.attr("cond").name, op.op.outputs)
@@ -180,7 +174,7 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if settled is None:
         return _compute_whole(op)  # The placements of the variables change in each iteration.
     plan, placements = settled
-    forms = [_form(placement) for placement in placements]
+    forms = [*map(_form, placements)]
     for tensor, placement in zip(op.inputs, placements, strict=True):
         _check_rows(op.facts, tensor, placement)
     changed = [index for index, is_kept in enumerate(kept) if not is_kept]
@@ -245,10 +239,6 @@ def _returns(output: tf.Tensor, inner: tf.Tensor) -> bool:
 
 def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     inputs = op.inputs[1:]
-    if all(isinstance(placement, Replicate) for placement in op.placements[1:]):
-        return None
-    if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # A branch has effects.
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
     graphs = [op.facts.step.bodies.of(op.op, branch.name, inputs) for branch in called]
@@ -284,8 +274,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
         ]
         return stage.call_condition(op, inputs, branches)
 
-    input_forms = [REPLICATE, *_input_forms(op.placements[1:], placements)]
-    return Decision(input_forms, results, write_branches, bodies=plans)
+    return Decision([REPLICATE, *map(_form, placements)], results, write_branches, bodies=plans)
 
 
 def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
@@ -312,22 +301,18 @@ def _is_single(tensor: tf.Tensor, axis: int) -> bool:
 
 
 def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    if all(isinstance(placement, Replicate) for placement in op.placements):
-        return None
-    if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # The function has effects.
     graph = op.facts.step.bodies.of(op.op, op.attr("f").name, op.inputs)
     sizes = [op.sizes(index) for index in range(len(op.inputs))]
     plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
     results = [_plain(plan.placement(plan.canonical(output))) for output in graph.outputs]
-    ways = _redistribute(plan, graph.outputs, [_form(placement) for placement in results])
+    ways = _redistribute(plan, graph.outputs, [*map(_form, results)])
 
     def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs, inputs, strict=True))
         body = stage.body(plan, graph, pairs, ways, [None] * len(ways), is_compiled=True)
         return stage.call_xla(op, inputs, body)
 
-    return Decision(_input_forms(op.placements, given), results, write_call, bodies=[plan])
+    return Decision([*map(_form, given)], results, write_call, bodies=[plan])
 
 
 # Placements of a value that several bodies make

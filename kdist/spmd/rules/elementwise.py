@@ -259,37 +259,23 @@ def select(op: Operation) -> Decision | None:
     return Decision(forms, [main.plain()])
 
 
-@rule("QuantizeAndDequantizeV2")
-def quantize(op: Operation) -> Decision | None:
-    """Round to a given range; not to the range of all values, which needs all rows."""
-    shard = op.shard(0)
-    if op.attr("axis") != -1 or not op.attr("range_given") or shard is None:
-        return None
-    return Decision([LOCAL, REPLICATE, REPLICATE], [shard.plain()])
-
-
-@rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
+@rule(
+    "FakeQuantWithMinMaxVars",
+    "FakeQuantWithMinMaxVarsGradient",
+    "FakeQuantWithMinMaxVarsPerChannel",
+    "FakeQuantWithMinMaxVarsPerChannelGradient",
+)
 def fake_quantize(op: Operation) -> Decision | None:
-    """Round to a range; `PerChannel` rounds each channel, on the last axis, to its own range."""
-    shard = op.shard(0)
-    if shard is None or _is_channel(op, shard):
+    """Round to a range; the gradients of the range are sums over the rows.
+
+    `PerChannel` rounds each channel, on the last axis, to a range of its own.
+    """
+    data = range(len(op.outputs) // 2 + 1)  # A gradient takes the values, too.
+    main = op.first_shard(data)
+    if main is None or ("PerChannel" in op.type and op.rank(0) in (None, main.axis + 1)):
         return None
-    return Decision([LOCAL, REPLICATE, REPLICATE], [shard.plain()])
-
-
-@rule("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
-def fake_quantize_gradient(op: Operation) -> Decision | None:
-    """Compute gradients of `fake_quantize`; the range's gradients are sums over the rows."""
-    main = op.shard(0) or op.shard(1)
-    if main is None or _is_channel(op, main):
-        return None
-    forms = [op.rows_form(index, main) for index in range(2)]
-    return Decision([*forms, REPLICATE, REPLICATE], [main.plain(), PARTIAL, PARTIAL])
-
-
-def _is_channel(op: Operation, shard: Shard) -> bool:
-    """Whether the rows may be channels, each with a range of its own."""
-    return "PerChannel" in op.type and op.rank(0) in (None, shard.axis + 1)
+    forms = op.whole_but({index: op.rows_form(index, main) for index in data})
+    return Decision(forms, [main.plain(), *[PARTIAL] * (len(op.outputs) - 1)])
 
 
 @rule("Bitcast")

@@ -82,9 +82,8 @@ def put(op: Operation) -> Decision | None:
             raise ComputeWholeError({lst.origin})
     elif not equal_sizes(sizes, lst.sizes):
         raise ComputeWholeError({lst.origin})
-    forms: list[Form] = [LOCAL, *[REPLICATE] * (len(op.inputs) - 1)]
-    forms[index] = element
     op.facts.step.list_elements[lst.origin] = element
+    forms = op.whole_but({0: LOCAL, index: element})
     return Decision(forms, [ListOf(element, lst.origin, sizes)])
 
 

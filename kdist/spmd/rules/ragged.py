@@ -36,10 +36,8 @@ def split_texts(op: Operation) -> Decision | None:
         return [move_places(stage, shard.rows, places), words, tf.stack([total, shape[1]])]
 
     out = Shard(0, found)
-    rest: list[Form] = [REPLICATE] * (len(op.inputs) - 1)
-    return Decision(
-        [LOCAL, *rest], [out, out, Partial(MAXIMUM)], split_local_texts, needs=[shard.rows]
-    )
+    results = [out, out, Partial(MAXIMUM)]
+    return Decision(op.whole_but({0: LOCAL}), results, split_local_texts, needs=[shard.rows])
 
 
 @rule("SparseCross")

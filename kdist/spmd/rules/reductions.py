@@ -265,29 +265,18 @@ def l2_loss(op: Operation) -> Decision | None:
     return None if op.shard(0) is None else Decision([LOCAL], [PARTIAL])
 
 
-@rule("ReduceJoin")
-def join_texts(op: Operation) -> Decision | None:
-    """Join texts along axes that are not divided; without any axis, all texts are joined."""
-    shard, rank = op.shard(0), op.rank(0)
-    if shard is None or rank is None or op.constant(1) is None:
+@rule("ArgMax", "ArgMin", "ReduceJoin")
+def reduce_undivided_axes(op: Operation) -> Decision | None:
+    """Reduce along axes that are not divided; a join of texts without any axis joins all texts."""
+    axes, shard, rank = op.constant(1), op.shard(0), op.rank(0)
+    if axes is None or shard is None or rank is None:
         return None
-    axes = {int(a) % rank for a in np.ravel(op.constant(1))}
-    if not axes or shard.axis in axes:
+    reduced = _normal(axes, rank)
+    if not reduced or shard.axis in reduced:
         return None
-    before = 0 if op.attr("keep_dims") else sum(a < shard.axis for a in axes)
+    keeps_axes = op.type == "ReduceJoin" and op.attr("keep_dims")
+    before = 0 if keeps_axes else sum(axis < shard.axis for axis in reduced)
     return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - before)])
-
-
-@rule("ArgMax", "ArgMin")
-def arg_max(op: Operation) -> Decision | None:
-    """Find the largest or smallest value along an axis that is not divided."""
-    axis, shard, rank = op.constant(1), op.shard(0), op.rank(0)
-    if axis is None or shard is None or rank is None:
-        return None
-    axis = int(axis) % rank
-    if axis == shard.axis:
-        return None
-    return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
@@ -297,6 +286,6 @@ def along_axes(op: Operation) -> Decision | None:
     axes, shard, rank = op.constant(last), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:
         return None
-    if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
+    if shard.axis in _normal(axes, rank):
         return None
     return Decision([LOCAL, *[REPLICATE] * last], [shard.plain()])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import LOCAL, Decision, Form, Operation, Rewrite, Tensors, local_size, rule
+from ..op_types import types_in
+from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Shard
 from ..quirks import needs_rows, some_rows_key, with_some_rows
 from ..rows import Rows
@@ -17,48 +18,35 @@ from .elementwise import name_axes
 
 # Inputs with the samples along their first axis; inputs that are shapes of tensors with samples.
 _ROWS: dict[str, tuple[list[int], list[int]]] = {
-    "AdjustContrastv2": ([0], []),
-    "AdjustHue": ([0], []),
-    "AdjustSaturation": ([0], []),
-    "AvgPool": ([0], []),
-    "AvgPool3D": ([0], []),
-    "AvgPool3DGrad": ([1], [0]),
-    "AvgPoolGrad": ([1], [0]),
-    "BiasAdd": ([0], []),
-    "CombinedNonMaxSuppression": ([0, 1], []),
-    "Conv2D": ([0], []),
-    "Conv2DBackpropInput": ([2], [0]),
-    "Conv3D": ([0], []),
-    "Conv3DBackpropInputV2": ([2], [0]),
-    "DepthToSpace": ([0], []),
-    "DepthwiseConv2dNative": ([0], []),
-    "DepthwiseConv2dNativeBackpropInput": ([2], [0]),
-    "Dilation2D": ([0], []),
+    **dict.fromkeys(
+        types_in("""
+            AdjustContrastv2 AdjustHue AdjustSaturation AvgPool AvgPool3D BiasAdd Conv2D Conv3D
+            DepthToSpace DepthwiseConv2dNative Dilation2D ExtractImagePatches HSVToRGB
+            ImageProjectiveTransformV3 LRN MaxPool MaxPool3D RGBToHSV ResizeArea ResizeBicubic
+            ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad ScaleAndTranslate
+            SpaceToDepth
+        """),
+        ([0], []),
+    ),
+    **dict.fromkeys(
+        types_in("""
+            CombinedNonMaxSuppression InTopKV2 ResizeBicubicGrad ResizeBilinearGrad
+            ScaleAndTranslateGrad SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+        """),
+        ([0, 1], []),
+    ),
+    **dict.fromkeys(
+        types_in("LRNGrad MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad"),
+        ([0, 1, 2], []),
+    ),
+    **dict.fromkeys(types_in("AvgPool3DGrad AvgPoolGrad"), ([1], [0])),
+    **dict.fromkeys(
+        types_in("""
+            Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput
+        """),
+        ([2], [0]),
+    ),
     "Dilation2DBackpropInput": ([0, 2], []),
-    "ExtractImagePatches": ([0], []),
-    "HSVToRGB": ([0], []),
-    "ImageProjectiveTransformV3": ([0], []),
-    "InTopKV2": ([0, 1], []),
-    "LRN": ([0], []),
-    "LRNGrad": ([0, 1, 2], []),
-    "MaxPool": ([0], []),
-    "MaxPool3D": ([0], []),
-    "MaxPool3DGrad": ([0, 1, 2], []),
-    "MaxPoolGrad": ([0, 1, 2], []),
-    "MaxPoolGradGrad": ([0, 1, 2], []),
-    "RGBToHSV": ([0], []),
-    "ResizeArea": ([0], []),
-    "ResizeBicubic": ([0], []),
-    "ResizeBicubicGrad": ([0, 1], []),
-    "ResizeBilinear": ([0], []),
-    "ResizeBilinearGrad": ([0, 1], []),
-    "ResizeNearestNeighbor": ([0], []),
-    "ResizeNearestNeighborGrad": ([0], []),
-    "ScaleAndTranslate": ([0], []),
-    "ScaleAndTranslateGrad": ([0, 1], []),
-    "SoftmaxCrossEntropyWithLogits": ([0, 1], []),
-    "SpaceToDepth": ([0], []),
-    "SparseSoftmaxCrossEntropyWithLogits": ([0, 1], []),
 }
 # The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
 _LEAST_RANKS = {
@@ -128,7 +116,7 @@ _BATCHED_PAIRS = {
 def samples(op: Operation) -> Decision | None:
     """Compute a replica's samples."""
     data, shapes = _ROWS[op.type]
-    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+    main = op.first_shard(data)
     if main is None or main.axis != 0:
         return None
     for index in shapes:
@@ -144,19 +132,19 @@ def samples(op: Operation) -> Decision | None:
         name_axes(op, op.outputs[1], shared, broadcasts=True)
     elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
         _keep_dims(op, op.outputs[1])
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
     single = _SINGLE_ROWS.get(op.type, [])
-    for index in dict.fromkeys((*data, *single)):
-        forms[index] = op.rows_form(index, shared, may_broadcast=index in single)
-    for index in shapes:
-        forms[index] = local_size(0, main.rows)
+    forms = {
+        index: op.rows_form(index, shared, may_broadcast=index in single)
+        for index in (*data, *single)
+    }
+    forms |= dict.fromkeys(shapes, local_size(0, main.rows))
     compute_some_rows = None
     if op.type in _OF_SOME and op.rank(data[0]) != 2:
 
         def compute_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             return _of_some_rows(stage, op, inputs, data)
 
-    return Decision(forms, [shared] * len(op.outputs), compute_some_rows)
+    return Decision(op.whole_but(forms), [shared] * len(op.outputs), compute_some_rows)
 
 
 def _keep_dims(op: Operation, output: Any) -> None:
@@ -181,12 +169,10 @@ def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int])
 def sums_of_samples(op: Operation) -> Decision | None:
     """Sum over a replica's samples."""
     data = _SUMMED[op.type]
-    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+    main = op.first_shard(data)
     if main is None or main.axis != 0:
         return None
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
-    for index in data:
-        forms[index] = op.rows_form(index, main)
+    forms = op.whole_but({index: op.rows_form(index, main) for index in data})
     sum_some_rows = None
     # Without rows, these kernels do not write their result.
     if (op.rank(data[0]) or 0) > 2:
@@ -209,8 +195,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         _keep_dims(op, op.outputs[0])
     if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
-    forms: list[Form] = [LOCAL, *[REPLICATE] * (len(op.inputs) - 1)]
-    return Decision(forms, [shard.plain()] * len(op.outputs))
+    return Decision(op.whole_but({0: LOCAL}), [shard.plain()] * len(op.outputs))
 
 
 @rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
@@ -224,8 +209,8 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
     if main.axis >= batch or batch != others_batch:
         return None
     broadcasts = op.type == "MatrixTriangularSolve"
-    forms = [op.rows_form(index, main, may_broadcast=broadcasts) for index in range(2)]
-    return Decision([*forms, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
+    forms = {index: op.rows_form(index, main, may_broadcast=broadcasts) for index in range(2)}
+    return Decision(op.whole_but(forms), [main.plain()])
 
 
 @rule("MatrixSetDiagV3")
@@ -269,7 +254,7 @@ def diagonals(op: Operation) -> Decision | Rewrite | None:
         matrix = tf.fill([tf.size(diagonal), stage.size(rows.total, "int32")], padding)
         return [_with_diagonal(stage, rows, matrix, diagonal)]
 
-    forms = [main.plain(), *[REPLICATE] * 4]
+    forms = op.whole_but({0: main.plain()})
     return Decision(forms, [main.plain()], make_local_diagonal, needs=[rows])
 
 
@@ -298,39 +283,8 @@ def normalize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
-    forms: list[Form] = [LOCAL, *[REPLICATE] * 4]
-    return Decision(forms, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
-
-
-@rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
-def pool_with_places(op: Operation) -> Decision | None:
-    """Pool a replica's samples, with the places of the largest values; or compute the gradient.
-
-    With `include_batch_in_index`, a place also counts the values of all earlier samples.
-    """
-    data = range(len(op.inputs))
-    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
-    of_batch = op.attr("include_batch_in_index")
-    if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
-        return None
-    shared = main.plain()
-    forms = [op.rows_form(index, shared) for index in data]
-
-    def before(stage: Stage, sample: Any, dtype: Any) -> Any:
-        ((_, first),) = stage.blocks(shared.rows, dtype)
-        return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
-
-    def pool_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        given = list(inputs)
-        if of_batch and len(given) == 3:
-            given[2] = given[2] - before(stage, given[0], given[2].dtype)
-        made = stage.copy(op, with_some_rows(stage, op, given, list(data)))
-        made = [result[: tf.shape(inputs[0])[0]] for result in made]
-        if of_batch and len(made) == 2:
-            made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
-        return made
-
-    return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
+    results = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
+    return Decision(op.whole_but({0: LOCAL}), results)
 
 
 # The index of the images, or of their shape, among the inputs; the indices of the boxes' inputs.
@@ -345,12 +299,10 @@ _CROPS = {
 def crops(op: Operation) -> Decision | None:
     """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
     image, boxes = _CROPS[op.type]
-    main = next((op.shard(i) for i in boxes if op.shard(i) is not None), None)
+    main = op.first_shard(boxes)
     if main is None or main.axis:
         return None
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
-    for index in boxes:
-        forms[index] = op.rows_form(index, main)
+    forms = op.whole_but({index: op.rows_form(index, main) for index in boxes})
     images = _own_images(op, image, boxes[-1])
     of_images = op.type == "CropAndResizeGradImage"
     if images is None:

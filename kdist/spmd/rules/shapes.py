@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -160,53 +161,36 @@ def expand_dims(op: Operation) -> Decision | None:
     axis, rank = op.constant(1), op.rank(0)
     if axis is None or rank is None:
         return None
-    if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
-    shard = op.shard(0)
-    if shard is None:
-        return None
     axis = int(np.ravel(axis)[0]) % (rank + 1)
-    _set_dims(op, lambda dims: [*dims[:axis], 1, *dims[axis:]])
-    out = shard.axis + (axis <= shard.axis)
-    return Decision([LOCAL, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    return _with_axes(op, [*range(axis), None, *range(axis, rank)])
 
 
 @rule("Squeeze")
 def squeeze(op: Operation) -> Decision | None:
-    """Remove axes."""
-    if op.is_partial(0):
-        return Decision([LOCAL], [op.placements[0]], is_reshape=True)
-    shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
-    if shard is None or rank is None or not axes:
-        return None
-    axes = {axis % rank for axis in axes}
-    if shard.axis in axes:
-        return None
-    _set_dims(op, lambda dims: [d for axis, d in enumerate(dims) if axis not in axes])
-    out = shard.axis - sum(axis < shard.axis for axis in axes)
-    return Decision([LOCAL], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    """Remove axes; without given axes, any axis may be removed."""
+    rank = op.rank(0) or 0
+    removed = {axis % rank for axis in op.attr("squeeze_dims") if rank} or set(range(rank))
+    return _with_axes(op, [axis for axis in range(rank) if axis not in removed])
 
 
 @rule("Transpose")
 def transpose(op: Operation) -> Decision | None:
     """Permute axes."""
     order = op.constant(1)
-    if order is None:
-        return None
+    return None if order is None else _with_axes(op, [int(axis) for axis in order])
+
+
+def _with_axes(op: Operation, axes: Sequence[int | None]) -> Decision | None:
+    """Divide an operation whose result has `axes` of the input; `None` is a new axis."""
+    rest = [REPLICATE] * (len(op.inputs) - 1)
     if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
-    shard = op.shard(0)
-    if shard is None:
+        return Decision([LOCAL, *rest], [op.placements[0]], is_reshape=True)
+    shard, dims, output = op.shard(0), op.dims(0), op.outputs[0]
+    if shard is None or shard.axis not in axes:
         return None
-    order = [int(axis) for axis in order]
-    _set_dims(op, lambda dims: [dims[axis] for axis in order])
-    return Decision([LOCAL, REPLICATE], [shard.at(order.index(shard.axis))])
-
-
-def _set_dims(op: Operation, change: Any) -> None:
-    output = op.outputs[0]
-    if output.shape.rank is not None and not output.shape.is_fully_defined():
-        op.set_dims(output, change(op.dims(0)))
+    if dims is not None and not output.shape.is_fully_defined():
+        op.set_dims(output, [1 if axis is None else dims[axis] for axis in axes])
+    return Decision([LOCAL, *rest], [shard.at(axes.index(shard.axis))])
 
 
 @rule("Fill")

@@ -231,8 +231,7 @@ def split(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     axis = int(axis) % rank
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
-    forms[value] = LOCAL
+    forms = op.whole_but({value: LOCAL})
     count = len(op.outputs)
     if op.is_partial(value, SUM):
         return Decision(forms, [PARTIAL] * count)
