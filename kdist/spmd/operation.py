@@ -223,6 +223,11 @@ class Operation:
         """Set the sizes of a result's axes, where its traced shape does not say them."""
         self.facts.set_dims(output, dims)
 
+    def complete_dims(self, output: tf.Tensor, dims: Sequence[AnySize] | None) -> None:
+        """Set the sizes of a result's axes, unless its traced shape says all of them."""
+        if dims is not None and not output.shape.is_fully_defined():
+            self.set_dims(output, dims)
+
     def set_sizes(self, output: tf.Tensor, sizes: Any) -> None:
         """Set the known values of an integer result."""
         self.facts.set_sizes(output, sizes)

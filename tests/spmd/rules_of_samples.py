@@ -225,15 +225,6 @@ def rowwise():
         **rounded,
     )
     rows.add(
-        "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
-        lambda x, b: tf.image.crop_and_resize(
-            x, half(tf.cast(b, "float32")), tf.range(tf.shape(x)[0]), [2, 3]
-        ),
-        [image, (B, 4)],
-        mixed=False,
-        **rounded,
-    )
-    rows.add(
         "ReverseSequence",
         lambda x, n: tf.reverse_sequence(x, n, seq_axis=1),
         [(B, 4, 3), ints(B)],

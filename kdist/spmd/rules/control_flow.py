@@ -22,10 +22,10 @@ from ..operation import (
 )
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
 from ..plan import GraphPlan, is_fake, live_operations
-from ..redistribute import TAKE_WHOLE, Way
+from ..redistribute import Way
 from ..rows import Rows
 from ..sizes import BatchAxis
-from ..stage import Stage
+from ..stage import Body, Stage
 from ..tensor_facts import NeedsCollectiveError, TensorFacts
 from .lists import equal_sizes
 
@@ -178,20 +178,19 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     for tensor, placement in zip(op.inputs, placements, strict=True):
         _check_rows(op.facts, tensor, placement)
     changed = [index for index, is_kept in enumerate(kept) if not is_kept]
-    ways: list[Way] = [TAKE_WHOLE] * len(kept)  # The way of a kept variable is not followed.
+    ways: list[Way | None] = [None] * len(kept)
     found = _redistribute(plan, [body.outputs[i] for i in changed], [forms[i] for i in changed])
     for index, way in zip(changed, found, strict=True):
         ways[index] = way
     test_plan = _plan(op, test, placements, sizes, op.inputs)
     if not isinstance(test_plan.placement(test.outputs[0]), Replicate):
         return _compute_whole(op)  # The replicas may end the loop at different iterations.
-    test_ways = _redistribute(test_plan, test.outputs[:1], [REPLICATE])
-    passed = [index if is_kept else None for index, is_kept in enumerate(kept)]
+    test_ways = _redistribute(test_plan, test.outputs, [REPLICATE])
 
     def write_loop(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.outputs, inputs, strict=True))
-        made = stage.body(plan, body, pairs, ways, passed)
-        tested = stage.body(test_plan, test, pairs, test_ways, [None], is_condition=True)
+        made = Body(stage, plan, body, pairs).write(ways)
+        tested = Body(stage, test_plan, test, pairs).write(test_ways)
         return stage.call_loop(op, inputs, made, tested)
 
     for output, size in zip(op.outputs, sizes, strict=True):
@@ -269,7 +268,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     def write_branches(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs[1:], inputs[1:], strict=True))
         branches = [
-            stage.body(plan, graph, pairs, own_ways, [None] * len(own_ways))
+            Body(stage, plan, graph, pairs).write(own_ways)
             for plan, graph, own_ways in zip(plans, graphs, ways, strict=True)
         ]
         return stage.call_condition(op, inputs, branches)
@@ -309,7 +308,7 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
 
     def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs, inputs, strict=True))
-        body = stage.body(plan, graph, pairs, ways, [None] * len(ways), is_compiled=True)
+        body = Body(stage, plan, graph, pairs, is_compiled=True).write(ways)
         return stage.call_xla(op, inputs, body)
 
     return Decision([*map(_form, given)], results, write_call, bodies=[plan])

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..op_types import types_in
 from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
-from ..placements import PARTIAL, REPLICATE, Shard
+from ..placements import PARTIAL, REPLICATE
 from ..quirks import needs_rows, some_rows_key, with_some_rows
 from ..rows import Rows
 from ..stage import Stage
@@ -46,6 +46,8 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
         """),
         ([2], [0]),
     ),
+    "CropAndResize": ([1, 2], []),
+    "CropAndResizeGradBoxes": ([0, 2, 3], []),
     "Dilation2DBackpropInput": ([0, 2], []),
 }
 # The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
@@ -73,6 +75,7 @@ _SUMMED = {
     "BiasAddGrad": [0],
     "Conv2DBackpropFilter": [0, 2],
     "Conv3DBackpropFilterV2": [0, 2],
+    "CropAndResizeGradImage": [0, 1, 2],
     "DepthwiseConv2dNativeBackpropFilter": [0, 2],
 }
 # Number of last axes that belong to a sample.
@@ -129,9 +132,9 @@ def samples(op: Operation) -> Decision | None:
         return None  # TensorFlow would infer a single row for the result, too.
     shared = main.plain()
     if op.type == "SoftmaxCrossEntropyWithLogits":
-        name_axes(op, op.outputs[1], shared, broadcasts=True)
+        name_axes(op, op.outputs[1], ["01", "01"], "01", shared)
     elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
-        _keep_dims(op, op.outputs[1])
+        op.complete_dims(op.outputs[1], op.dims(0))
     single = _SINGLE_ROWS.get(op.type, [])
     forms = {
         index: op.rows_form(index, shared, may_broadcast=index in single)
@@ -145,12 +148,6 @@ def samples(op: Operation) -> Decision | None:
             return _of_some_rows(stage, op, inputs, data)
 
     return Decision(op.whole_but(forms), [shared] * len(op.outputs), compute_some_rows)
-
-
-def _keep_dims(op: Operation, output: Any) -> None:
-    """Set unknown sizes of a result from the first input."""
-    if op.dims(0) is not None and not output.shape.is_fully_defined():
-        op.set_dims(output, op.dims(0))  # type: ignore[arg-type]
 
 
 def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
@@ -192,7 +189,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
     if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
         return None
     if op.type in ("LogSoftmax", "Softmax"):
-        _keep_dims(op, op.outputs[0])
+        op.complete_dims(op.outputs[0], op.dims(0))
     if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
     return Decision(op.whole_but({0: LOCAL}), [shard.plain()] * len(op.outputs))
@@ -259,7 +256,6 @@ def diagonals(op: Operation) -> Decision | Rewrite | None:
 
 
 def _with_diagonal(stage: Stage, rows: Rows, matrix: Any, diagonal: Any) -> Any:
-    """Set a replica's values of the diagonal in its rows of a matrix."""
     blocks = stage.global_blocks(rows, "int32")
     own = tf.concat([tf.range(begin, begin + count) for count, begin in blocks], 0)
     return tf.where(own[:, None] == tf.range(tf.shape(matrix)[1]), diagonal[:, None], matrix)
@@ -285,51 +281,3 @@ def normalize(op: Operation) -> Decision | None:
         return None
     results = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
     return Decision(op.whole_but({0: LOCAL}), results)
-
-
-# The index of the images, or of their shape, among the inputs; the indices of the boxes' inputs.
-_CROPS = {
-    "CropAndResize": (0, [1, 2]),
-    "CropAndResizeGradBoxes": (1, [0, 2, 3]),
-    "CropAndResizeGradImage": (3, [0, 1, 2]),
-}
-
-
-@rule(*_CROPS)
-def crops(op: Operation) -> Decision | None:
-    """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
-    image, boxes = _CROPS[op.type]
-    main = op.first_shard(boxes)
-    if main is None or main.axis:
-        return None
-    forms = op.whole_but({index: op.rows_form(index, main) for index in boxes})
-    images = _own_images(op, image, boxes[-1])
-    of_images = op.type == "CropAndResizeGradImage"
-    if images is None:
-        return Decision(forms, [PARTIAL if of_images else main.plain()])
-    if not of_images:
-        forms[image] = LOCAL
-
-    def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        ((count, first),) = stage.blocks(images, tf.int32)
-        given = list(inputs)
-        given[boxes[-1]] = given[boxes[-1]] - first
-        if of_images:
-            given[image] = tf.concat([[count], given[image][1:]], 0)
-        return stage.copy(op, given)
-
-    out = Shard(0, images) if of_images else main.plain()
-    return Decision(forms, [out], crop_local_images, needs=[images])
-
-
-def _own_images(op: Operation, image: int, index: int) -> Rows | None:
-    """Return the rows of images, if each box is on the replica that has its image."""
-    places = op.shard(index)
-    rows = None if places is None else places.within
-    if rows is None or len(rows.segments) != 1:
-        return None
-    if op.type == "CropAndResizeGradImage":
-        sizes = op.sizes(image)
-        return rows if sizes is not None and rows.is_total(sizes[0]) else None
-    shard = op.shard(image)
-    return rows if shard is not None and not shard.axis and shard.rows == rows else None
