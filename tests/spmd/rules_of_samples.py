@@ -341,7 +341,7 @@ def rowwise():
         [(2, B, 3, 3), (2, B, 3)],
     )
     rows.add(
-        "MatrixDiagV3 MatrixSetDiagV3",
+        "OneHot SelectV2",  # in place of the diagonals
         lambda x: [
             tf.linalg.diag(x[:, 0]),
             tf.linalg.diag(x[:, 0], padding_value=2),

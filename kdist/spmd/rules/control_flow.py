@@ -207,7 +207,7 @@ def _settle(
     kept: Sequence[bool],
 ) -> tuple[GraphPlan, list[Placement]] | None:
     """Plan a loop's body until its results have the placements of its inputs."""
-    placements = [_plain(placement) for placement in given]
+    placements = [placement.plain() for placement in given]
     for _ in range(_MOST_ATTEMPTS):
         plan = _plan(op, body, placements, sizes, op.inputs)
         with plan.assuming():
@@ -221,7 +221,7 @@ def _settle(
         # The elements of a list follow from the variables that are no lists: settle these first.
         are_settled = all(_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
         placements = [
-            _plain(new) if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
+            new.plain() if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
         ]
     return None
 
@@ -256,7 +256,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
             results.append(rows)
             forms.append(LOCAL)
             continue
-        joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
+        joined = functools.reduce(_join, known).plain() if known else REPLICATE
         if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
             return _compute_whole(op)  # A branch has a single row, a different branch the batch's.
         results.append(joined)
@@ -303,7 +303,7 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
     graph = op.facts.step.bodies.of(op.op, op.attr("f").name, op.inputs)
     sizes = [op.sizes(index) for index in range(len(op.inputs))]
     plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
-    results = [_plain(plan.placement(plan.canonical(output))) for output in graph.outputs]
+    results = [plan.placement(output).plain() for output in graph.outputs]
     ways = _redistribute(plan, graph.outputs, [*map(_form, results)])
 
     def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -342,7 +342,3 @@ def _same(a: Placement, b: Placement) -> bool:
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         return a.element == b.element
     return a == b
-
-
-def _plain(placement: Placement) -> Placement:
-    return placement.plain() if isinstance(placement, Shard) else placement

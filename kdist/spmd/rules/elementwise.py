@@ -84,7 +84,8 @@ def elementwise(op: Operation) -> Decision | None:
     keeps = keeps or _is_clipped(op, at) or _is_row_of_many(op, at, main)
     within = main.within if keeps else None
     out = Shard(rank + from_end, main.rows, uniform, within)
-    labels = [f"{'' if op.type in BROADCASTING else 'axis '}{axis}" for axis in range(rank)]
+    prefix = "" if op.type in BROADCASTING else "axis "
+    labels = [f"{prefix}{axis}" for axis in range(rank)]
     name_axes(op, op.outputs[0], [labels[rank - own :] for own in ranks], labels, out)
     return Decision(forms, [out], _ensure_shape if op.type == "EnsureShape" else None)
 

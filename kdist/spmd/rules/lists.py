@@ -102,10 +102,10 @@ def _sizes_of_batches(sizes: Any) -> Any:
 
 
 def _with_elements(sizes: Any, tensor: Any) -> Any:
-    found = np.empty(sizes.shape, object)
-    for place, (index, size) in enumerate(np.ndenumerate(sizes)):
-        element = Element(tensor, place, is_size=True)
-        found[index] = symbolic(element) if size is None else size
+    found = sizes.copy()
+    for place, index in enumerate(np.ndindex(sizes.shape)):
+        if sizes[index] is None:
+            found[index] = symbolic(Element(tensor, place, is_size=True))
     return found
 
 
@@ -194,13 +194,12 @@ def from_value(op: Operation) -> Decision | None:
     if len(op.inputs) != 1:
         return None
     (placement,) = op.placements
-    element = placement.plain() if isinstance(placement, Shard) else placement
     sizes = op.sizes(0)
     # Only symbols of the step's inputs have a meaning outside of the branch.
     symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
     if any(not isinstance(s, BatchAxis) or s.source is not None for each in symbols for s in each):
         sizes = None
-    return Decision([LOCAL], [ListOf(element, op.op, sizes)])
+    return Decision([LOCAL], [ListOf(placement.plain(), op.op, sizes)])
 
 
 @rule("OptionalGetValue")

@@ -12,7 +12,6 @@ from ..op_types import types_in
 from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE
 from ..quirks import needs_rows, some_rows_key, with_some_rows
-from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
 
@@ -215,50 +214,37 @@ def set_diagonals(op: Operation) -> Decision | Rewrite | None:
     """Set the diagonals of samples' matrices, or the diagonal of a matrix divided by rows."""
     if op.rank(0) != 2 or op.rank(1) != 1:
         return pairs_of_matrices(op)
-    main, dims = op.shard(0) or op.shard(1), op.dims(0)
+    main, dims = op.first_shard([0, 1]), op.dims(0)
     if main is None or main.axis or dims is None or op.constant(2) != 0:
         return None
     # Whether the diagonal has a value for each row.
     is_full = op.shard(1) is not None or dims[0] == dims[1]
     if dims[0] != main.rows.total or not is_full:
         return None
-    rows = main.rows
-
-    def set_local_diagonal(stage: Stage, op: tf.Operation, inputs: Tensors) -> list[tf.Tensor]:
-        del op
-        matrix, diagonal, _ = inputs
-        return [_with_diagonal(stage, rows, matrix, diagonal)]
-
-    forms = [op.rows_form(index, main) for index in range(2)]
-    return Decision([*forms, REPLICATE], [main.plain()], set_local_diagonal, needs=[rows])
+    matrix, diagonal, _ = op.op.inputs
+    return Rewrite(lambda: _with_diagonal(op, matrix, diagonal, tf.raw_ops.Shape(input=matrix)))
 
 
 @rule("MatrixDiagV3")
 def diagonals(op: Operation) -> Decision | Rewrite | None:
     """Make matrices of samples' diagonals, or a matrix of a batch's values, divided by rows."""
-    main = op.shard(0)
     if op.rank(0) != 1:
         # Several diagonals have an axis of their own.
         is_one = op.constant(1) is not None and np.size(op.constant(1)) == 1
         return batches_of_matrices(op) if is_one else None
-    if main is None or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
+    if not op.any_shard or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
         return None
-    rows = main.rows
-
-    def make_local_diagonal(stage: Stage, op: tf.Operation, inputs: Tensors) -> list[tf.Tensor]:
-        del op
-        diagonal, _, _, _, padding = inputs
-        matrix = tf.fill([tf.size(diagonal), stage.size(rows.total, "int32")], padding)
-        return [_with_diagonal(stage, rows, matrix, diagonal)]
-
-    forms = op.whole_but({0: main.plain()})
-    return Decision(forms, [main.plain()], make_local_diagonal, needs=[rows])
+    diagonal, padding = op.op.inputs[0], op.op.inputs[4]
+    return Rewrite(lambda: _with_diagonal(op, padding, diagonal, tf.raw_ops.Shape(input=diagonal)))
 
 
-def _with_diagonal(stage: Stage, rows: Rows, matrix: Any, diagonal: Any) -> Any:
-    blocks = stage.global_blocks(rows, "int32")
-    own = tf.concat([tf.range(begin, begin + count) for count, begin in blocks], 0)
-    return tf.where(own[:, None] == tf.range(tf.shape(matrix)[1]), diagonal[:, None], matrix)
+def _with_diagonal(op: Operation, matrix: Any, diagonal: Any, shape: Any) -> list[tf.Tensor]:
+    """Set the diagonal by operations with rules: the division follows."""
+    rows, columns = shape[0], shape[-1]
+    is_diagonal = tf.one_hot(tf.range(rows), columns, True, False, dtype=tf.bool)
+    made = tf.where(is_diagonal, diagonal[:, None], matrix)
+    made.set_shape(op.outputs[0].shape)
+    return [made]
 
 
 @rule("ReverseSequence")
