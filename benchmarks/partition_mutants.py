@@ -113,10 +113,7 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     def of_others(self: Any, values: Any) -> Any:
         return [parts[::-1] for parts in original["scatter"](self, values)]
 
-    changes = {
-        **functionalize._COUNTERPARTS,
-        "RngReadAndSkip": functionalize._Counterpart(without_skip),
-    }
+    changes = {**functionalize._COUNTERPARTS, "RngReadAndSkip": without_skip}
     stage, exchange = program.ProgramStage, collectives.Collectives
     return {
         "changes in a body are lost": ([functionalize], "_changed_by", lambda *_: []),

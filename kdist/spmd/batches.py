@@ -37,7 +37,6 @@ def _known_sizes(rows: int, count: int) -> list[int]:
 
 
 def _has_rows(spec: Any) -> bool:
-    """Whether tensors of a type spec can be split by rows."""
     is_dense = isinstance(spec, tf.TensorSpec)
     return is_dense and bool(spec.shape.rank) and spec.dtype not in (tf.variant, tf.resource)
 

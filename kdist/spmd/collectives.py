@@ -13,6 +13,7 @@ from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 from .._upstream.ordered_sum import add_in_order
+from .functions import functions_are_traced
 
 HOST = "/device:CPU:0"
 _SMALL = 16384  # Elements; without collectives, tensors of up to this size are exchanged together.
@@ -115,7 +116,6 @@ class Collectives:
         return results
 
     def _packs(self, parts: Sequence[Any]) -> list[list[int]]:
-        """Return the indices of the tensors of each vector."""
         kinds: list[Any] = []
         for at, part in enumerate(parts):
             elements = part.shape.num_elements()
@@ -212,13 +212,9 @@ def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, values: Any, *args: Any) -> Any:
         if not tf.executing_eagerly():
             return method(self, values, *args)
-        eagerly = tf.config.functions_run_eagerly()
-        tf.config.run_functions_eagerly(False)
-        try:
+        with functions_are_traced():
             function = tf.function(lambda given: method(self, given, *args), autograph=False)
             return function(list(values))
-        finally:
-            tf.config.run_functions_eagerly(eagerly)
 
     return run
 

@@ -174,7 +174,6 @@ class Costs:
         return None
 
     def _labels(self, op: tf.Operation) -> Iterator[tuple[str, float]]:
-        """Yield the axes of an einsum's inputs with their sizes."""
         terms = op.get_attr("equation").decode().partition("->")[0].split(",")
         for term, tensor in zip(terms, op.inputs, strict=True):
             sizes = self._dims(tensor) or []
@@ -191,7 +190,7 @@ class Costs:
         most = self._plan.canonical(op.inputs[1])
         while most.op.type in ("Cast", "Identity", "Max") and most.shape.rank == 0:
             most = self._plan.canonical(most.op.inputs[0])
-        if not self._is_planned(most) or not most.dtype.is_integer or most.shape.rank != 0:
+        if not self._plan.has(most) or not most.dtype.is_integer or most.shape.rank != 0:
             return 1.0
         return max(self._number(self._plan.sizes(most).item()), 1.0)
 
@@ -202,15 +201,11 @@ class Costs:
 
     def _dims(self, tensor: tf.Tensor) -> list[float] | None:
         dims: Sequence[AnySize | None] | None
-        if self._is_planned(tensor):
+        if self._plan.has(tensor):
             dims = self._plan.dims(tensor)
         else:
             dims = None if tensor.shape.rank is None else tensor.shape.as_list()
         return None if dims is None else [self._number(size) for size in dims]
-
-    def _is_planned(self, tensor: tf.Tensor) -> bool:
-        """Whether a tensor is in the plan, not in a body that is computed without a plan."""
-        return self._plan.has(tensor)
 
     def _number(self, size: AnySize | None) -> float:
         if size is None:

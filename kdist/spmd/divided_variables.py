@@ -18,6 +18,7 @@ from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
 from .._upstream.steps import is_traced_whole, traced_strategy
+from .functions import functions_are_traced
 
 SMALLEST = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
@@ -96,7 +97,6 @@ def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
 
 
 def _rows_changed(kind: str) -> Any:
-    """Return the method `scatter_<kind>` of divided variables."""
     method = f"scatter_{kind}"
 
     def change(self: Any, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Any:
@@ -109,6 +109,24 @@ def _rows_changed(kind: str) -> Any:
         return self.assign(changed)
 
     return change
+
+
+def _assigns(method: str) -> Any:
+    """Return the method of this name of divided variables."""
+
+    def assign(
+        self: Any, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
+    ) -> Any:
+        if is_traced_whole():
+            base = resource_variable_ops.UninitializedVariable
+            return getattr(base, method)(self, value, use_locking, name, read_value)
+        made = []
+        for part, block in zip(self.parts, self._own_blocks(value), strict=True):
+            with tf.device(part.device):
+                made.append(getattr(part, method)(block, read_value=False))
+        return self if read_value or tf.executing_eagerly() else tf.group(made)
+
+    return assign
 
 
 def _is_exported() -> bool:
@@ -176,12 +194,8 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
 
     @functools.cached_property
     def _traced_gather(self) -> Any:
-        eagerly = tf.config.functions_run_eagerly()
-        tf.config.run_functions_eagerly(False)
-        try:
+        with functions_are_traced():
             return tf.function(self._gather, autograph=False).get_concrete_function()
-        finally:
-            tf.config.run_functions_eagerly(eagerly)
 
     def _read_variable_op(self, no_copy: bool = False) -> Any:
         if is_traced_whole() or _is_exported():
@@ -196,38 +210,7 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         """Return whether all parts have values."""
         return tf.reduce_all([part.is_initialized() for part in self.parts], name=name)
 
-    def assign(
-        self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
-    ) -> Any:
-        """Set the whole value."""
-        return self._change("assign", value, use_locking, name, read_value)
-
-    def assign_add(
-        self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
-    ) -> Any:
-        """Add to the whole value."""
-        return self._change("assign_add", delta, use_locking, name, read_value)
-
-    def assign_sub(
-        self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
-    ) -> Any:
-        """Subtract from the whole value."""
-        return self._change("assign_sub", delta, use_locking, name, read_value)
-
-    def _change(
-        self, method: str, value: Any, use_locking: Any, name: Any, read_value: bool
-    ) -> Any:
-        if is_traced_whole():
-            change = getattr(super(), method)
-            return change(value, use_locking=use_locking, name=name, read_value=read_value)
-        made = []
-        for part, block in zip(self.parts, self._own_blocks(value), strict=True):
-            with tf.device(part.device):
-                made.append(getattr(part, method)(block, read_value=False))
-        if read_value or tf.executing_eagerly():
-            return self
-        return tf.group(made)
-
+    assign, assign_add, assign_sub = map(_assigns, ("assign", "assign_add", "assign_sub"))
     scatter_add, scatter_sub, scatter_update, scatter_min, scatter_max, scatter_mul, scatter_div = (
         _rows_changed(kind) for kind in ("add", "sub", "update", "min", "max", "mul", "div")
     )
@@ -274,6 +257,4 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         return {trackable.VARIABLE_VALUE_KEY: self.read_value()}
 
     def _restore_from_tensors(self, restored_tensors: Any) -> Any:
-        return self._change(
-            "assign", restored_tensors[trackable.VARIABLE_VALUE_KEY], None, None, False
-        )
+        return self.assign(restored_tensors[trackable.VARIABLE_VALUE_KEY], read_value=False)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from ..errors import cut_line, user_line
 from .costs import Costs, Work
-from .functions import called_graphs
+from .functions import called_graphs, frames_of
 from .memory import Lives
 from .placements import Partial, Shard
 from .plan import GraphPlan, bytes_of
@@ -167,7 +167,7 @@ def explain(
 
 def _is_update(op: tf.Operation) -> bool:
     """Whether a Keras optimizer, or an optimizer of the user's own class, made an operation."""
-    return any(frame.filename.endswith(_OPTIMIZER) for frame in op.traceback or ())
+    return any(path.endswith(_OPTIMIZER) for path, _ in frames_of(op))
 
 
 def describe_plan(plan: GraphPlan) -> list[str]:
@@ -253,7 +253,7 @@ def line_of(op: tf.Operation, names: dict[str, Any] | None = None) -> str:
             if prefix + forward in names:
                 return line_of(names[prefix + forward])
             forward = forward.rpartition("/")[0]
-    frames = [(frame.filename, frame.lineno) for frame in op.traceback or ()]
+    frames = frames_of(op)
     begins = max((at for at, (path, _) in enumerate(frames) if path.endswith(_TRACE)), default=-1)
     line = user_line(frames[begins + 1 :])
     scope = op.name.rpartition("/")[0]

@@ -20,7 +20,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 from ..errors import UserError, user_line
 from .divided_variables import SCATTERS, with_rows
 from .effects import effects_of, handle_source
-from .functions import called_graphs, copy_of, hold_back, is_compiled
+from .functions import called_graphs, copy_of, frames_of, hold_back, is_compiled
 from .op_types import CALLS, CONDITIONS, FUNCTION_CALLS, LOOPS, NEVER_FAIL, VARIABLES
 from .tensor_facts import Ref
 
@@ -90,7 +90,7 @@ def functionalized_inputs(op: tf.Operation, divided: Sequence[bool]) -> list[int
 def _is_known(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
     """Whether every operation that takes a variable has a counterpart for its value."""
     if op.type not in (*FUNCTION_CALLS, *CONDITIONS, *LOOPS):
-        return op.type in _COUNTERPARTS and _COUNTERPARTS[op.type].is_for(op, handle)
+        return op.type in _COUNTERPARTS and (op.type != "RngReadAndSkip" or _is_philox(op, handle))
     return all(
         inner.type == "Identity" or _is_known(inner, at, handle)
         for graph in called_graphs(op)
@@ -183,16 +183,12 @@ def _run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value
         return _run_loop(op, inputs, state)
     counterpart = _COUNTERPARTS.get(op.type)
     if counterpart is None:
+        place = user_line(frames_of(op)) or op.name
         raise UserError(
-            f"the operation {op.type} ({user_line(_frames(op)) or op.name}) takes a variable of an"
-            " optimizer that is divided over the replicas, which it cannot be for this operation:"
-            " leave out shard_optimizer"
+            f"the operation {op.type} ({place}) takes a variable of an optimizer that is divided"
+            " over the replicas, which it cannot be for this operation: leave out shard_optimizer"
         )
-    return counterpart.run(op, inputs, state)
-
-
-def _frames(op: tf.Operation) -> list[tuple[str, int]]:
-    return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
+    return counterpart(op, inputs, state)
 
 
 def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
@@ -216,7 +212,6 @@ def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
 
 
 def _with(values: Sequence[Value], indices: Sequence[int], others: Sequence[Value]) -> list[Value]:
-    """Return `values` with replacements at `indices`."""
     found = list(values)
     for index, other in zip(indices, others, strict=True):
         found[index] = other
@@ -269,7 +264,6 @@ def copy_whole(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]
 
 
 def _changed_by(op: tf.Operation, inputs: Sequence[Value]) -> list[Ref]:
-    """Return the keys of the input variables that an operation may change."""
     _, indices = effects_of(op, [False] * len(op.inputs))
     changed = variables_in(inputs[index] for index in sorted(indices))
     return list(dict.fromkeys(variable.key for variable in changed))
@@ -390,17 +384,10 @@ def _changes_variables(graph: tf.Graph) -> bool:
     return any(effects_of(op, [False] * len(op.inputs))[1] for op in graph.get_operations())
 
 
-@dataclass(frozen=True)
-class _Counterpart:
-    """Counterpart of an operation that takes a variable, for the variable's value.
+# Counterparts of operations that take a variable, for the variable's value: functions of the
+# operation, its inputs and the state, which return the results.
 
-    Attributes:
-        run: Called with the operation, its inputs and the state; returns the results.
-        is_for: Called with an operation and the variable's handle; whether the counterpart applies.
-    """
-
-    run: Callable[[tf.Operation, Sequence[Value], _State], list[Value]]
-    is_for: Callable[[tf.Operation, tf.Tensor], bool] = lambda op, handle: True
+_Counterpart = Callable[[tf.Operation, Sequence[Value], _State], list[Value]]
 
 
 def _of_value(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Counterpart:
@@ -414,7 +401,7 @@ def _of_value(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Coun
         state.values[variable.key] = result
         return []
 
-    return _Counterpart(run)
+    return run
 
 
 def _slice_assigned(op: tf.Operation, value: Any, *rest: Any) -> Any:
@@ -462,7 +449,7 @@ _COUNTERPARTS: dict[str, _Counterpart] = {
     "AssignVariableOp": _of_value(lambda op, value, new: tf.identity(new), changes=True),
     "AssignAddVariableOp": _of_value(lambda op, value, new: value + new, changes=True),
     "AssignSubVariableOp": _of_value(lambda op, value, new: value - new, changes=True),
-    "RngReadAndSkip": _Counterpart(_read_and_skip, _is_philox),
+    "RngReadAndSkip": _read_and_skip,
     "ResourceStridedSliceAssign": _of_value(_slice_assigned, changes=True),
     **{
         f"ResourceScatter{kind.title()}": _of_value(

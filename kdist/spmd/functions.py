@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -109,6 +110,11 @@ class TracedGraph(func_graphs.FuncGraph):
         return made
 
 
+def frames_of(op: Any) -> list[tuple[str, int]]:
+    """Return the files and line numbers of an operation's traceback, the outermost first."""
+    return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
+
+
 def user_traceback(op: Any) -> Any:
     """Return an operation's traceback, for its copies; `None` if TensorFlow has none."""
     kept = getattr(op, "_kdist_traceback", None)
@@ -122,6 +128,17 @@ def set_traceback(op: Any, traceback: Any) -> None:
     """Let error messages of an operation show a traceback, if there is one."""
     if traceback is not None:
         TF_SetOpStackTrace(op._c_op, traceback)
+
+
+@contextlib.contextmanager
+def functions_are_traced() -> Iterator[None]:
+    """Let `tf.function` trace functions inside the `with` block, also where it runs eagerly."""
+    eagerly = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(False)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(eagerly)
 
 
 def own_graph(function: Any) -> Any:

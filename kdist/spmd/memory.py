@@ -74,10 +74,8 @@ class Lives:
 
     def _local_bytes(self, tensor: tf.Tensor) -> float:
         """Return the bytes of a replica's value; 0 for what shares the memory of a variable."""
-        if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type in (
-            "Const",
-            "ReadVariableOp",
-        ):
+        is_value = tensor.dtype not in (tf.resource, tf.variant)
+        if not is_value or tensor.op.type in ("Const", "ReadVariableOp"):
             return 0.0
         is_divided = isinstance(self._plan.placement(tensor), Shard)
         return self._costs.bytes(tensor) / (self._replicas if is_divided else 1)
@@ -87,9 +85,8 @@ class Lives:
         live = most = 0.0
         for index, planned in enumerate(self._plan.operations):
             live += self._changes[index]
-            number = (
-                planned.stage.round
-            )  # While a stage runs, the weights of the next are gathered.
+            # While a stage runs, the weights of the next stage are gathered.
+            number = planned.stage.round
             weights = self._weights.get(number, 0.0) + self._weights.get(number + 1, 0.0)
             most = max(most, live + weights)
         return most

@@ -7,7 +7,7 @@ whole operation. Computing the whole operation is always right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,6 +184,10 @@ class Operation:
         """Whether any input is divided."""
         return any(isinstance(placement, Shard) for placement in self.placements)
 
+    def first_shard(self, indices: Iterable[int]) -> Shard | None:
+        """Return the placement of the first divided input among the inputs at `indices`."""
+        return next((shard for index in indices if (shard := self.shard(index))), None)
+
     def try_align(self, placement: Placement, wanted: Shard) -> bool:
         """Return whether rows are divided as wanted; batches that may be equal are merged.
 
@@ -193,6 +197,10 @@ class Operation:
         if not isinstance(placement, Shard) or placement.axis != wanted.axis:
             return False
         return placement.fits(wanted) or self.facts.merge(placement.rows, wanted.rows, self.op)
+
+    def whole_but(self, forms: Mapping[int, Form]) -> list[Form]:
+        """Return the forms of all inputs: by index in `forms`, of all other inputs whole."""
+        return [forms.get(index, REPLICATE) for index in range(len(self.inputs))]
 
     def rows_form(self, index: int, wanted: Shard, *, may_broadcast: bool = False) -> Form:
         """Return the form of an input with rows divided as wanted; merges batches as `try_align`.
@@ -214,6 +222,11 @@ class Operation:
     def set_dims(self, output: tf.Tensor, dims: Sequence[AnySize]) -> None:
         """Set the sizes of a result's axes, where its traced shape does not say them."""
         self.facts.set_dims(output, dims)
+
+    def complete_dims(self, output: tf.Tensor, dims: Sequence[AnySize] | None) -> None:
+        """Set the sizes of a result's axes, unless its traced shape says all of them."""
+        if dims is not None and not output.shape.is_fully_defined():
+            self.set_dims(output, dims)
 
     def set_sizes(self, output: tf.Tensor, sizes: Any) -> None:
         """Set the known values of an integer result."""

@@ -18,6 +18,10 @@ from .rows import Rows
 class Placement:
     """Base class of placements."""
 
+    def plain(self) -> Placement:
+        """Return this placement without facts about the values, `uniform` and `within`."""
+        return self
+
 
 @dataclass(frozen=True)
 class Replicate(Placement):
@@ -56,7 +60,6 @@ class Shard(Placement):
         return Shard(axis, self.rows, self.uniform, self.within)
 
     def plain(self) -> Shard:
-        """Return this placement without `uniform` and `within`."""
         return Shard(self.axis, self.rows)
 
     def __repr__(self) -> str:

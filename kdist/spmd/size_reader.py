@@ -1,12 +1,14 @@
 """Sizes in the integer tensors of a step, as functions of the sizes of its batches.
 
 TensorFlow's programs compute shapes with ordinary operations (`tf.shape(x)[0] * 2`). Reading these
-operations tells which axis of a result counts the rows of a batch.
+operations tells which axis of a result counts the rows of a batch. Arrays of sizes have the type
+`object`, so NumPy computes with sizes as with numbers.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -19,7 +21,10 @@ from .placements import Replicate
 from .sizes import AnySize, Element, Size, quotient, symbolic
 
 _MOST = 64  # Elements; longer vectors are no shapes.
-_READERS: dict[str, Callable[[Any, Any, list[Any]], Any]] = {}
+
+
+class _UnknownError(Exception):
+    """The elements of a tensor do not follow from known sizes."""
 
 
 def read_sizes(facts: Any, tensor: Any) -> Any:
@@ -34,37 +39,45 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
         return None
     if shape.rank and (shape[0] is None or shape[0] > _MOST):
         return None
-    op = tensor.op
-    if op.type == "Const":
+    if tensor.op.type == "Const":
         value = tensor_util.constant_value(tensor)
         return None if value is None else _array(value)
     if not isinstance(facts.placement(tensor), Replicate):
         return None
-    result = None
-    if op.type in ("Shape", "ShapeN"):
-        dims = facts.dims(op.inputs[tensor.value_index])
-        result = None if dims is None else _array(dims)
-    elif op.type == "Size":
-        dims = facts.dims(op.inputs[0])
-        result = None if dims is None else math.prod(dims)
-    elif op.type in _READERS:
-        inputs = [facts.sizes(t) for t in op.inputs]
-        if op.type == "Reshape" and inputs[0] is None:
-            inputs[0] = _matrix(facts, facts.canonical(op.inputs[0]))
-        result = _READERS[op.type](op, tensor, inputs)
-    if result is None:
-        if op.type != "Placeholder":
-            value = tensor_util.constant_value(tensor)
-            # The axes of `tf.vectorized_map`, compared with 0, need an evaluation.
-            if value is None:
-                value = tensor_util.try_evaluate_constant(tensor)
-            if value is not None:
-                return _array(value)
-        indices = range(shape[0]) if shape.rank else [0]
-        values = [symbolic(Element(tensor, index)) for index in indices]
-        return _array(values if shape.rank else values[0])
-    result = _array(result)
+    try:
+        result = _array(_compute(facts, tensor))
+    except _UnknownError:
+        return _constant_or_symbols(tensor)
     return result if result.shape == tuple(shape.as_list()) else None
+
+
+def _compute(facts: Any, tensor: Any) -> Any:
+    op = tensor.op
+    if op.type == "Rank":
+        return _known(op.inputs[0].shape.rank)
+    if op.type in ("Shape", "ShapeN", "Size"):
+        dims = _known(facts.dims(op.inputs[tensor.value_index]))
+        return math.prod(dims) if op.type == "Size" else dims
+    reader = _known(_READERS.get(op.type))
+    inputs = [facts.sizes(t) for t in op.inputs]
+    if op.type == "Reshape" and inputs[0] is None:
+        inputs[0] = _matrix(facts, facts.canonical(op.inputs[0]))
+    results = reader(op, *map(_known, inputs))
+    return results[tensor.value_index] if isinstance(results, list) else results
+
+
+def _constant_or_symbols(tensor: Any) -> Any:
+    """Return the constant that a tensor is, or else a symbol for each element."""
+    if tensor.op.type != "Placeholder":
+        value = tensor_util.constant_value(tensor)
+        # The axes of `tf.vectorized_map`, compared with 0, need an evaluation.
+        if value is None:
+            value = tensor_util.try_evaluate_constant(tensor)
+        if value is not None:
+            return _array(value)
+    count = tensor.shape.num_elements()
+    symbols = [symbolic(Element(tensor, index)) for index in range(count)]
+    return _array(symbols).reshape(tensor.shape.as_list())
 
 
 def _array(values: Any) -> Any:
@@ -76,252 +89,161 @@ def _array(values: Any) -> Any:
     return made
 
 
-def _reads(*types: str) -> Callable[[Any], Any]:
-    def register(function: Any) -> Any:
-        for name in types:
-            _READERS[name] = function
-        return function
-
-    return register
+def _known(value: Any) -> Any:
+    if value is None:
+        raise _UnknownError
+    return value
 
 
-def _is_plain(value: Any) -> bool:
-    return value is not None and all(isinstance(size, int) for size in np.ravel(value))
-
-
-@_reads("Identity", "Cast", "StopGradient")
-def _same(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    return inputs[0]
-
-
-@_reads("ExpandDims", "Squeeze", "Reshape", "EnsureShape")
-def _reshaped(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if inputs[0] is None or tensor.shape.num_elements() != inputs[0].size:
-        return None
-    return inputs[0].reshape(tensor.shape.as_list())
+def _numbers(sizes: Any) -> Any:
+    """Return sizes as integers, if all are known while tracing."""
+    if not all(isinstance(size, int) for size in sizes.flat):
+        raise _UnknownError
+    return sizes.astype(int)
 
 
 def _matrix(facts: Any, tensor: Any) -> Any:
     """Return the sizes in a matrix, as the gradients of paddings and repetitions make."""
     op = tensor.op
     if op.type == "Slice":
-        value, begin, count = map(facts.constant, op.inputs)
-        if value is None or begin is None or count is None:
-            return None
-        ends = [None if n == -1 else b + n for b, n in zip(begin, count, strict=True)]
-        return _array(value[tuple(slice(b, e) for b, e in zip(begin, ends, strict=True))])
+        value, begin, count = (_known(facts.constant(t)) for t in op.inputs)
+        ends = np.where(count == -1, value.shape, begin + count)
+        return _array(value[tuple(map(slice, begin, ends))])
     if op.type == "Transpose" and np.array_equal(facts.constant(op.inputs[1]), [1, 0]):
         stacked = facts.canonical(op.inputs[0]).op
-        rows: list[Any] = (
-            [facts.sizes(t) for t in stacked.inputs] if stacked.type == "Pack" else [None]
-        )
-        if all(row is not None and row.ndim == 1 for row in rows) and not stacked.get_attr("axis"):
-            return np.transpose(np.stack(rows))
+        if stacked.type == "Pack" and not stacked.get_attr("axis"):
+            return np.stack([_known(facts.sizes(t)) for t in stacked.inputs], 1)
     return None
 
 
-@_reads("Pack")
-def _pack(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if any(i is None or i.ndim for i in inputs):
-        return None
-    return [i.item() for i in inputs]
+# Readers. Each gets the operation and the sizes in its inputs, and returns the sizes in the result;
+# for an operation with several results, a list.
 
 
-@_reads("ConcatV2")
-def _concat(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if any(i is None or i.ndim != 1 for i in inputs[:-1]):
-        return None
-    return np.concatenate(inputs[:-1])
+def _reshaped(op: Any, sizes: Any, *_: Any) -> Any:
+    shape = op.outputs[0].shape
+    return sizes.reshape(shape.as_list()) if shape.num_elements() == sizes.size else _known(None)
 
 
-@_reads("Unpack")
-def _unpack(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    return None if inputs[0] is None else inputs[0][tensor.value_index]
+def _split_by_sizes(op: Any, vector: Any, sizes: Any, _: Any) -> Any:
+    counts = _numbers(sizes)
+    rest = len(vector) - sum(counts[counts != -1])
+    return np.split(vector, np.cumsum(np.where(counts == -1, rest, counts))[:-1])
 
 
-@_reads("Split")
-def _split(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if inputs[1] is None or inputs[1].ndim != 1:
-        return None
-    return np.split(inputs[1], len(op.outputs))[tensor.value_index]
-
-
-@_reads("SplitV")
-def _split_by_sizes(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    vector, sizes, _ = inputs
-    if vector is None or vector.ndim != 1 or not _is_plain(sizes):
-        return None
-    rest = len(vector) - sum(size for size in sizes if size != -1)
-    ends = np.cumsum([rest if size == -1 else size for size in sizes])
-    return np.split(vector, ends[:-1])[tensor.value_index]
-
-
-@_reads("StridedSlice")
-def _strided_slice(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    vector, begin, end, strides = inputs
-    if vector is not None and not vector.ndim:  # A slice of a scalar can only add axes.
-        return vector.reshape(tensor.shape.as_list())
-    if vector is None or vector.ndim != 1 or not all(map(_is_plain, (begin, end, strides))):
-        return None
+def _strided_slice(op: Any, vector: Any, *bounds: Any) -> Any:
+    if not vector.ndim:  # A slice of a scalar can only add axes.
+        return vector.reshape(op.outputs[0].shape.as_list())
+    begin, end, strides = map(_numbers, bounds)
     if op.get_attr("new_axis_mask") or op.get_attr("ellipsis_mask") or len(begin) != 1:
-        return None
+        raise _UnknownError
     if op.get_attr("shrink_axis_mask"):
         return vector[begin[0]]
     first = None if op.get_attr("begin_mask") else begin[0]
     last = None if op.get_attr("end_mask") else end[0]
-    return vector[slice(first, last, strides[0])]
+    return vector[first : last : strides[0]]
 
 
-@_reads("Slice")
-def _slice(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    vector, begin, count = inputs
-    if vector is None or vector.ndim != 1 or not (_is_plain(begin) and _is_plain(count)):
-        return None
-    return vector[begin[0] :] if count[0] == -1 else vector[begin[0] : begin[0] + count[0]]
+def _slice(op: Any, vector: Any, *bounds: Any) -> Any:
+    (begin,), (count,) = map(_numbers, bounds)
+    return vector[begin:] if count == -1 else vector[begin : begin + count]
 
 
-@_reads("GatherV2")
-def _gather(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    vector, index, _ = inputs
-    if vector is None or vector.ndim != 1 or not _is_plain(index):
-        return None
-    return vector[index.astype(int)] if index.ndim else vector[index.item()]
-
-
-@_reads("DynamicStitch", "ParallelDynamicStitch")
-def _stitch(op: Any, tensor: Any, inputs: list[Any]) -> Any:
+def _stitch(op: Any, *inputs: Any) -> Any:
     half = len(inputs) // 2
     found: dict[int, AnySize] = {}
     for index, values in zip(inputs[:half], inputs[half:], strict=True):
-        if not _is_plain(index) or values is None or index.shape != values.shape:
-            return None
-        found |= zip(index.ravel().tolist(), values.ravel().tolist(), strict=True)
+        if index.shape != values.shape:
+            raise _UnknownError
+        found |= zip(_numbers(index).flat, values.flat, strict=True)
     if not found or set(found) != set(range(len(found))):
-        return None
-    return [found[index] for index in range(len(found))]
+        raise _UnknownError
+    return np.array([found[index] for index in range(len(found))])
 
 
-@_reads("Prod", "Sum", "Max", "Min")
-def _reduced(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    vector, axes = inputs
-    if vector is None or axes is None or vector.ndim != 1 or axes.size == 0 or not vector.size:
-        return None
-    result = functools.reduce(_REDUCTIONS[op.type], vector.tolist())
-    return [result] if op.get_attr("keep_dims") and result is not None else result
-
-
-def _of_two(compute: Callable[[AnySize, AnySize], AnySize | None]) -> Any:
-    def read(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-        if any(i is None for i in inputs):
-            return None
-        a, b = np.broadcast_arrays(*inputs)
-        values = [compute(x, y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]
-        if any(value is None for value in values):
-            return None
-        made = np.empty(a.shape, object)
-        made.ravel()[:] = values
-        return made.reshape(a.shape)
+def _reduces(reduce: Callable[[AnySize, AnySize], AnySize]) -> Any:
+    def read(op: Any, vector: Any, axes: Any) -> Any:
+        if not axes.size or not vector.size:
+            raise _UnknownError
+        return _array(functools.reduce(reduce, vector)).reshape(op.outputs[0].shape.as_list())
 
     return read
 
 
-def _floor_divide(a: AnySize, b: AnySize) -> AnySize | None:
+def _broadcasts(compute: Callable[[AnySize, AnySize], AnySize]) -> Any:
+    return lambda op, a, b: np.frompyfunc(compute, 2, 1)(a, b)
+
+
+def _floor_divide(a: AnySize, b: AnySize) -> Any:
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return a // b
+    return _known(quotient(a, b))
+
+
+def _remainder(a: AnySize, b: AnySize) -> AnySize:
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return a % b
+    _known(quotient(a, b))
+    return 0
+
+
+def _maximum(a: AnySize, b: AnySize) -> Any:
     if isinstance(a, int) and isinstance(b, int):
-        return a // b if b else None
-    return quotient(a, b)
+        return max(a, b)
+    return a if a == b else _known(None)
 
 
-def _remainder(a: AnySize, b: AnySize) -> AnySize | None:
-    if isinstance(a, int) and isinstance(b, int):
-        return a % b if b else None
-    return 0 if quotient(a, b) is not None else None
+def _minimum(a: AnySize, b: AnySize) -> Any:
+    return -1 * _maximum(-1 * a, -1 * b)
 
 
-def _extreme(choose: Callable[[int, int], int]) -> Any:
-    def compute(a: AnySize | None, b: AnySize | None) -> AnySize | None:
-        if isinstance(a, int) and isinstance(b, int):
-            return choose(a, b)
-        return a if a == b else None
-
-    return compute
-
-
-_REDUCTIONS: dict[str, Any] = {
-    "Prod": operator.mul,
-    "Sum": operator.add,
-    "Max": _extreme(max),
-    "Min": _extreme(min),
-}
-_reads("Add", "AddV2")(_of_two(lambda a, b: a + b))
-_reads("Sub")(_of_two(lambda a, b: a - b))
-_reads("Mul")(_of_two(lambda a, b: a * b))
-_reads("FloorDiv", "TruncateDiv")(_of_two(_floor_divide))
-_reads("FloorMod", "Mod")(_of_two(_remainder))
-_reads("Maximum")(_of_two(_extreme(max)))
-_reads("Minimum")(_of_two(_extreme(min)))
-
-
-@_reads("Neg")
-def _neg(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    return None if inputs[0] is None else inputs[0] * -1
-
-
-@_reads("Fill")
-def _fill(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if not _is_plain(inputs[0]) or inputs[1] is None:
-        return None
-    made = np.empty([int(n) for n in inputs[0]], object)
-    made.fill(inputs[1].item())
-    return made
-
-
-@_reads("BroadcastTo")
-def _broadcast(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if inputs[0] is None or not _is_plain(inputs[1]):
-        return None
-    return np.broadcast_to(inputs[0], [int(n) for n in inputs[1]])
-
-
-@_reads("BroadcastArgs")
-def _broadcast_args(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if any(i is None for i in inputs):
-        return None
-    longest = max(map(len, inputs))
-    mine, other = ([1] * (longest - len(i)) + i.tolist() for i in inputs)
-    result = []
+def _broadcast_args(op: Any, *shapes: Any) -> Any:
+    longest = max(map(len, shapes))
+    mine, other = ([1] * (longest - len(shape)) + shape.tolist() for shape in shapes)
+    result: list[AnySize] = []
     for index, (a, b) in enumerate(zip(mine, other, strict=True)):
         known = [size for size in (a, b) if isinstance(size, int) and size != 1]
         if a == b or b == 1 or a == 1:
             result.append(b if a == 1 else a)
         else:  # Either of two unknown sizes may be 1.
-            result.append(known[0] if known else symbolic(Element(tensor, index)))
-    return result
+            result.append(known[0] if known else symbolic(Element(op.outputs[0], index)))
+    return np.array(result)
 
 
-@_reads("Range")
-def _range(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    if not all(map(_is_plain, inputs)):
-        return None
-    return list(range(*(int(i.item()) for i in inputs)))
+def _concat_offsets(op: Any, axis: Any, *shapes: Any) -> Any:
+    is_axis = np.arange(len(shapes[0])) == _numbers(axis)
+    before = itertools.accumulate(shapes[:-1], operator.add, initial=np.zeros_like(shapes[0]))
+    return [np.where(is_axis, total, 0) for total in before]
 
 
-@_reads("InvertPermutation")
-def _invert(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    return np.argsort(inputs[0].astype(int)) if _is_plain(inputs[0]) else None
-
-
-@_reads("ConcatOffset")
-def _concat_offset(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    axis, *shapes = inputs
-    before = shapes[: tensor.value_index]
-    if not _is_plain(axis) or any(shape is None for shape in before):
-        return None
-    result: list[AnySize] = [0] * int(tensor.shape[0])
-    for shape in before:
-        result[axis.item()] = result[axis.item()] + shape[axis.item()]
-    return result
-
-
-@_reads("Rank")
-def _rank(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    return op.inputs[0].shape.rank
+_READERS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("Cast", "Identity", "StopGradient"), lambda op, sizes: sizes),
+    **dict.fromkeys(("EnsureShape", "ExpandDims", "Reshape", "Squeeze"), _reshaped),
+    **dict.fromkeys(("Add", "AddV2"), lambda op, a, b: a + b),
+    **dict.fromkeys(("FloorDiv", "TruncateDiv"), _broadcasts(_floor_divide)),
+    **dict.fromkeys(("FloorMod", "Mod"), _broadcasts(_remainder)),
+    **dict.fromkeys(("DynamicStitch", "ParallelDynamicStitch"), _stitch),
+    "BroadcastArgs": _broadcast_args,
+    "BroadcastTo": lambda op, sizes, shape: np.broadcast_to(sizes, _numbers(shape)),
+    "ConcatOffset": _concat_offsets,
+    "ConcatV2": lambda op, *values: np.concatenate(values[:-1]),
+    "Fill": lambda op, shape, size: np.full(_numbers(shape), size.item(), object),
+    "GatherV2": lambda op, vector, index, axis: vector[_numbers(index)],
+    "InvertPermutation": lambda op, order: np.argsort(_numbers(order)),
+    "Max": _reduces(_maximum),
+    "Maximum": _broadcasts(_maximum),
+    "Min": _reduces(_minimum),
+    "Minimum": _broadcasts(_minimum),
+    "Mul": lambda op, a, b: a * b,
+    "Neg": lambda op, sizes: sizes * -1,
+    "Pack": lambda op, *sizes: np.stack(sizes),
+    "Prod": _reduces(operator.mul),
+    "Range": lambda op, *bounds: np.arange(*map(_numbers, bounds)),
+    "Slice": _slice,
+    "Split": lambda op, axis, vector: np.split(vector, len(op.outputs)),
+    "SplitV": _split_by_sizes,
+    "StridedSlice": _strided_slice,
+    "Sub": lambda op, a, b: a - b,
+    "Sum": _reduces(operator.add),
+    "Unpack": lambda op, vector: [*vector],
+}

@@ -190,7 +190,7 @@ def symbolic(symbol: Symbol) -> Size:
 
 def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
     """Return size / divisor if this is a polynomial with integer coefficients; else `None`."""
-    if isinstance(divisor, int) and divisor == 1:
+    if divisor == 1:
         return size
     below = list(_terms_of(divisor))
     if len(below) != 1:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 from typing import Any
 
 import tensorflow as tf
@@ -38,7 +41,7 @@ from .redistribute import (
     WriteSizes,
 )
 from .rows import Rows
-from .sizes import AnySize, AxisSize, BatchAxis, Element, key_of
+from .sizes import AnySize, AxisSize, BatchAxis, Element, Symbol, key_of
 from .tensor_facts import Ref
 
 WRONG = "kdist has divided"
@@ -343,10 +346,7 @@ class Stage:
 
     def local_count(self, rows: Rows, dtype: tf.DType) -> tf.Tensor:
         """Return the replica's number of rows."""
-        (total, _), *others = self.blocks(rows, dtype)
-        for count, _ in others:
-            total = total + count
-        return total
+        return functools.reduce(operator.add, (count for count, _ in self.blocks(rows, dtype)))
 
     def blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Return, for each segment of rows, the replica's number of rows and its first row."""
@@ -390,19 +390,14 @@ class Stage:
         if isinstance(size, int):
             return tf.constant(size, dtype)
 
+        def term(symbols: Sequence[Symbol], factor: int) -> tf.Tensor:
+            values = [self._symbol(symbol, dtype) for symbol in symbols]
+            if factor != 1 or not values:
+                values.append(tf.constant(factor, dtype))
+            return functools.reduce(operator.mul, values)
+
         def make() -> tf.Tensor:
-            total: Any = None
-            for symbols, factor in size.terms.items():
-                term: Any = None
-                for symbol in symbols:
-                    value = self._symbol(symbol, dtype)
-                    term = value if term is None else term * value
-                if term is None:
-                    term = tf.constant(factor, dtype)
-                elif factor != 1:
-                    term = term * tf.constant(factor, dtype)
-                total = term if total is None else total + term
-            return total
+            return functools.reduce(operator.add, starmap(term, size.terms.items()))
 
         return self.cached(("size", key_of(size), dtype), make)
 
@@ -410,15 +405,17 @@ class Stage:
         def make() -> tf.Tensor:
             if isinstance(symbol, BatchAxis):
                 return tf.cast(tf.reduce_sum(self._counts(symbol, dtype)), dtype)
-            return tf.cast(self.symbol(symbol), dtype)
+            return tf.cast(self.unknown_number(symbol), dtype)
 
         return self.cached(("symbol", symbol, dtype), make)
 
-    def symbol(self, symbol: AxisSize | Element) -> tf.Tensor:
-        """Return the value of a symbol as a scalar of `int32`."""
-        if self.makes(symbol.tensor) or self.plan.canonical(symbol.tensor).op.type == "Const":
-            return self.read_symbol(symbol)
-        return self.outer_number(symbol)
+    def unknown_number(self, number: UnknownNumber) -> tf.Tensor:
+        """Return an unknown number, of a tensor that this function makes or from outside."""
+        if isinstance(number, AxisSize | Element):
+            tensor = self.plan.canonical(number.tensor)
+            if self.makes(tensor) or tensor.op.type == "Const":
+                return self.read_symbol(number)
+        return self.outer_number(number)
 
     def read_symbol(self, symbol: AxisSize | Element) -> tf.Tensor:
         """Return the value of a symbol from a tensor that this function has."""
@@ -452,25 +449,6 @@ class Stage:
 
     # Functions within this function
 
-    def body(
-        self,
-        plan: GraphPlan,
-        graph: tf.Graph,
-        given: Sequence[tuple[tf.Tensor, tf.Tensor]],
-        ways: Sequence[Way],
-        passed: Sequence[int | None],
-        *,
-        is_condition: bool = False,
-        is_compiled: bool = False,
-    ) -> Body:
-        """Write the body of a loop, condition or call; see `Body` and `Body.write`."""
-        body = Body(self, plan, graph, given)
-        body.draws_by_xla = body.draws_by_xla or is_compiled
-        body.check_assumptions()
-        with plan.assuming():
-            body.write(ways, passed, is_condition)
-        return body
-
     def call_loop(
         self, op: tf.Operation, inputs: Sequence[tf.Tensor], body: Body, test: Body
     ) -> list[tf.Tensor]:
@@ -478,7 +456,7 @@ class Stage:
         numbers = dict.fromkeys([*body.numbers, *test.numbers])
         body.finish(list(numbers), returns_numbers=True)
         test.finish(list(numbers), returns_numbers=False)
-        args = [*inputs, *map(self.number_for_body, numbers)]
+        args = [*inputs, *map(self.unknown_number, numbers)]
         attributes = dict(op.node_def.attr)
         attributes.update(body=body.reference, cond=test.reference)
         attributes.pop("_num_original_outputs", None)
@@ -499,7 +477,7 @@ class Stage:
         for branch in branches:
             branch.finish(list(numbers), returns_numbers=False)
         predicate, *given = inputs
-        args = [*given, *map(self.number_for_body, numbers)]
+        args = [*given, *map(self.unknown_number, numbers)]
         attributes = dict(op.node_def.attr)
         references = [branch.reference for branch in branches]
         if "branches" in attributes:
@@ -522,7 +500,7 @@ class Stage:
         """Write a call of a function that XLA has to compile."""
         compiled = attr_value_pb2.AttrValue(b=True)
         body.finish(list(body.numbers), returns_numbers=False, _XlaMustCompile=compiled)
-        args = [*inputs, *map(self.number_for_body, body.numbers)]
+        args = [*inputs, *map(self.unknown_number, body.numbers)]
         attributes = dict(op.node_def.attr)
         attributes.update(f=body.reference, Tin=_types(args), _XlaMustCompile=compiled)
         made = self.create(op, args, [output.dtype for output in op.outputs], attributes)
@@ -536,12 +514,6 @@ class Stage:
         self.written[op] = made
         return made
 
-    def number_for_body(self, number: UnknownNumber) -> tf.Tensor:
-        """Return an unknown number that a body within this function needs."""
-        if isinstance(number, AxisSize | Element):
-            return self.symbol(number)
-        return self.outer_number(number)
-
 
 class Body(Stage):
     """The body of a loop, condition or call; a body has no collectives.
@@ -551,6 +523,7 @@ class Body(Stage):
         plan: The plan of the body.
         graph: The traced body.
         given: For each input of the body, the tensor of the whole batch, and the replica's value.
+        is_compiled: Whether XLA compiles the body.
 
     Attributes:
         numbers: Placeholders of the unknown numbers, which follow the body's inputs in a call.
@@ -563,11 +536,14 @@ class Body(Stage):
         plan: GraphPlan,
         graph: tf.Graph,
         given: Sequence[tuple[tf.Tensor, tf.Tensor]],
+        *,
+        is_compiled: bool = False,
     ) -> None:
         super().__init__(plan, "body")
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
-        self.kernel_device, self.draws_by_xla = parent.kernel_device, parent.draws_by_xla
+        self.kernel_device = parent.kernel_device
+        self.draws_by_xla = parent.draws_by_xla or is_compiled
         self.numbers: dict[UnknownNumber, tf.Tensor] = {}
         self.outputs: list[tf.Tensor] = []
         self.reference: Any = None
@@ -586,7 +562,7 @@ class Body(Stage):
                 self.numbers[number] = tf.compat.v1.placeholder("int32", shape)
         return self.numbers[number]
 
-    def check_assumptions(self) -> None:
+    def _check_assumptions(self) -> None:
         """Check that batches have equally many rows, where the plan of this body assumes it."""
         for assumption in self.plan.own_assumptions:
             message = f"two batches of different sizes meet in {line_of(assumption.op)}"
@@ -598,27 +574,25 @@ class Body(Stage):
     def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
         return [*self._checks, *super().controls(planned)]
 
-    def write(self, ways: Sequence[Way], passed: Sequence[int | None], is_condition: bool) -> None:
-        """Write all operations and the results.
+    def write(self, ways: Sequence[Way | None]) -> Body:
+        """Write all operations and the results; return this body.
 
         Args:
-            ways: For each result, the way to the form that all bodies return.
-            passed: For each result that is an input, the index of the input; `None` for all other
-                results.
-            is_condition: Whether the body is a loop's condition: its only result is whether the
-                loop goes on.
+            ways: For each result, the way to the form that all bodies return; `None` for a result
+                that is the input at the same index.
         """
-        outputs = self.traced.outputs[:1] if is_condition else self.traced.outputs
+        self._check_assumptions()
         needed = live_planned(self.plan, self.traced.outputs)
-        for planned in self.plan.operations:
-            if planned in needed and planned.op not in self.written:
-                self.write_operation(planned)
-        placeholders = list(self.inputs.values())
-        for output, way, index in zip(outputs, ways, passed, strict=True):
-            if index is not None:
-                self.outputs.append(placeholders[index])
-            else:
-                self.outputs.append(self.read(self.plan.canonical(output), way))
+        with self.plan.assuming():
+            for planned in self.plan.operations:
+                if planned in needed and planned.op not in self.written:
+                    self.write_operation(planned)
+            inputs = list(self.inputs.values())
+            self.outputs = [
+                inputs[index] if way is None else self.read(self.plan.canonical(output), way)
+                for index, (output, way) in enumerate(zip(self.traced.outputs, ways, strict=True))
+            ]
+        return self
 
     def finish(
         self, numbers: Sequence[UnknownNumber], *, returns_numbers: bool, **attributes: Any

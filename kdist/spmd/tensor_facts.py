@@ -202,10 +202,16 @@ class TensorFacts:
 
     def constant(self, tensor: tf.Tensor) -> Any:
         """Return the value of a tensor if it is known while tracing."""
+        return self._remember(self._constants, tensor, self._read_constant)
+
+    def _remember(
+        self, known: dict[Ref, Any], tensor: tf.Tensor, read: Callable[[tf.Tensor], Any]
+    ) -> Any:
         tensor = self.canonical(tensor)
-        if tensor.ref() not in self._constants:
-            self._constants[tensor.ref()] = self._read_constant(tensor)
-        return self._constants[tensor.ref()]
+        key = tensor.ref()
+        if key not in known:
+            known[key] = read(tensor)
+        return known[key]
 
     def _read_constant(self, tensor: tf.Tensor) -> Any:
         if tensor.op.type == "Const":
@@ -220,10 +226,7 @@ class TensorFacts:
 
     def sizes(self, tensor: tf.Tensor) -> Any:
         """Return the sizes in an integer tensor of rank 0 or 1, an array; otherwise `None`."""
-        tensor = self.canonical(tensor)
-        if tensor.ref() not in self._sizes:
-            self._sizes[tensor.ref()] = read_sizes(self, tensor)
-        return self._sizes[tensor.ref()]
+        return self._remember(self._sizes, tensor, lambda source: read_sizes(self, source))
 
     def set_sizes(self, tensor: tf.Tensor, sizes: Any) -> None:
         """Set the known values of an integer tensor."""
@@ -231,10 +234,8 @@ class TensorFacts:
 
     def dims(self, tensor: tf.Tensor) -> list[AnySize] | None:
         """Return the sizes of a tensor's axes over all replicas; `None` if its rank is unknown."""
-        tensor = self.canonical(tensor)
-        if tensor.ref() not in self._dims:
-            self._dims[tensor.ref()] = self._read_dims(tensor)
-        return self._dims[tensor.ref()]
+        dims: list[AnySize] | None = self._remember(self._dims, tensor, self._read_dims)
+        return dims
 
     def _read_dims(self, tensor: tf.Tensor) -> list[AnySize] | None:
         if tensor.shape.rank is None:

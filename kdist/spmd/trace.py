@@ -98,7 +98,6 @@ def trace(
 
 
 def _global_shape(input_tensor: InputTensor) -> Any:
-    """Return the static shape of the whole tensor."""
     shapes = [part.shape for part in input_tensor.parts]
     if not input_tensor.is_rows:
         return shapes[0]

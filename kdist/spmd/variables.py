@@ -278,7 +278,6 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def _make_divided(
         self, next_creator: Any, division: Any, value: Any, options: dict[str, Any]
     ) -> DividedVariable:
-        """Make a variable with a part on each replica."""
         strategy = self._container_strategy()
         places = strategy.collectives().places
         blocks, parts = division.blocks(value, places), []

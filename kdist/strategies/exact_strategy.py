@@ -31,6 +31,7 @@ from ..layers.convert import batch_norms, convert_batch_norm
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
+from ..spmd.functions import frames_of
 from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
 from ..spmd.plan import GraphPlan
 from ..spmd.remat import rematerialized
@@ -270,9 +271,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     def constant_made(self, numbers: Any, constant: Any) -> None:
         if is_recognized(numbers):
-            frames = constant.op.traceback or ()
-            places = [(frame.filename, frame.lineno) for frame in frames]
-            warn_once(warning_in_step(places), self._warned)
+            warn_once(warning_in_step(frames_of(constant.op)), self._warned)
 
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return rematerialized(fn, keeps_weights=self.extended.divides_weights)

@@ -2,7 +2,6 @@
 
 import functools
 
-import numpy as np
 import tensorflow as tf
 from rule_harness import (
     NONE,
@@ -99,19 +98,6 @@ def elementwise():
     for kind, rest in (("RegexFullMatch", ["-.*"]), ("RegexReplace", ["1", "one"])):
         make = with_constants(kind, *rest)
         rows.add(kind, lambda x, make=make: make(tf.as_string(x)), *ALONG, **quick)
-    rows.add(
-        "QuantizeAndDequantizeV2",
-        with_constants("QuantizeAndDequantizeV2", np.float64(-2), np.float64(2), range_given=True),
-        *ONE,
-    )
-    rows.add(
-        "QuantizeAndDequantizeV2",
-        with_constants("QuantizeAndDequantizeV2", np.float64(0), np.float64(0)),
-        *ONE,
-        divided=NONE,
-        empty=False,
-    )
-
     single = lambda x: tf.cast(x, "float32")  # noqa: E731 - the only type of these operations
     rows.add(
         "FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars "

@@ -225,29 +225,6 @@ def rowwise():
         **rounded,
     )
     rows.add(
-        "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
-        lambda x, b: tf.image.crop_and_resize(
-            x, half(tf.cast(b, "float32")), tf.range(tf.shape(x)[0]), [2, 3]
-        ),
-        [image, (B, 4)],
-        mixed=False,
-        **rounded,
-    )
-    rows.add(
-        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
-        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "VALID"),
-        [image],
-        empty=False,
-        **batched,
-    )
-    rows.add(
-        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
-        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "SAME", include_batch_in_index=True),
-        [image],
-        empty=False,
-        **twice,
-    )
-    rows.add(
         "ReverseSequence",
         lambda x, n: tf.reverse_sequence(x, n, seq_axis=1),
         [(B, 4, 3), ints(B)],
@@ -364,7 +341,7 @@ def rowwise():
         [(2, B, 3, 3), (2, B, 3)],
     )
     rows.add(
-        "MatrixDiagV3 MatrixSetDiagV3",
+        "OneHot SelectV2",  # in place of the diagonals
         lambda x: [
             tf.linalg.diag(x[:, 0]),
             tf.linalg.diag(x[:, 0], padding_value=2),

@@ -13,7 +13,7 @@ A stateful type needs its effect in `op_types.py`. A type with sizes in its resu
 product its cost in `costs.py`. Importing this package registers all rules.
 """
 
-from . import (
+from . import (  # noqa: F401
     contractions,
     control_flow,
     elementwise,
@@ -29,20 +29,3 @@ from . import (
     slices,
     state,
 )
-
-__all__ = [
-    "contractions",
-    "control_flow",
-    "elementwise",
-    "indexing",
-    "kernels",
-    "lists",
-    "ragged",
-    "random",
-    "recurrent",
-    "reductions",
-    "rowwise",
-    "shapes",
-    "slices",
-    "state",
-]

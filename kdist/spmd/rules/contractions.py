@@ -6,7 +6,7 @@ from string import digits
 
 from ..operation import Decision, Form, Operation, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Shard
-from ..sizes import AnySize, AxisSize, symbolic
+from .elementwise import name_axes
 
 
 @rule("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
@@ -25,7 +25,8 @@ def contraction(op: Operation) -> Decision | None:
     # An input with rows that stay in the result comes first, so that less is gathered.
     main = min(labels, key=lambda index: labels[index] not in out)
     label, rows = labels[main], shards[main].rows
-    _name_axes(op, parts, out, label, rows.total)
+    placement = Shard(out.index(label), rows) if label in out else None
+    name_axes(op, op.outputs[0], parts, out, placement)
     forms: list[Form] = []
     for index, part in enumerate(parts):
         if index == main:
@@ -35,38 +36,7 @@ def contraction(op: Operation) -> Decision | None:
         else:
             wanted = Shard(part.index(label), rows)
             forms.append(op.rows_form(index, wanted, may_broadcast=label.isdigit()))
-    if label not in out:
-        return Decision(forms, [PARTIAL])
-    return Decision(forms, [Shard(out.index(label), rows)])
-
-
-def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnySize) -> None:
-    """Set unknown sizes of the result from the inputs' axes with the same labels.
-
-    Args:
-        op: The product.
-        parts: The labels of the product's inputs.
-        out: The labels of its result.
-        rows: The label of the divided axis.
-        total: The number of rows of the divided axis.
-    """
-    output = op.outputs[0]
-    dims = [own for index in range(len(parts)) if (own := op.dims(index)) is not None]
-    if output.shape.rank != len(out) or output.shape.is_fully_defined() or len(dims) < len(parts):
-        return
-    sizes: list[AnySize] = []
-    for axis, label in enumerate(out):
-        found = [
-            own[part.index(label)] for part, own in zip(parts, dims, strict=True) if label in part
-        ]
-        if label == rows:
-            found = [total]
-        elif label.isdigit():  # An axis of size 1 is broadcast.
-            found = [size for size in found if size != 1] or [1]
-        known = [size for size in found if isinstance(size, int)]
-        is_certain = known or not label.isdigit() or all(size == found[0] for size in found)
-        sizes.append([*known, *found][0] if is_certain else symbolic(AxisSize(output, axis)))
-    op.set_dims(output, sizes)
+    return Decision(forms, [placement or PARTIAL])
 
 
 def _labels(op: Operation) -> tuple[list[str], str] | None:

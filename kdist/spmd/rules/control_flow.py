@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from ..op_types import CONDITIONS
 from ..operation import (
     LOCAL,
     ComputeWholeError,
@@ -21,10 +22,10 @@ from ..operation import (
 )
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
 from ..plan import GraphPlan, is_fake, live_operations
-from ..redistribute import TAKE_WHOLE, Way
+from ..redistribute import Way
 from ..rows import Rows
 from ..sizes import BatchAxis
-from ..stage import Stage
+from ..stage import Body, Stage
 from ..tensor_facts import NeedsCollectiveError, TensorFacts
 from .lists import equal_sizes
 
@@ -60,6 +61,11 @@ def _divide(
     An input with the shape of a divided variable is divided like the variable, all further partial
     inputs become whole. If this is not enough, the operation is computed whole.
     """
+    arguments = op.placements[op.type in CONDITIONS :]  # without the predicate
+    if all(isinstance(placement, Replicate) for placement in arguments):
+        return None
+    if op.facts.effects(op.op)[0]:
+        return _compute_whole(op)
     assumed = len(op.facts.assumed)
     try:
         return divide(op, placements)
@@ -149,14 +155,6 @@ def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
             raise NeedsCollectiveError(f"{tensor.name} may have another number of rows")
 
 
-def _input_forms(placements: Sequence[Placement], planned: Sequence[Placement]) -> list[Form]:
-    """Return the forms of inputs, from their placements and the placements in the body's plan."""
-    return [
-        LOCAL if isinstance(mine, ListOf) or (isinstance(mine, Shard) and mine == own) else mine
-        for own, mine in zip(placements, planned, strict=True)
-    ]
-
-
 def _form(placement: Placement) -> Form:
     return LOCAL if isinstance(placement, ListOf) else placement
 
@@ -165,10 +163,6 @@ def _form(placement: Placement) -> Form:
 
 
 def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    if all(isinstance(placement, Replicate) for placement in op.placements):
-        return None
-    if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # The body has effects.
     bodies = op.facts.step.bodies
     body = bodies.of(op.op, op.attr("body").name, op.op.outputs)
     test = bodies.of(op.op, op.attr("cond").name, op.op.outputs)
@@ -180,24 +174,23 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if settled is None:
         return _compute_whole(op)  # The placements of the variables change in each iteration.
     plan, placements = settled
-    forms = [_form(placement) for placement in placements]
+    forms = [*map(_form, placements)]
     for tensor, placement in zip(op.inputs, placements, strict=True):
         _check_rows(op.facts, tensor, placement)
     changed = [index for index, is_kept in enumerate(kept) if not is_kept]
-    ways: list[Way] = [TAKE_WHOLE] * len(kept)  # The way of a kept variable is not followed.
+    ways: list[Way | None] = [None] * len(kept)
     found = _redistribute(plan, [body.outputs[i] for i in changed], [forms[i] for i in changed])
     for index, way in zip(changed, found, strict=True):
         ways[index] = way
     test_plan = _plan(op, test, placements, sizes, op.inputs)
     if not isinstance(test_plan.placement(test.outputs[0]), Replicate):
         return _compute_whole(op)  # The replicas may end the loop at different iterations.
-    test_ways = _redistribute(test_plan, test.outputs[:1], [REPLICATE])
-    passed = [index if is_kept else None for index, is_kept in enumerate(kept)]
+    test_ways = _redistribute(test_plan, test.outputs, [REPLICATE])
 
     def write_loop(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.outputs, inputs, strict=True))
-        made = stage.body(plan, body, pairs, ways, passed)
-        tested = stage.body(test_plan, test, pairs, test_ways, [None], is_condition=True)
+        made = Body(stage, plan, body, pairs).write(ways)
+        tested = Body(stage, test_plan, test, pairs).write(test_ways)
         return stage.call_loop(op, inputs, made, tested)
 
     for output, size in zip(op.outputs, sizes, strict=True):
@@ -214,7 +207,7 @@ def _settle(
     kept: Sequence[bool],
 ) -> tuple[GraphPlan, list[Placement]] | None:
     """Plan a loop's body until its results have the placements of its inputs."""
-    placements = [_plain(placement) for placement in given]
+    placements = [placement.plain() for placement in given]
     for _ in range(_MOST_ATTEMPTS):
         plan = _plan(op, body, placements, sizes, op.inputs)
         with plan.assuming():
@@ -228,7 +221,7 @@ def _settle(
         # The elements of a list follow from the variables that are no lists: settle these first.
         are_settled = all(_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
         placements = [
-            _plain(new) if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
+            new.plain() if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
         ]
     return None
 
@@ -245,10 +238,6 @@ def _returns(output: tf.Tensor, inner: tf.Tensor) -> bool:
 
 def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     inputs = op.inputs[1:]
-    if all(isinstance(placement, Replicate) for placement in op.placements[1:]):
-        return None
-    if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # A branch has effects.
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
     graphs = [op.facts.step.bodies.of(op.op, branch.name, inputs) for branch in called]
@@ -267,7 +256,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
             results.append(rows)
             forms.append(LOCAL)
             continue
-        joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
+        joined = functools.reduce(_join, known).plain() if known else REPLICATE
         if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
             return _compute_whole(op)  # A branch has a single row, a different branch the batch's.
         results.append(joined)
@@ -279,13 +268,12 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     def write_branches(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs[1:], inputs[1:], strict=True))
         branches = [
-            stage.body(plan, graph, pairs, own_ways, [None] * len(own_ways))
+            Body(stage, plan, graph, pairs).write(own_ways)
             for plan, graph, own_ways in zip(plans, graphs, ways, strict=True)
         ]
         return stage.call_condition(op, inputs, branches)
 
-    input_forms = [REPLICATE, *_input_forms(op.placements[1:], placements)]
-    return Decision(input_forms, results, write_branches, bodies=plans)
+    return Decision([REPLICATE, *map(_form, placements)], results, write_branches, bodies=plans)
 
 
 def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
@@ -312,22 +300,18 @@ def _is_single(tensor: tf.Tensor, axis: int) -> bool:
 
 
 def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    if all(isinstance(placement, Replicate) for placement in op.placements):
-        return None
-    if op.facts.effects(op.op)[0]:
-        return _compute_whole(op)  # The function has effects.
     graph = op.facts.step.bodies.of(op.op, op.attr("f").name, op.inputs)
     sizes = [op.sizes(index) for index in range(len(op.inputs))]
     plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
-    results = [_plain(plan.placement(plan.canonical(output))) for output in graph.outputs]
-    ways = _redistribute(plan, graph.outputs, [_form(placement) for placement in results])
+    results = [plan.placement(output).plain() for output in graph.outputs]
+    ways = _redistribute(plan, graph.outputs, [*map(_form, results)])
 
     def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs, inputs, strict=True))
-        body = stage.body(plan, graph, pairs, ways, [None] * len(ways), is_compiled=True)
+        body = Body(stage, plan, graph, pairs, is_compiled=True).write(ways)
         return stage.call_xla(op, inputs, body)
 
-    return Decision(_input_forms(op.placements, given), results, write_call, bodies=[plan])
+    return Decision([*map(_form, given)], results, write_call, bodies=[plan])
 
 
 # Placements of a value that several bodies make
@@ -358,7 +342,3 @@ def _same(a: Placement, b: Placement) -> bool:
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         return a.element == b.element
     return a == b
-
-
-def _plain(placement: Placement) -> Placement:
-    return placement.plain() if isinstance(placement, Shard) else placement

@@ -84,7 +84,9 @@ def elementwise(op: Operation) -> Decision | None:
     keeps = keeps or _is_clipped(op, at) or _is_row_of_many(op, at, main)
     within = main.within if keeps else None
     out = Shard(rank + from_end, main.rows, uniform, within)
-    name_axes(op, op.outputs[0], out, broadcasts=op.type in BROADCASTING)
+    prefix = "" if op.type in BROADCASTING else "axis "
+    labels = [f"{prefix}{axis}" for axis in range(rank)]
+    name_axes(op, op.outputs[0], [labels[rank - own :] for own in ranks], labels, out)
     return Decision(forms, [out], _ensure_shape if op.type == "EnsureShape" else None)
 
 
@@ -113,35 +115,46 @@ def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
     return next((pair for pair in shards if not pair[1].uniform), shards[0])
 
 
-def name_axes(op: Operation, output: Any, out: Shard, *, broadcasts: bool) -> None:
-    """Set unknown sizes of a result from the inputs.
+def name_axes(
+    op: Operation,
+    output: tf.Tensor,
+    parts: Sequence[Sequence[str]],
+    out: Sequence[str],
+    shard: Shard | None,
+) -> None:
+    """Set unknown sizes of a result from the inputs' axes with the same labels.
 
     Args:
         op: The operation.
         output: The result.
-        out: The placement of the result.
-        broadcasts: Whether, of two unknown sizes that are not known to be equal, either may be 1.
+        parts: The labels of the inputs' axes. If a label has only digits, its axes of size 1 are
+            broadcast.
+        out: The labels of the result's axes.
+        shard: The placement of the result, if it is divided.
     """
-    shape = output.shape
-    if shape.rank is None or all(shape[a] is not None or a == out.axis for a in range(shape.rank)):
+    rows_axis = -1 if shard is None else shard.axis
+    shape, dims = output.shape, [op.dims(index) for index in range(len(parts))]
+    if shape.rank != len(out) or None in dims:
         return
-    dims: list[AnySize] = []
-    for axis, known in enumerate(shape.as_list()):
-        found: list[AnySize] = []
-        for index in range(len(op.inputs)):
-            sizes = op.dims(index) or []
-            place = axis - shape.rank + len(sizes)
-            if place >= 0 and sizes[place] != 1 and sizes[place] not in found:
-                found.append(sizes[place])
-        number = next((size for size in (known, *found) if isinstance(size, int)), None)
-        if number is not None:
-            dims.append(number)
-        elif len(found) == 1 or (found and not broadcasts):
-            dims.append(found[0])
-        else:
-            dims.append(symbolic(AxisSize(output, axis)))
-    dims[out.axis] = out.rows.total
-    op.set_dims(output, dims)
+    if all(size is not None or axis == rows_axis for axis, size in enumerate(shape)):
+        return
+    sizes: list[AnySize] = []
+    for axis, (label, size) in enumerate(zip(out, shape.as_list(), strict=True)):
+        found = [
+            own[part.index(label)]
+            for part, own in zip(parts, dims, strict=True)
+            if own is not None and label in part
+        ]
+        if label.isdigit():
+            found = [size for size in found if size != 1]
+        known = [size for size in (size, *found) if isinstance(size, int)]
+        # Of two sizes that are not known to be equal, either may be 1, and broadcast.
+        is_certain = not label.isdigit() or found == found[:1] * len(found)
+        certain = [*known, *(found if is_certain else ())]
+        sizes.append(certain[0] if certain else symbolic(AxisSize(output, axis)))
+    if shard is not None:
+        sizes[rows_axis] = shard.rows.total
+    op.set_dims(output, sizes)
 
 
 def _ensure_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -259,37 +272,23 @@ def select(op: Operation) -> Decision | None:
     return Decision(forms, [main.plain()])
 
 
-@rule("QuantizeAndDequantizeV2")
-def quantize(op: Operation) -> Decision | None:
-    """Round to a given range; not to the range of all values, which needs all rows."""
-    shard = op.shard(0)
-    if op.attr("axis") != -1 or not op.attr("range_given") or shard is None:
-        return None
-    return Decision([LOCAL, REPLICATE, REPLICATE], [shard.plain()])
-
-
-@rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
+@rule(
+    "FakeQuantWithMinMaxVars",
+    "FakeQuantWithMinMaxVarsGradient",
+    "FakeQuantWithMinMaxVarsPerChannel",
+    "FakeQuantWithMinMaxVarsPerChannelGradient",
+)
 def fake_quantize(op: Operation) -> Decision | None:
-    """Round to a range; `PerChannel` rounds each channel, on the last axis, to its own range."""
-    shard = op.shard(0)
-    if shard is None or _is_channel(op, shard):
+    """Round to a range; the gradients of the range are sums over the rows.
+
+    `PerChannel` rounds each channel, on the last axis, to a range of its own.
+    """
+    data = range(len(op.outputs) // 2 + 1)  # A gradient takes the values, too.
+    main = op.first_shard(data)
+    if main is None or ("PerChannel" in op.type and op.rank(0) in (None, main.axis + 1)):
         return None
-    return Decision([LOCAL, REPLICATE, REPLICATE], [shard.plain()])
-
-
-@rule("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
-def fake_quantize_gradient(op: Operation) -> Decision | None:
-    """Compute gradients of `fake_quantize`; the range's gradients are sums over the rows."""
-    main = op.shard(0) or op.shard(1)
-    if main is None or _is_channel(op, main):
-        return None
-    forms = [op.rows_form(index, main) for index in range(2)]
-    return Decision([*forms, REPLICATE, REPLICATE], [main.plain(), PARTIAL, PARTIAL])
-
-
-def _is_channel(op: Operation, shard: Shard) -> bool:
-    """Whether the rows may be channels, each with a range of its own."""
-    return "PerChannel" in op.type and op.rank(0) in (None, shard.axis + 1)
+    forms = op.whole_but({index: op.rows_form(index, main) for index in data})
+    return Decision(forms, [main.plain(), *[PARTIAL] * (len(op.outputs) - 1)])
 
 
 @rule("Bitcast")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ..operation import Decision, Form, Operation, Tensors, rule
+from ..operation import Decision, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import COUNTED_MOMENTS
 from ..stage import Stage
@@ -26,12 +26,10 @@ def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> N
     @rule(f"kernel:{name}")
     def decide(op: Operation) -> Decision | None:
         data = [index for index in rows if index < len(op.inputs)]
-        main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+        main = op.first_shard(data)
         if main is None or main.axis != 0:
             return None
-        forms: list[Form] = [REPLICATE] * len(op.inputs)
-        for index in data:
-            forms[index] = op.rows_form(index, main)
+        forms = op.whole_but({index: op.rows_form(index, main) for index in data})
 
         def call_kernel(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             made = stage.call_kernel(op, inputs)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Tensors, rule
+from ..operation import LOCAL, ComputeWholeError, Decision, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..sizes import AxisSize, BatchAxis, Element, Size, symbolic
 from ..stage import Stage, local_shape, shapes_attribute
@@ -82,9 +82,8 @@ def put(op: Operation) -> Decision | None:
             raise ComputeWholeError({lst.origin})
     elif not equal_sizes(sizes, lst.sizes):
         raise ComputeWholeError({lst.origin})
-    forms: list[Form] = [LOCAL, *[REPLICATE] * (len(op.inputs) - 1)]
-    forms[index] = element
     op.facts.step.list_elements[lst.origin] = element
+    forms = op.whole_but({0: LOCAL, index: element})
     return Decision(forms, [ListOf(element, lst.origin, sizes)])
 
 
@@ -103,11 +102,10 @@ def _sizes_of_batches(sizes: Any) -> Any:
 
 
 def _with_elements(sizes: Any, tensor: Any) -> Any:
-    """Return sizes with the elements of a tensor in place of `None`."""
-    found = np.empty(sizes.shape, object)
-    for place, (index, size) in enumerate(np.ndenumerate(sizes)):
-        element = Element(tensor, place, is_size=True)
-        found[index] = symbolic(element) if size is None else size
+    found = sizes.copy()
+    for place, index in enumerate(np.ndindex(sizes.shape)):
+        if sizes[index] is None:
+            found[index] = symbolic(Element(tensor, place, is_size=True))
     return found
 
 
@@ -127,16 +125,13 @@ def take(op: Operation) -> Decision | None:
     if op.type == "TensorListConcatV2":
         raise ComputeWholeError({lst.origin})
     element = lst.element or REPLICATE
-    stack = op.type == "TensorListStack"
-    out = element.at(element.axis + stack) if isinstance(element, Shard) else element
+    is_stack = op.type == "TensorListStack"
+    out = element.at(element.axis + is_stack) if isinstance(element, Shard) else element
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
     # The other operations may read elements that are not set, which are zeros.
     if lst.sizes is not None and op.type == "TensorListPopBack":
         op.set_sizes(output, _with_elements(lst.sizes, output))
-    forms: list[Form] = [LOCAL] * len(op.inputs)
-    if op.type == "TensorListGetItem":
-        forms[1] = REPLICATE
-    shape_at = {"TensorListGetItem": 2, "TensorListStack": 1, "TensorListPopBack": 1}[op.type]
+    shape_at = 2 if op.type == "TensorListGetItem" else 1
 
     def take_local_element(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         inputs = list(inputs)
@@ -145,9 +140,8 @@ def take(op: Operation) -> Decision | None:
             inputs[shape_at] = _local_shape(element, sizes, inputs[shape_at].dtype)
         return stage.copy(op, inputs)
 
-    if op.type == "TensorListPopBack":
-        return Decision(forms, [lst, out], take_local_element)
-    return Decision(forms, [out], take_local_element)
+    results = [lst, out] if op.type == "TensorListPopBack" else [out]
+    return Decision(op.whole_but({0: LOCAL}), results, take_local_element)
 
 
 @rule("TensorListLength")
@@ -200,13 +194,12 @@ def from_value(op: Operation) -> Decision | None:
     if len(op.inputs) != 1:
         return None
     (placement,) = op.placements
-    element = placement.plain() if isinstance(placement, Shard) else placement
     sizes = op.sizes(0)
     # Only symbols of the step's inputs have a meaning outside of the branch.
     symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
     if any(not isinstance(s, BatchAxis) or s.source is not None for each in symbols for s in each):
         sizes = None
-    return Decision([LOCAL], [ListOf(element, op.op, sizes)])
+    return Decision([LOCAL], [ListOf(placement.plain(), op.op, sizes)])
 
 
 @rule("OptionalGetValue")

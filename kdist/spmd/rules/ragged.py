@@ -13,7 +13,7 @@ from ..operation import LOCAL, NOT_READ, Decision, Form, Operation, Rewrite, Ten
 from ..placements import REPLICATE, Partial, Shard
 from ..reduction import MAXIMUM
 from ..rows import Rows
-from ..sizes import AnySize, BatchAxis, Element, Size, symbolic
+from ..sizes import BatchAxis, Element, Size, symbolic
 from ..stage import Stage
 from .indexing import move_places
 from .shapes import may_be_minus_one
@@ -36,10 +36,8 @@ def split_texts(op: Operation) -> Decision | None:
         return [move_places(stage, shard.rows, places), words, tf.stack([total, shape[1]])]
 
     out = Shard(0, found)
-    rest: list[Form] = [REPLICATE] * (len(op.inputs) - 1)
-    return Decision(
-        [LOCAL, *rest], [out, out, Partial(MAXIMUM)], split_local_texts, needs=[shard.rows]
-    )
+    results = [out, out, Partial(MAXIMUM)]
+    return Decision(op.whole_but({0: LOCAL}), results, split_local_texts, needs=[shard.rows])
 
 
 @rule("SparseCross")
@@ -103,9 +101,9 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
     if rows is None or len(rows.segments) != 1 or not rows.is_total(count.item()):
         return None
     sizes = shape.tolist() if shape.ndim else [-1] * (rank + 1)
-    if not _is_inferred(sizes[0]) and not rows.is_total(sizes[0]):
+    if sizes[0] != -1 and not rows.is_total(sizes[0]):
         return None
-    if _is_inferred(sizes[1]):
+    if sizes[1] == -1:
         return Rewrite(lambda: _with_width(op.op, rank - 1))
     if isinstance(sizes[1], Size) and any(map(may_be_minus_one, sizes[1].symbols())):
         return None
@@ -120,12 +118,7 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
     return Decision(forms, [Shard(0, rows)], pad_local_rows, needs=[rows])
 
 
-def _is_inferred(size: AnySize) -> bool:
-    return isinstance(size, int) and size == -1
-
-
 def _with_width(op: Any, inner: int) -> Sequence[Any]:
-    """Pad rows to the length of the longest row."""
     shape, values, default, count, ids = op.inputs
     width = tf.cast(tf.maximum(longest_row(ids), 0), shape.dtype)
     made = tf.raw_ops.RaggedTensorToTensor(

@@ -7,8 +7,8 @@ import math
 import tensorflow as tf
 
 from ..op_types import DRAWS
-from ..operation import NOT_READ, Decision, Form, Operation, Tensors, rule
-from ..placements import REPLICATE, Shard
+from ..operation import NOT_READ, Decision, Operation, Tensors, rule
+from ..placements import Shard
 from ..sizes import Size
 from ..stage import Stage
 from .shapes import counted_axis
@@ -50,7 +50,7 @@ def draw(op: Operation) -> Decision | None:
     dtype = op.outputs[0].dtype
     group = 16 // max(dtype.size, 4)
     out = Shard(0, rows)
-    forms: list[Form] = [NOT_READ, *[REPLICATE] * (len(op.inputs) - 1)]
+    forms = op.whole_but({0: NOT_READ})
 
     def draw_whole(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         whole = stage.size_vector(shape.tolist(), op.inputs[0].dtype)
@@ -101,4 +101,4 @@ def draw_classes(op: Operation) -> Decision | None:
         (drawn,) = stage.copy(op, inputs)
         return [stage.slice_rows(drawn, out)]
 
-    return Decision([REPLICATE] * len(op.inputs), [out], draw_and_slice, needs=[shard.rows])
+    return Decision(op.whole_but({}), [out], draw_and_slice, needs=[shard.rows])

@@ -49,7 +49,11 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
     if found is None:
         return None
     axes, unknown = found
-    _name_axes(op, axes, unknown, keep)
+    dims = op.dims(0)
+    if dims is not None and not unknown:
+        sizes = [1 if axis in axes else size for axis, size in enumerate(dims)]
+        kept = [size for axis, size in enumerate(sizes) if keep or axis not in axes]
+        op.complete_dims(op.outputs[0], kept)
     if shard.axis in unknown or (not keep and any(u < shard.axis for u in unknown)):
         return None
     write = _over(op, axes, unknown, keep)
@@ -71,15 +75,6 @@ def _number(op: Operation) -> AnySize | None:
         isinstance(symbol, BatchAxis) for symbols in number.terms for symbol in symbols
     )
     return number if follows else None
-
-
-def _name_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> None:
-    """Set unknown sizes of the result from the input."""
-    dims = op.dims(0)
-    if unknown or dims is None or op.outputs[0].shape.is_fully_defined():
-        return
-    kept = [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
-    op.set_dims(op.outputs[0], kept)
 
 
 def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
@@ -144,7 +139,6 @@ def _has_variance(op: Operation, axes: set[int]) -> bool:
 
 
 def _consumers(operations: Sequence[Any], kind: str) -> list[Any]:
-    """Return the operations of a type that take the result of any operation of `operations`."""
     return [c for op in operations for c in op.outputs[0].consumers() if c.type == kind]
 
 
@@ -179,7 +173,6 @@ def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
 
 
 def _normal(axes: Any, rank: int) -> set[int]:
-    """Return axes counted from 0."""
     return {int(a) % rank for a in np.atleast_1d(axes)} if rank else set()
 
 
@@ -246,7 +239,7 @@ def broadcast_axes(op: Operation) -> Decision | None:
                 mine, other = (
                     v[-back] if back <= len(v) else 1 for v in (vectors[index], vectors[1 - index])
                 )
-                if isinstance(mine, int) and mine == 1:
+                if mine == 1:
                     reduced.add(longest - back)
                 elif isinstance(mine, Size) and not _counts_rows(mine) and mine != other:
                     unknown.add(longest - back)
@@ -265,29 +258,18 @@ def l2_loss(op: Operation) -> Decision | None:
     return None if op.shard(0) is None else Decision([LOCAL], [PARTIAL])
 
 
-@rule("ReduceJoin")
-def join_texts(op: Operation) -> Decision | None:
-    """Join texts along axes that are not divided; without any axis, all texts are joined."""
-    shard, rank = op.shard(0), op.rank(0)
-    if shard is None or rank is None or op.constant(1) is None:
+@rule("ArgMax", "ArgMin", "ReduceJoin")
+def reduce_undivided_axes(op: Operation) -> Decision | None:
+    """Reduce along axes that are not divided; a join of texts without any axis joins all texts."""
+    axes, shard, rank = op.constant(1), op.shard(0), op.rank(0)
+    if axes is None or shard is None or rank is None:
         return None
-    axes = {int(a) % rank for a in np.ravel(op.constant(1))}
-    if not axes or shard.axis in axes:
+    reduced = _normal(axes, rank)
+    if not reduced or shard.axis in reduced:
         return None
-    before = 0 if op.attr("keep_dims") else sum(a < shard.axis for a in axes)
+    keeps_axes = op.type == "ReduceJoin" and op.attr("keep_dims")
+    before = 0 if keeps_axes else sum(axis < shard.axis for axis in reduced)
     return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - before)])
-
-
-@rule("ArgMax", "ArgMin")
-def arg_max(op: Operation) -> Decision | None:
-    """Find the largest or smallest value along an axis that is not divided."""
-    axis, shard, rank = op.constant(1), op.shard(0), op.rank(0)
-    if axis is None or shard is None or rank is None:
-        return None
-    axis = int(axis) % rank
-    if axis == shard.axis:
-        return None
-    return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
@@ -297,6 +279,6 @@ def along_axes(op: Operation) -> Decision | None:
     axes, shard, rank = op.constant(last), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:
         return None
-    if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
+    if shard.axis in _normal(axes, rank):
         return None
     return Decision([LOCAL, *[REPLICATE] * last], [shard.plain()])

@@ -8,57 +8,46 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import LOCAL, Decision, Form, Operation, Rewrite, Tensors, local_size, rule
-from ..placements import PARTIAL, REPLICATE, Shard
+from ..op_types import types_in
+from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
+from ..placements import PARTIAL, REPLICATE
 from ..quirks import needs_rows, some_rows_key, with_some_rows
-from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
 
 # Inputs with the samples along their first axis; inputs that are shapes of tensors with samples.
 _ROWS: dict[str, tuple[list[int], list[int]]] = {
-    "AdjustContrastv2": ([0], []),
-    "AdjustHue": ([0], []),
-    "AdjustSaturation": ([0], []),
-    "AvgPool": ([0], []),
-    "AvgPool3D": ([0], []),
-    "AvgPool3DGrad": ([1], [0]),
-    "AvgPoolGrad": ([1], [0]),
-    "BiasAdd": ([0], []),
-    "CombinedNonMaxSuppression": ([0, 1], []),
-    "Conv2D": ([0], []),
-    "Conv2DBackpropInput": ([2], [0]),
-    "Conv3D": ([0], []),
-    "Conv3DBackpropInputV2": ([2], [0]),
-    "DepthToSpace": ([0], []),
-    "DepthwiseConv2dNative": ([0], []),
-    "DepthwiseConv2dNativeBackpropInput": ([2], [0]),
-    "Dilation2D": ([0], []),
+    **dict.fromkeys(
+        types_in("""
+            AdjustContrastv2 AdjustHue AdjustSaturation AvgPool AvgPool3D BiasAdd Conv2D Conv3D
+            DepthToSpace DepthwiseConv2dNative Dilation2D ExtractImagePatches HSVToRGB
+            ImageProjectiveTransformV3 LRN MaxPool MaxPool3D RGBToHSV ResizeArea ResizeBicubic
+            ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad ScaleAndTranslate
+            SpaceToDepth
+        """),
+        ([0], []),
+    ),
+    **dict.fromkeys(
+        types_in("""
+            CombinedNonMaxSuppression InTopKV2 ResizeBicubicGrad ResizeBilinearGrad
+            ScaleAndTranslateGrad SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+        """),
+        ([0, 1], []),
+    ),
+    **dict.fromkeys(
+        types_in("LRNGrad MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad"),
+        ([0, 1, 2], []),
+    ),
+    **dict.fromkeys(types_in("AvgPool3DGrad AvgPoolGrad"), ([1], [0])),
+    **dict.fromkeys(
+        types_in("""
+            Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput
+        """),
+        ([2], [0]),
+    ),
+    "CropAndResize": ([1, 2], []),
+    "CropAndResizeGradBoxes": ([0, 2, 3], []),
     "Dilation2DBackpropInput": ([0, 2], []),
-    "ExtractImagePatches": ([0], []),
-    "HSVToRGB": ([0], []),
-    "ImageProjectiveTransformV3": ([0], []),
-    "InTopKV2": ([0, 1], []),
-    "LRN": ([0], []),
-    "LRNGrad": ([0, 1, 2], []),
-    "MaxPool": ([0], []),
-    "MaxPool3D": ([0], []),
-    "MaxPool3DGrad": ([0, 1, 2], []),
-    "MaxPoolGrad": ([0, 1, 2], []),
-    "MaxPoolGradGrad": ([0, 1, 2], []),
-    "RGBToHSV": ([0], []),
-    "ResizeArea": ([0], []),
-    "ResizeBicubic": ([0], []),
-    "ResizeBicubicGrad": ([0, 1], []),
-    "ResizeBilinear": ([0], []),
-    "ResizeBilinearGrad": ([0, 1], []),
-    "ResizeNearestNeighbor": ([0], []),
-    "ResizeNearestNeighborGrad": ([0], []),
-    "ScaleAndTranslate": ([0], []),
-    "ScaleAndTranslateGrad": ([0, 1], []),
-    "SoftmaxCrossEntropyWithLogits": ([0, 1], []),
-    "SpaceToDepth": ([0], []),
-    "SparseSoftmaxCrossEntropyWithLogits": ([0, 1], []),
 }
 # The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
 _LEAST_RANKS = {
@@ -85,6 +74,7 @@ _SUMMED = {
     "BiasAddGrad": [0],
     "Conv2DBackpropFilter": [0, 2],
     "Conv3DBackpropFilterV2": [0, 2],
+    "CropAndResizeGradImage": [0, 1, 2],
     "DepthwiseConv2dNativeBackpropFilter": [0, 2],
 }
 # Number of last axes that belong to a sample.
@@ -128,7 +118,7 @@ _BATCHED_PAIRS = {
 def samples(op: Operation) -> Decision | None:
     """Compute a replica's samples."""
     data, shapes = _ROWS[op.type]
-    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+    main = op.first_shard(data)
     if main is None or main.axis != 0:
         return None
     for index in shapes:
@@ -141,28 +131,22 @@ def samples(op: Operation) -> Decision | None:
         return None  # TensorFlow would infer a single row for the result, too.
     shared = main.plain()
     if op.type == "SoftmaxCrossEntropyWithLogits":
-        name_axes(op, op.outputs[1], shared, broadcasts=True)
+        name_axes(op, op.outputs[1], ["01", "01"], "01", shared)
     elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
-        _keep_dims(op, op.outputs[1])
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
+        op.complete_dims(op.outputs[1], op.dims(0))
     single = _SINGLE_ROWS.get(op.type, [])
-    for index in dict.fromkeys((*data, *single)):
-        forms[index] = op.rows_form(index, shared, may_broadcast=index in single)
-    for index in shapes:
-        forms[index] = local_size(0, main.rows)
+    forms = {
+        index: op.rows_form(index, shared, may_broadcast=index in single)
+        for index in (*data, *single)
+    }
+    forms |= dict.fromkeys(shapes, local_size(0, main.rows))
     compute_some_rows = None
     if op.type in _OF_SOME and op.rank(data[0]) != 2:
 
         def compute_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
             return _of_some_rows(stage, op, inputs, data)
 
-    return Decision(forms, [shared] * len(op.outputs), compute_some_rows)
-
-
-def _keep_dims(op: Operation, output: Any) -> None:
-    """Set unknown sizes of a result from the first input."""
-    if op.dims(0) is not None and not output.shape.is_fully_defined():
-        op.set_dims(output, op.dims(0))  # type: ignore[arg-type]
+    return Decision(op.whole_but(forms), [shared] * len(op.outputs), compute_some_rows)
 
 
 def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
@@ -181,12 +165,10 @@ def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int])
 def sums_of_samples(op: Operation) -> Decision | None:
     """Sum over a replica's samples."""
     data = _SUMMED[op.type]
-    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+    main = op.first_shard(data)
     if main is None or main.axis != 0:
         return None
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
-    for index in data:
-        forms[index] = op.rows_form(index, main)
+    forms = op.whole_but({index: op.rows_form(index, main) for index in data})
     sum_some_rows = None
     # Without rows, these kernels do not write their result.
     if (op.rank(data[0]) or 0) > 2:
@@ -206,11 +188,10 @@ def batches_of_matrices(op: Operation) -> Decision | None:
     if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
         return None
     if op.type in ("LogSoftmax", "Softmax"):
-        _keep_dims(op, op.outputs[0])
+        op.complete_dims(op.outputs[0], op.dims(0))
     if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
-    forms: list[Form] = [LOCAL, *[REPLICATE] * (len(op.inputs) - 1)]
-    return Decision(forms, [shard.plain()] * len(op.outputs))
+    return Decision(op.whole_but({0: LOCAL}), [shard.plain()] * len(op.outputs))
 
 
 @rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
@@ -224,8 +205,8 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
     if main.axis >= batch or batch != others_batch:
         return None
     broadcasts = op.type == "MatrixTriangularSolve"
-    forms = [op.rows_form(index, main, may_broadcast=broadcasts) for index in range(2)]
-    return Decision([*forms, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
+    forms = {index: op.rows_form(index, main, may_broadcast=broadcasts) for index in range(2)}
+    return Decision(op.whole_but(forms), [main.plain()])
 
 
 @rule("MatrixSetDiagV3")
@@ -233,51 +214,37 @@ def set_diagonals(op: Operation) -> Decision | Rewrite | None:
     """Set the diagonals of samples' matrices, or the diagonal of a matrix divided by rows."""
     if op.rank(0) != 2 or op.rank(1) != 1:
         return pairs_of_matrices(op)
-    main, dims = op.shard(0) or op.shard(1), op.dims(0)
+    main, dims = op.first_shard([0, 1]), op.dims(0)
     if main is None or main.axis or dims is None or op.constant(2) != 0:
         return None
     # Whether the diagonal has a value for each row.
     is_full = op.shard(1) is not None or dims[0] == dims[1]
     if dims[0] != main.rows.total or not is_full:
         return None
-    rows = main.rows
-
-    def set_local_diagonal(stage: Stage, op: tf.Operation, inputs: Tensors) -> list[tf.Tensor]:
-        del op
-        matrix, diagonal, _ = inputs
-        return [_with_diagonal(stage, rows, matrix, diagonal)]
-
-    forms = [op.rows_form(index, main) for index in range(2)]
-    return Decision([*forms, REPLICATE], [main.plain()], set_local_diagonal, needs=[rows])
+    matrix, diagonal, _ = op.op.inputs
+    return Rewrite(lambda: _with_diagonal(op, matrix, diagonal, tf.raw_ops.Shape(input=matrix)))
 
 
 @rule("MatrixDiagV3")
 def diagonals(op: Operation) -> Decision | Rewrite | None:
     """Make matrices of samples' diagonals, or a matrix of a batch's values, divided by rows."""
-    main = op.shard(0)
     if op.rank(0) != 1:
         # Several diagonals have an axis of their own.
         is_one = op.constant(1) is not None and np.size(op.constant(1)) == 1
         return batches_of_matrices(op) if is_one else None
-    if main is None or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
+    if not op.any_shard or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
         return None
-    rows = main.rows
-
-    def make_local_diagonal(stage: Stage, op: tf.Operation, inputs: Tensors) -> list[tf.Tensor]:
-        del op
-        diagonal, _, _, _, padding = inputs
-        matrix = tf.fill([tf.size(diagonal), stage.size(rows.total, "int32")], padding)
-        return [_with_diagonal(stage, rows, matrix, diagonal)]
-
-    forms = [main.plain(), *[REPLICATE] * 4]
-    return Decision(forms, [main.plain()], make_local_diagonal, needs=[rows])
+    diagonal, padding = op.op.inputs[0], op.op.inputs[4]
+    return Rewrite(lambda: _with_diagonal(op, padding, diagonal, tf.raw_ops.Shape(input=diagonal)))
 
 
-def _with_diagonal(stage: Stage, rows: Rows, matrix: Any, diagonal: Any) -> Any:
-    """Set a replica's values of the diagonal in its rows of a matrix."""
-    blocks = stage.global_blocks(rows, "int32")
-    own = tf.concat([tf.range(begin, begin + count) for count, begin in blocks], 0)
-    return tf.where(own[:, None] == tf.range(tf.shape(matrix)[1]), diagonal[:, None], matrix)
+def _with_diagonal(op: Operation, matrix: Any, diagonal: Any, shape: Any) -> list[tf.Tensor]:
+    """Set the diagonal by operations with rules: the division follows."""
+    rows, columns = shape[0], shape[-1]
+    is_diagonal = tf.one_hot(tf.range(rows), columns, True, False, dtype=tf.bool)
+    made = tf.where(is_diagonal, diagonal[:, None], matrix)
+    made.set_shape(op.outputs[0].shape)
+    return [made]
 
 
 @rule("ReverseSequence")
@@ -298,86 +265,5 @@ def normalize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
-    forms: list[Form] = [LOCAL, *[REPLICATE] * 4]
-    return Decision(forms, [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)])
-
-
-@rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
-def pool_with_places(op: Operation) -> Decision | None:
-    """Pool a replica's samples, with the places of the largest values; or compute the gradient.
-
-    With `include_batch_in_index`, a place also counts the values of all earlier samples.
-    """
-    data = range(len(op.inputs))
-    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
-    of_batch = op.attr("include_batch_in_index")
-    if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
-        return None
-    shared = main.plain()
-    forms = [op.rows_form(index, shared) for index in data]
-
-    def before(stage: Stage, sample: Any, dtype: Any) -> Any:
-        ((_, first),) = stage.blocks(shared.rows, dtype)
-        return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
-
-    def pool_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        given = list(inputs)
-        if of_batch and len(given) == 3:
-            given[2] = given[2] - before(stage, given[0], given[2].dtype)
-        made = stage.copy(op, with_some_rows(stage, op, given, list(data)))
-        made = [result[: tf.shape(inputs[0])[0]] for result in made]
-        if of_batch and len(made) == 2:
-            made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
-        return made
-
-    return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
-
-
-# The index of the images, or of their shape, among the inputs; the indices of the boxes' inputs.
-_CROPS = {
-    "CropAndResize": (0, [1, 2]),
-    "CropAndResizeGradBoxes": (1, [0, 2, 3]),
-    "CropAndResizeGradImage": (3, [0, 1, 2]),
-}
-
-
-@rule(*_CROPS)
-def crops(op: Operation) -> Decision | None:
-    """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
-    image, boxes = _CROPS[op.type]
-    main = next((op.shard(i) for i in boxes if op.shard(i) is not None), None)
-    if main is None or main.axis:
-        return None
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
-    for index in boxes:
-        forms[index] = op.rows_form(index, main)
-    images = _own_images(op, image, boxes[-1])
-    of_images = op.type == "CropAndResizeGradImage"
-    if images is None:
-        return Decision(forms, [PARTIAL if of_images else main.plain()])
-    if not of_images:
-        forms[image] = LOCAL
-
-    def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        ((count, first),) = stage.blocks(images, tf.int32)
-        given = list(inputs)
-        given[boxes[-1]] = given[boxes[-1]] - first
-        if of_images:
-            given[image] = tf.concat([[count], given[image][1:]], 0)
-        return stage.copy(op, given)
-
-    out = Shard(0, images) if of_images else main.plain()
-    return Decision(forms, [out], crop_local_images, needs=[images])
-
-
-def _own_images(op: Operation, image: int, index: int) -> Rows | None:
-    """Return the rows of images, if each box is on the replica that has its image."""
-    places = op.shard(index)
-    rows = None if places is None else places.within
-    if rows is None or len(rows.segments) != 1:
-        return None
-    if op.type == "CropAndResizeGradImage":
-        sizes = op.sizes(image)
-        return rows if sizes is not None and rows.is_total(sizes[0]) else None
-    shard = op.shard(image)
-    return rows if shard is not None and not shard.axis and shard.rows == rows else None
+    results = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
+    return Decision(op.whole_but({0: LOCAL}), results)

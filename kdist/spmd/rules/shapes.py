@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ def reshape(op: Operation) -> Decision | None:
         return None
     inferred = target.index(-1) if -1 in target else None
     if inferred is not None:
-        rest = math.prod(size for size in target if not (isinstance(size, int) and size == -1))
-        missing = quotient(math.prod(dims), rest) if not _is_zero(rest) else None
+        rest = math.prod(size for size in target if size != -1)
+        missing = quotient(math.prod(dims), rest)
         if missing is None and op.outputs[0].shape.rank is not None:
             missing = op.outputs[0].shape[inferred]
         if missing is None:
@@ -84,9 +85,9 @@ def reshape(op: Operation) -> Decision | None:
     passed: AnySize = 1
     for axis, size in enumerate(target):
         kept = _blocks(shard.rows, before, passed)
-        if kept is not None and not (isinstance(size, int) and size == 1):
+        if kept is not None and size != 1:
             behind = math.prod(target[axis + 1 :])
-            if _is_zero(after) or _is_zero(behind):
+            if 0 in (after, behind):
                 return None
             rows = kept.divided(after, behind)
             if rows is None and kept is shard.rows and kept.is_total(size):
@@ -130,10 +131,10 @@ def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
     """
     if passed == before:
         return rows
-    times = quotient(before, passed) if not _is_zero(passed) else None
+    times = quotient(before, passed)
     if isinstance(times, int) and times > 1:
         return Rows(rows.segments * times)
-    times = quotient(passed, before) if not _is_zero(before) else None
+    times = quotient(passed, before)
     if isinstance(times, int) and times > 1 and len(rows.segments) % times == 0:
         first = Rows(rows.segments[: len(rows.segments) // times])
         return first if Rows(first.segments * times) == rows else None
@@ -150,63 +151,42 @@ def _reshape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     return [tf.reshape(*inputs)]
 
 
-def _is_zero(size: AnySize) -> bool:
-    return isinstance(size, int) and size == 0
-
-
 @rule("ExpandDims")
 def expand_dims(op: Operation) -> Decision | None:
     """Insert an axis."""
     axis, rank = op.constant(1), op.rank(0)
     if axis is None or rank is None:
         return None
-    if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
-    shard = op.shard(0)
-    if shard is None:
-        return None
     axis = int(np.ravel(axis)[0]) % (rank + 1)
-    _set_dims(op, lambda dims: [*dims[:axis], 1, *dims[axis:]])
-    out = shard.axis + (axis <= shard.axis)
-    return Decision([LOCAL, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    return _with_axes(op, [*range(axis), None, *range(axis, rank)])
 
 
 @rule("Squeeze")
 def squeeze(op: Operation) -> Decision | None:
-    """Remove axes."""
-    if op.is_partial(0):
-        return Decision([LOCAL], [op.placements[0]], is_reshape=True)
-    shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
-    if shard is None or rank is None or not axes:
-        return None
-    axes = {axis % rank for axis in axes}
-    if shard.axis in axes:
-        return None
-    _set_dims(op, lambda dims: [d for axis, d in enumerate(dims) if axis not in axes])
-    out = shard.axis - sum(axis < shard.axis for axis in axes)
-    return Decision([LOCAL], [Shard(out, shard.rows, shard.uniform, shard.within)])
+    """Remove axes; without given axes, any axis may be removed."""
+    rank = op.rank(0) or 0
+    removed = {axis % rank for axis in op.attr("squeeze_dims") if rank} or set(range(rank))
+    return _with_axes(op, [axis for axis in range(rank) if axis not in removed])
 
 
 @rule("Transpose")
 def transpose(op: Operation) -> Decision | None:
     """Permute axes."""
     order = op.constant(1)
-    if order is None:
-        return None
+    return None if order is None else _with_axes(op, [int(axis) for axis in order])
+
+
+def _with_axes(op: Operation, axes: Sequence[int | None]) -> Decision | None:
+    """Divide an operation whose result has `axes` of the input; `None` is a new axis."""
+    rest = [REPLICATE] * (len(op.inputs) - 1)
     if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
-    shard = op.shard(0)
-    if shard is None:
+        return Decision([LOCAL, *rest], [op.placements[0]], is_reshape=True)
+    shard, dims = op.shard(0), op.dims(0)
+    if shard is None or shard.axis not in axes:
         return None
-    order = [int(axis) for axis in order]
-    _set_dims(op, lambda dims: [dims[axis] for axis in order])
-    return Decision([LOCAL, REPLICATE], [shard.at(order.index(shard.axis))])
-
-
-def _set_dims(op: Operation, change: Any) -> None:
-    output = op.outputs[0]
-    if output.shape.rank is not None and not output.shape.is_fully_defined():
-        op.set_dims(output, change(op.dims(0)))
+    if dims is not None:
+        op.complete_dims(op.outputs[0], [1 if axis is None else dims[axis] for axis in axes])
+    return Decision([LOCAL, *rest], [shard.at(axes.index(shard.axis))])
 
 
 @rule("Fill")
@@ -302,14 +282,10 @@ def tile(op: Operation) -> Decision | None:
         return None
     if shard is not None:
         n = times[shard.axis]
-        if (
-            not isinstance(n, int)
-            or n < 1
-            or any(isinstance(t, Size) and t.batch_axes() for t in times)
-        ):
+        counts_rows = any(isinstance(t, Size) and t.batch_axes() for t in times)
+        if not isinstance(n, int) or n < 1 or counts_rows:
             return None
-        rows = Rows(shard.rows.segments * n)
-        op.add_layout(rows)
+        rows = op.add_layout(Rows(shard.rows.segments * n))
         return Decision([LOCAL, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
     found = counted_axis(op, 1)
     if found is None or not isinstance(op.placements[0], Replicate):
@@ -320,28 +296,20 @@ def tile(op: Operation) -> Decision | None:
     return Decision([REPLICATE, local_size(axis, rows)], [Shard(axis, rows, uniform=True)])
 
 
-@rule("SpaceToBatchND")
-def space_to_batch(op: Operation) -> Decision | None:
-    """Move blocks into the batch: a segment of the batch for each element of a block."""
-    shard, block = op.shard(0), op.constant(1)
-    if shard is None or shard.axis or block is None or op.constant(2) is None:
-        return None
-    rows = Rows(shard.rows.segments * int(np.prod(block)))
-    op.add_layout(rows)
-    return Decision([LOCAL, REPLICATE, REPLICATE], [Shard(0, rows)])
-
-
-@rule("BatchToSpaceND")
-def batch_to_space(op: Operation) -> Decision | None:
-    """Move the segments of `space_to_batch` back into blocks."""
+@rule("BatchToSpaceND", "SpaceToBatchND")
+def move_blocks(op: Operation) -> Decision | None:
+    """Move blocks into the batch, with a segment for each element of a block; or move them back."""
     shard, block = op.shard(0), op.constant(1)
     if shard is None or shard.axis or block is None or op.constant(2) is None:
         return None
     count, segments = int(np.prod(block)), shard.rows.segments
-    rows = Rows(segments[: len(segments) // count])
-    if len(segments) % count or Rows(rows.segments * count) != shard.rows:
-        return None
-    return Decision([LOCAL, REPLICATE, REPLICATE], [Shard(0, rows)])
+    if op.type == "SpaceToBatchND":
+        rows = op.add_layout(Rows(segments * count))
+    else:
+        rows = Rows(segments[: len(segments) // count])
+        if Rows(rows.segments * count) != shard.rows:
+            return None
+    return Decision(op.whole_but({0: LOCAL}), [Shard(0, rows)])
 
 
 @rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
@@ -390,7 +358,7 @@ def concat(op: Operation) -> Decision | None:
     axis, rank = op.constant(len(op.inputs) - 1), op.rank(0)
     if axis is None or rank is None:
         return None
-    return _join(op, list(range(len(op.inputs) - 1)), int(axis) % rank, [REPLICATE])
+    return _join(op, len(op.inputs) - 1, int(axis) % rank)
 
 
 @rule("Pack")
@@ -400,37 +368,32 @@ def pack(op: Operation) -> Decision | None:
     if rank is None:
         return None
     axis = op.attr("axis") % (rank + 1)
-    joined = _join(op, list(range(len(op.inputs))), None, [])
+    joined = _join(op, len(op.inputs), None)
     if joined is None or not isinstance(joined.output_placements[0], Shard):
         return joined
     shard = joined.output_placements[0]
     return Decision(joined.input_forms, [shard.at(shard.axis + (axis <= shard.axis))])
 
 
-def _join(op: Operation, data: list[int], axis: int | None, rest: list[Form]) -> Decision | None:
-    placements = [op.placements[i] for i in data]
-    partial = [op.is_partial(i, SUM) for i in data]
-    if any(partial):
-        if not all(
-            p or isinstance(op.placements[i], Replicate) for p, i in zip(partial, data, strict=True)
-        ):
+def _join(op: Operation, count: int, axis: int | None) -> Decision | None:
+    """Join the first inputs along an axis that all of them have, or along a new axis."""
+    data, placements = range(count), op.placements[:count]
+    if any(op.is_partial(index, SUM) for index in data):
+        if not all(p == PARTIAL or isinstance(p, Replicate) for p in placements):
             return None
-        return Decision([PARTIAL] * len(data) + rest, [PARTIAL])
+        return Decision(op.whole_but(dict.fromkeys(data, PARTIAL)), [PARTIAL])
     shards = [p for p in placements if isinstance(p, Shard)]
     if not shards or not all(isinstance(p, Shard | Replicate) for p in placements):
         return None
     main = next((s for s in shards if not s.uniform), shards[0]).plain()
     if main.axis != axis:
-        forms = [op.rows_form(index, main) for index in data]
-        out = Shard(
-            main.axis, main.rows, all(isinstance(p, Shard) and p.uniform for p in placements)
-        )
-        return Decision(forms + rest, [out])
-    if len(shards) != len(placements) or any(s.axis != axis for s in shards):
+        forms = op.whole_but({index: op.rows_form(index, main) for index in data})
+        uniform = all(isinstance(p, Shard) and p.uniform for p in placements)
+        return Decision(forms, [Shard(main.axis, main.rows, uniform)])
+    if len(shards) < count or any(s.axis != axis for s in shards):
         return None
-    rows = Rows(tuple(segment for s in shards for segment in s.rows.segments))
-    op.add_layout(rows)
-    return Decision([LOCAL] * len(data) + rest, [Shard(main.axis, rows)])
+    rows = op.add_layout(Rows(tuple(segment for s in shards for segment in s.rows.segments)))
+    return Decision(op.whole_but(dict.fromkeys(data, LOCAL)), [Shard(axis, rows)])
 
 
 @rule("OneHot")

@@ -32,72 +32,59 @@ def _boundary(rows: Rows, size: AnySize) -> int | None:
 
 
 class _Strided:
-    """The axes of a strided slice's input, with the slice of each axis.
+    """A strided slice.
 
     Args:
         op: The operation.
         first: The index of the input `begin`; `end` and `strides` follow.
         rank: The rank of the sliced tensor.
+
+    Attributes:
+        axes: For each axis of the tensor, the index of its slice in `begin`, `None` for an axis
+            that is taken whole; and its axis in the result, `None` if a single element is taken.
+            Empty if the slices are unknown.
     """
 
     def __init__(self, op: Operation, first: int, rank: int) -> None:
-        self.axes: dict[int, tuple[Any, int | None]] | None = None
-        begin, end, strides = (op.sizes(first + i) for i in range(3))
-        if begin is None or end is None or strides is None:
+        self.axes: list[tuple[int | None, int | None]] = []
+        self._begin, self._end, self._strides = (op.sizes(first + i) for i in range(3))
+        if any(sizes is None for sizes in (self._begin, self._end, self._strides)):
             return
-        masks = {
-            n: op.attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-        }
-
-        def has(name: str, index: int) -> bool:
-            return bool(masks[name] >> index & 1)
-
-        count = len(begin)
-        used = sum(not has("new_axis", i) and not has("ellipsis", i) for i in range(count))
-        axes: dict[int, tuple[Any, int | None]] = {}
-        axis = out = 0
-        for i in range(count):
-            if has("ellipsis", i):
-                for _ in range(rank - used):
-                    axes[axis] = (None, out)
-                    axis, out = axis + 1, out + 1
-            elif has("new_axis", i):
+        names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+        self._masks = {name: op.attr(f"{name}_mask") for name in names}
+        count = len(self._begin)
+        indices: list[int | None] = [*range(count)]
+        dots = next((i for i in range(count) if self._has("ellipsis", i)), count)
+        sliced = [i for i in indices if i != dots and not self._has("new_axis", i)]
+        indices[dots : dots + 1] = [None] * (rank - len(sliced))
+        out = 0
+        for index in indices:
+            if self._has("new_axis", index):
                 out += 1
-            elif has("shrink_axis", i):
-                axes[axis] = (("index", begin[i]), None)
-                axis += 1
-            else:
-                start = 0 if has("begin", i) else begin[i]
-                stop = None if has("end", i) else end[i]
-                axes[axis] = ((i, start, stop, strides[i]), out)
-                axis, out = axis + 1, out + 1
-        while axis < rank:
-            axes[axis] = (None, out)
-            axis, out = axis + 1, out + 1
-        self.axes = axes
+                continue
+            is_single = self._has("shrink_axis", index)
+            self.axes.append((index, None if is_single else out))
+            out += not is_single
+
+    def _has(self, mask: str, index: int | None) -> bool:
+        return index is not None and bool(self._masks[mask] >> index & 1)
 
     def takes_first(self, axis: int) -> bool:
         """Whether only the first element of an axis is taken, without its axis."""
-        return self.axes is not None and self.axes[axis] == (("index", 0), None)
+        index, out = self.axes[axis] if self.axes else (None, None)
+        return index is not None and out is None and self._begin[index] == 0
 
-    def rows(self, axis: int, rows: Rows) -> tuple[int, Rows, Any, Any] | None:
+    def rows(self, axis: int, rows: Rows) -> tuple[int, Rows, Form, Form] | None:
         """Return the result's axis of the rows, the remaining rows, and forms of `begin`, `end`."""
-        if self.axes is None:
-            return None
-        sliced, out = self.axes[axis]
+        index, out = self.axes[axis] if self.axes else (None, None)
         if out is None:
             return None
-        if sliced is None:
+        if index is None:
             return out, rows, REPLICATE, REPLICATE
-        index, start, stop, stride = sliced
-        if stride != 1:
-            return None
-        if stop is None or rows.is_total(stop):
-            last: int | None = len(rows.segments)
-        else:
-            last = _boundary(rows, stop)
-        first = _boundary(rows, start)
-        if first is None or last is None or first >= last:
+        first = 0 if self._has("begin", index) else _boundary(rows, self._begin[index])
+        takes_rest = self._has("end", index) or rows.is_total(self._end[index])
+        last = len(rows.segments) if takes_rest else _boundary(rows, self._end[index])
+        if self._strides[index] != 1 or first is None or last is None or first >= last:
             return None
         begin = local_size(index, Rows(rows.segments[:first])) if first else REPLICATE
         end = local_size(index, Rows(rows.segments[:last]))
@@ -129,7 +116,6 @@ def strided_slice(op: Operation) -> Decision | None:
 
 
 def _count(op: Operation, rows: Rows) -> Decision:
-    """Return the first element of a shape, a number of rows."""
 
     def write_count(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         return [stage.size(rows.total, op.outputs[0].dtype)]
@@ -162,7 +148,7 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
 
 def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -> Any:
     """Return the rows of the sliced axis and forms, if the gradient has some of its segments."""
-    if strided.axes is None or strided.axes[axis][1] != gradient.axis:
+    if not strided.axes or strided.axes[axis][1] != gradient.axis:
         return None
     rows = gradient.rows
     if not rows.is_total(size):
@@ -195,7 +181,7 @@ def slice_(op: Operation) -> Decision | None:
         return None
     rest = Rows(rows.segments[first:])
     count = size[axis]
-    if (isinstance(count, int) and count == -1) or rest.is_total(count):
+    if count == -1 or rest.is_total(count):
         last: int | None = len(rest.segments)
     else:
         last = _boundary(rest, count)
@@ -213,11 +199,10 @@ def _set_dims(op: Operation, begin: Any, size: Any) -> None:
     if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, symbols)):
         return
     left = [a - b for a, b in zip(dims, begin, strict=True)]
-    is_rest = [isinstance(each, int) and each == -1 for each in size]
     static = output.shape.as_list() if output.shape.rank == len(left) else [None] * len(left)
     found = [
-        known if known is not None else rest if takes_rest else each
-        for known, rest, each, takes_rest in zip(static, left, size, is_rest, strict=True)
+        known if known is not None else rest if each == -1 else each
+        for known, rest, each in zip(static, left, size, strict=True)
     ]
     op.set_dims(output, found)
 
@@ -231,8 +216,7 @@ def split(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     axis = int(axis) % rank
-    forms: list[Form] = [REPLICATE] * len(op.inputs)
-    forms[value] = LOCAL
+    forms = op.whole_but({value: LOCAL})
     count = len(op.outputs)
     if op.is_partial(value, SUM):
         return Decision(forms, [PARTIAL] * count)
@@ -260,7 +244,7 @@ def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
     segments, parts, at = shard.rows.segments, [], 0
     for size in sizes:
         rest = Rows(segments[at:])
-        last = len(rest.segments) if isinstance(size, int) and size == -1 else _boundary(rest, size)
+        last = len(rest.segments) if size == -1 else _boundary(rest, size)
         if not last:
             return None
         parts.append(Rows(rest.segments[:last]))

@@ -48,13 +48,9 @@ def assign(op: Operation) -> Decision | None:
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
         return Decision([LOCAL, BroadcastRows(handle)], [])
-    if value is None or value.rows.is_batch:
+    if value is None or value.rows.is_batch or op.facts.effects(op.op)[0]:
         return None
-    return (
-        None
-        if op.facts.effects(op.op)[0]
-        else Decision([LOCAL, REPLICATE], [], needs_all_rows=True)
-    )
+    return Decision([LOCAL, REPLICATE], [], needs_all_rows=True)
 
 
 @rule("LookupTableFindV2")
