@@ -41,7 +41,7 @@ def test_folders_at_any_depth(tmp_path):
     write_run(tmp_path / ".trash" / "old" / "run")
     (tmp_path / "a" / "b" / "loop").symlink_to(tmp_path)
     sources = find_sources([str(tmp_path)])
-    assert names(sources.runs) == ["last", "b/run", "c/run"]
+    assert names(sources.runs) == ["last", "b/run", "b32-linear-seed0", "c/run"]
     assert names(sources.sweeps) == ["s"]
     assert names(find_sources([str(tmp_path), str(tmp_path / "a" / "b")]).runs) == names(
         sources.runs
@@ -75,10 +75,10 @@ def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
     )
     run = str(write_run(tmp_path / "a"))
     sources = find_sources([run, one])
-    assert names(sources.runs + sources.points) == ["a", "b32-linear-seed0"]
+    assert names(sources.runs) == ["a", "b32-linear-seed0"]
     sources = find_sources([run, one, two])
-    assert names(sources.runs) == ["a"]
-    assert names(sources.points) == [
+    assert names(sources.runs) == [
+        "a",
         "s/points/b32-linear-seed0",
         "t/points/b32-linear-seed0",
     ]
@@ -102,11 +102,6 @@ def test_a_sweep_of_another_version_alone_says_so(tmp_path):
     sweep = write_sweep(tmp_path / "s", "accuracy", [], format=0)
     with pytest.raises(UserError, match="has format 0, this kdist reads 5"):
         find_sources([str(sweep)])
-
-
-def test_an_empty_path_is_not_the_current_folder():
-    with pytest.raises(UserError, match="cannot read : the path is empty; pass folders of runs"):
-        find_sources([""])
 
 
 def test_a_file_is_no_run(tmp_path):
@@ -171,3 +166,9 @@ def test_the_data_set_of_a_run():
     own = {"dataset": "fashion_mnist", "model": "a/mine.py:build", "data": "signs"}
     assert data_set(own) == "signs() of a/mine.py"
     assert data_set(own | {"data": None}) == "data() of a/mine.py"
+
+
+def test_a_folder_of_the_name_of_a_link_is_shown_by_its_own(tmp_path):
+    write_run(tmp_path / "run")
+    (tmp_path / "best").symlink_to("run")
+    assert names(find_sources([str(tmp_path)]).runs) == ["run"]
