@@ -435,7 +435,6 @@ def _make_trackers(
             "xla": bool(model.jit_compile),
         },
         every_batches=config.track_batches,
-        log_model=config.log_model,
         tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
