@@ -68,7 +68,7 @@ MISTAKES = [
     (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
     (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
     (["--data-dir", "/no/such/folder"], "/no/such/folder"),
-    (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' is not a folder; expected the 6"),
+    (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' has no data_batch_1"),
     (["--dataset", "sample", "--subset", "20000"], "20000"),
     (["--dataset", "sample", "--run-dir", sys.executable], "cannot write"),
     (["--recipe", "slow"], "recipe has to be one of"),
