@@ -243,12 +243,6 @@ def test_training_that_is_not_passed(capsys):
     assert "never updated; pass the training argument" in the_line(capsys)
 
 
-def test_no_line_when_statistics_fit(capsys):
-    _, logs = monitored(one_norm(stock_norm(momentum=0.1)), data(mean=3.0), epochs=3)
-    assert logs["batch_norm_gap"][-1] < 0.5
-    assert capsys.readouterr().out == ""
-
-
 class KeepsSums(keras.layers.Layer):
     """A layer with all that a pass may change: a variable, a seed and a loss."""
 
@@ -307,20 +301,6 @@ def test_the_training_and_the_model_are_as_without_it(replicas):
         np.testing.assert_array_equal(one, other)
 
 
-def test_metrics_and_seeds_after_the_passes_are_those_before():
-    class Check(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            values = [v.numpy() for v in [*self.model.variables, *self.model.metrics_variables]]
-            monitor.on_epoch_end(epoch, {})
-            after = [*self.model.variables, *self.model.metrics_variables]
-            for old, new in zip(values, after, strict=True):
-                np.testing.assert_array_equal(old, new.numpy())
-
-    model = one_norm(stock_norm(), after=[keras.layers.Dropout(0.5)])
-    monitor = BatchNormMonitor(batch=data(8), verbose=0)
-    model.fit(*data(), verbose=0, callbacks=[monitor, Check()])
-
-
 def test_masks_and_layers_called_twice_count_their_values_once():
     norm = SyncBatchNormalization(name="norm", momentum=0.5)
     inputs = keras.Input((4, 3))
@@ -337,17 +317,6 @@ def test_masks_and_layers_called_twice_count_their_values_once():
     (gap,) = monitor.gaps
     assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, both), rel=1e-4)
     assert gap.values == 30
-
-
-def test_the_worst_of_several_layers(capsys):
-    model = one_norm(
-        stock_norm(momentum=0.1), after=[keras.layers.BatchNormalization(name="far_norm")]
-    )
-    model.get_layer("far_norm").moving_mean.assign([9.0] * 3)
-    monitor, logs = monitored(model, data())
-    assert "far_norm's" in capsys.readouterr().out
-    assert [gap.name for gap in monitor.gaps] == ["norm", "far_norm"]
-    assert logs["batch_norm_gap"][0] == monitor.gaps[1].gap > 0.5
 
 
 @pytest.mark.parametrize("steps_per_execution", [2, 3])

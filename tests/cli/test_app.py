@@ -332,7 +332,7 @@ def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
     def fail(*_, **__):
         raise TrainingError("out of memory: lower --width")
 
-    diverged = NonFinite(epoch=3, step=7, first_step=7)
+    diverged = NonFinite(epoch=3, step=7)
     assert end_of(monkeypatch, capsys, fail) == (1, "kdist: error: out of memory: lower --width\n")
 
     assert end_of(monkeypatch, capsys, lambda config, **_: Result(diverged=diverged)) == (

@@ -16,7 +16,6 @@ from kdist.training.record import read_run
 from report_folders import (
     accuracy_rows,
     scaling_rows,
-    speeds,
     throughput_rows,
     write_run,
     write_search,
@@ -51,13 +50,6 @@ def test_a_chart_for_each_column_that_was_logged(tmp_path):
     assert watched_series.points[-1] == Point(3, 0.2)
 
 
-def test_an_epoch_without_a_value_has_no_point(tmp_path):
-    history = write_run(tmp_path / "a", (0.5, 0.6)) / "history.csv"
-    history.write_text(history.read_text().replace(",0.6,", ",,"))
-    (series,) = curves_of(tmp_path / "a").charts[0].series
-    assert series.points == [Point(1, 0.5)]
-
-
 def test_a_run_of_which_nothing_is_known_is_not_drawn(tmp_path):
     run = write_run(tmp_path / "a")
     for file in ("summary.json", "history.csv"):
@@ -84,13 +76,6 @@ def test_speed_and_step_time_by_batch(tmp_path):
         assert milliseconds[batch].high == pytest.approx(1.1 * (50 + 4 * batch))
     speed = found["Images per second"]["replicas 1"][8]
     assert (speed.low, speed.high) == pytest.approx((8 / 0.0726, 8 / 0.066))
-
-
-def test_an_epoch_that_the_batch_does_not_divide_has_smaller_steps(tmp_path):
-    row = {"name": "b700", "batch_size": 700, "replicas": 1, "round": 1, "images_per_step": 512.0}
-    found = drawn(tmp_path / "s", "throughput", [row | speeds(512 / (0.05 + 0.002 * 512))])
-    step = found["Milliseconds per step"]["measured"][700]
-    assert step.y == pytest.approx(1000 * (0.05 + 0.002 * 512))
 
 
 def test_accuracy_and_time_to_target_have_bars(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 from kdist.errors import UserError
 from kdist.report.sources import compare_settings, data_set, find_sources
-from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
+from report_folders import accuracy_rows, scaling_rows, write_run, write_sweep
 
 
 def names(records):
@@ -23,15 +23,6 @@ def test_a_folder_of_runs_and_what_is_skipped(tmp_path):
     assert "format 99" in reasons[str(tmp_path / "old")]
 
 
-def test_folders_of_folders(tmp_path):
-    write_run(tmp_path / "runs" / "a")
-    write_sweep(tmp_path / "sweeps" / "s", "throughput", throughput_rows())
-    sources = find_sources([str(tmp_path)])
-    assert names(sources.runs) == ["a"]
-    assert names(sources.sweeps) == ["s"]
-    assert sources.skipped == []
-
-
 def test_folders_at_any_depth(tmp_path):
     for place in ("a/b/run", "a/c/run", "a/b/d/e/f/last"):
         write_run(tmp_path / place)
@@ -46,17 +37,6 @@ def test_folders_at_any_depth(tmp_path):
     assert names(find_sources([str(tmp_path), str(tmp_path / "a" / "b")]).runs) == names(
         sources.runs
     )
-
-
-def test_a_run_at_some_depth_alone(tmp_path):
-    run = write_run(tmp_path / "a" / "b" / "run")
-    assert [one.path for one in find_sources([str(tmp_path)]).runs] == [run]
-
-
-def test_a_folder_of_the_name_of_a_link_is_shown_by_its_own(tmp_path):
-    write_run(tmp_path / "run")
-    (tmp_path / "best").symlink_to("run")
-    assert names(find_sources([str(tmp_path)]).runs) == ["run"]
 
 
 def test_a_run_named_twice_is_shown_once(tmp_path):
@@ -96,12 +76,6 @@ def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
 def test_nothing_to_show(tmp_path, name, words):
     with pytest.raises(UserError, match=words):
         find_sources([str(tmp_path / name)])
-
-
-def test_a_sweep_of_another_version_alone_says_so(tmp_path):
-    sweep = write_sweep(tmp_path / "s", "accuracy", [], format=0)
-    with pytest.raises(UserError, match="has format 0, this kdist reads 5"):
-        find_sources([str(sweep)])
 
 
 def test_a_file_is_no_run(tmp_path):
