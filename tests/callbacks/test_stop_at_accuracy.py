@@ -185,16 +185,6 @@ def test_the_time_before_a_resumption_counts_in_the_budget():
     assert resumed.seconds == 30.0
 
 
-@pytest.mark.parametrize(
-    ("values", "words"), [((math.nan,), "all values were NaN"), ((), "no epoch was compared")]
-)
-def test_without_a_best_value_it_says_why(values, words, capsys):
-    callback = StopAtAccuracy(0.85, 1)
-    run(callback, accuracies(*values))
-    callback.on_train_end()
-    assert capsys.readouterr().out == f"Target val_accuracy > 0.85 never met: {words}\n"
-
-
 @pytest.mark.parametrize("seconds", [0, -1, "10", True, math.nan])
 def test_a_time_budget_that_is_none_is_refused(seconds):
     with pytest.raises(UserError, match=r"time_budget is .*pass how many seconds"):
