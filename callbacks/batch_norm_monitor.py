@@ -13,13 +13,11 @@ from ..layers.convert import batch_norms
 from ..layers.diagnosis import (
     LayerGap,
     check_model_accepts,
-    checked_batch,
     diagnose,
-    mean_distance,
+    measure_distance,
     observed_moments,
-    replica_distance,
+    spread_over_replicas,
     stateless_loss,
-    variance_distance,
 )
 from .resumable import ResumableCallback
 
@@ -62,8 +60,8 @@ class BatchNormMonitor(ResumableCallback):
         steps: Steps of training so far.
 
     Raises:
-        UserError: An argument is invalid. When training begins: the model has no batch norm, or
-            does not accept the batch.
+        UserError: When training begins: the model has no batch norm, or cannot compute its loss on
+            the batch.
 
     Example:
         ```python
@@ -78,14 +76,9 @@ class BatchNormMonitor(ResumableCallback):
     initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
     steps: int
 
-    def __init__(
-        self,
-        *,
-        batch: Any,
-        verbose: int = 1,
-    ) -> None:
+    def __init__(self, *, batch: Any, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)
-        self.batch = checked_batch(batch)
+        self.batch = batch
         self.gaps: list[LayerGap] = []
         self.diagnosis: str | None = None
         self._steps_of_epoch = 0
@@ -95,7 +88,12 @@ class BatchNormMonitor(ResumableCallback):
         """Record the moving statistics; reject a model or batch that cannot be checked."""
         super().on_train_begin(logs)
         self.gaps, self.diagnosis, self._steps_of_epoch = [], None, 0
-        norms = _required_batch_norms(self.model)
+        norms = batch_norms(self.model)
+        if not norms:
+            raise UserError(
+                f"{self.model.name} has no keras.layers.BatchNormalization for BatchNormMonitor to"
+                " check: remove the callback."
+            )
         self._first = {
             norm.path: _moving_statistics(self.model, norm) for norm in norms if norm.built
         }
@@ -122,10 +120,9 @@ class BatchNormMonitor(ResumableCallback):
             if moments[norm.path]
         ]
         if logs is not None:
-            logs["batch_norm_gap"] = float(np.max([gap.gap for gap in self.gaps], initial=0.0))
-            logs["batch_norm_replica_gap"] = float(
-                np.max([gap.replicas for gap in self.gaps], initial=0.0)
-            )
+            gaps = np.array([(gap.gap, gap.replicas) for gap in self.gaps]).reshape(-1, 2)
+            largest = np.max(gaps, axis=0, initial=0.0).tolist()
+            logs["batch_norm_gap"], logs["batch_norm_replica_gap"] = largest
             logs["loss_in_training_mode"] = in_training
             logs["loss_in_inference_mode"] = in_inference
         self.diagnosis = diagnose(self.gaps, (in_training, in_inference))
@@ -133,27 +130,20 @@ class BatchNormMonitor(ResumableCallback):
             self.print_line(self.diagnosis)
 
     def _gap(self, norm: Any, shares: Mapping[int, list[Any]]) -> LayerGap:
-        means, variances = moving = _moving_statistics(self.model, norm)
+        moving = _moving_statistics(self.model, norm)
         # A layer that is called several times has the same moving statistics for all calls.
         batches = [merge(tf.stack(calls)) for calls in shares.values()]
+        statistics = [(batch.mean, batch.variance) for batch in batches]
         first = self._first.get(norm.path)
         with np.errstate(all="ignore"):  # NaN is reported without a warning
-            means_off = [
-                mean_distance(batch.mean, means[0], variances[0], norm.epsilon) for batch in batches
-            ]
-            variances_off = [
-                variance_distance(batch.variance, variances[0], norm.epsilon) for batch in batches
-            ]
+            distances = [measure_distance(*own, norm, moving[0]) for own in statistics]
+            mean, variance = np.mean(distances, axis=0).tolist()
             return LayerGap(
                 name=norm.name,
-                mean=float(np.mean(means_off)),
-                variance=float(np.mean(variances_off)),
-                replicas=replica_distance(means, variances, norm.epsilon),
-                apart=replica_distance(
-                    [batch.mean for batch in batches],
-                    [batch.variance for batch in batches],
-                    norm.epsilon,
-                ),
+                mean=mean,
+                variance=variance,
+                replicas=spread_over_replicas(moving, norm),
+                apart=spread_over_replicas(statistics, norm),
                 values=min(float(np.min(batch.count)) for batch in batches),
                 kept=float(norm.momentum) ** self.steps,
                 frozen=not norm.trainable,
@@ -161,22 +151,8 @@ class BatchNormMonitor(ResumableCallback):
             )
 
 
-def _required_batch_norms(model: keras.Model) -> list[Any]:
-    norms = batch_norms(model)
-    if not norms:
-        raise UserError(
-            f"{model.name} has no keras.layers.BatchNormalization for BatchNormMonitor to check: "
-            "remove the callback."
-        )
-    return norms
-
-
 def _moving_statistics(model: keras.Model, norm: Any) -> Any:
-    """Return moving means and variances of local replicas, shape `(2, replicas, channels)`."""
+    """Return moving means and variances of local replicas, shape `(replicas, 2, channels)`."""
     local = model.distribute_strategy.experimental_local_results
-    return np.array(
-        [
-            [copy.numpy() for copy in local(moving.value)]
-            for moving in (norm.moving_mean, norm.moving_variance)
-        ]
-    )
+    copies = zip(local(norm.moving_mean.value), local(norm.moving_variance.value), strict=True)
+    return np.array([[mean.numpy(), variance.numpy()] for mean, variance in copies])

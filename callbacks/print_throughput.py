@@ -203,8 +203,7 @@ def count_images(model: Any) -> int:
         model: A compiled `keras.Model`.
 
     Raises:
-        UserError: The model has its own `train_step` or `metrics`, which may not count, or counts
-            in half precision. The message recommends `total_images`.
+        UserError: The model does not count, see `counts_images`.
 
     Example:
         >>> model.fit(images, labels)
@@ -215,33 +214,32 @@ def count_images(model: Any) -> int:
 
 
 def counts_images(model: Any) -> bool:
-    """Whether a compiled model counts the images that it trains on."""
-    try:
-        count_images(model)
-    except UserError:
-        return False
-    return True
+    """Whether a compiled model counts the images that it trains on.
+
+    A model with its own `train_step` or `metrics` may not count, nor is a count in half precision
+    exact.
+    """
+    return _loss_average(model) is not None
+
+
+def _loss_average(model: Any) -> keras.metrics.Mean | None:
+    if "train_step" in overridden_steps(model) or type(model).metrics is not keras.Model.metrics:
+        return None
+    mean = next((metric for metric in model.metrics if metric.name == "loss"), None)
+    is_exact = isinstance(mean, keras.metrics.Mean) and mean.count.dtype in ("float32", "float64")
+    return mean if is_exact else None
 
 
 def _images_and_losses(model: Any) -> tuple[int, float]:
-    if "train_step" in overridden_steps(model):
-        raise _uncountable(model, "its own train_step")
-    if type(model).metrics is not keras.Model.metrics:
-        raise _uncountable(model, "its own metrics property")
-    mean = next((metric for metric in model.metrics if metric.name == "loss"), None)
-    if not isinstance(mean, keras.metrics.Mean):
-        raise _uncountable(model, "no average of the loss")
-    if mean.count.dtype not in ("float32", "float64"):
-        raise _uncountable(model, f"metrics in {mean.count.dtype}")
+    mean: Any = _loss_average(model)
+    if mean is None:
+        raise UserError(
+            f"The images that {type(model).__name__} trains on cannot be counted, because it has"
+            " its own train_step or metrics, or metrics in half precision: pass"
+            " total_images=<images in one epoch>."
+        )
     # Keras's own conversions return a variable of several replicas unchanged; TensorFlow's
     # conversion sums it.
     return int(tf.convert_to_tensor(mean.count.value)), float(
         tf.convert_to_tensor(mean.total.value)
-    )
-
-
-def _uncountable(model: Any, reason: str) -> UserError:
-    return UserError(
-        f"The images that {type(model).__name__} trains on cannot be counted, because it has"
-        f" {reason}: pass total_images=<images in one epoch>."
     )

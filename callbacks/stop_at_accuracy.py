@@ -123,14 +123,9 @@ class StopAtAccuracy(TimedCallback):
             )
         elif self.targets:
             row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
-            self.print_line(f"Target {goal} never met{row}: {self._best_in_words()}")
+            best = ", ".join(f"best {name} {value:.4f}" for name, value in self.best.items())
+            self.print_line(f"Target {goal} never met{row}: {best or 'no epoch was compared'}")
         super().on_train_end(logs)
-
-    def _best_in_words(self) -> str:
-        known = {name: value for name, value in self.best.items() if value > -math.inf}
-        if not known:
-            return "all values were NaN" if self.best else "no epoch was compared"
-        return ", ".join(f"best {name} {value:.4f}" for name, value in known.items())
 
     def _compare(self, epoch: int, logs: Mapping[str, Any]) -> None:
         values = {name: float(logs[name]) for name in self.targets}

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[1]
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "wandb_workspaces" else real(name)
+        importlib.util, "find_spec", lambda name: None if name == "mlflow" else real(name)
     )
     require("tune")
-    words = r"this needs wandb_workspaces, .*pip install 'kdist\[dashboard\]'"
+    words = r"this needs mlflow, .*pip install 'kdist\[mlflow\]'"
     with pytest.raises(UserError, match=words):
-        require("dashboard")
+        require("mlflow")
 
 
 def test_every_extra_that_is_asked_for_can_be_installed():

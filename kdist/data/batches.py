@@ -15,7 +15,6 @@ from .flip_and_shift import RandomVariants
 
 # Device of tf.data. TensorFlow would place images and numbers on the first GPU.
 _HOST = "/CPU:0"
-_SHIFT = 0.2
 _SEED_BITS = 32  # bits of a seed; the number of the augmentation is above them
 # Rounds of the cipher that shuffles. The four rounds of `tf.random.experimental.index_shuffle` are
 # too few: with 60,000 samples sorted by class, the shares of the classes in a batch are too even
@@ -42,8 +41,8 @@ def training_batches(
     batch_size: int,
     seed: int,
     standardization: Callable[[Any], Any],
-    augment: bool | Augmentation | Sequence[Augmentation] = True,
-    shift: float = _SHIFT,
+    augment: bool | Sequence[Augmentation] = True,
+    shift: float = 0.2,
     whole_pixels: bool = False,
 ) -> Any:
     """Make shuffled, augmented and standardized batches; each iteration is an epoch.
@@ -77,8 +76,8 @@ def training_batches(
         A finite `tf.data.Dataset` of float32 images and int32 labels. One-hot labels are float32.
 
     Raises:
-        UserError: There are no images, the numbers of images and labels differ, `batch_size` is not
-            an integer of at least 1, or `augment` is invalid.
+        UserError: There are no images, they lack an axis, the numbers of images and labels differ,
+            or `batch_size` is not an integer of at least 1.
 
     Example:
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
@@ -88,7 +87,7 @@ def training_batches(
         ...                          standardization=tf.image.per_image_standardization)
     """
     _check_arrays(images, labels, batch_size)
-    changes = _list_changes(augment, shift, whole_pixels)
+    changes = [] if isinstance(augment, bool) else augment
     order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
         targets = _target_tensor(labels)
@@ -151,31 +150,15 @@ def evaluation_batches(
     return prepared(tf.data.Dataset.range(len(images)).batch(batch_size), batch)
 
 
-def _list_changes(
-    augment: bool | Augmentation | Sequence[Augmentation], shift: float, whole_pixels: bool
-) -> list[Augmentation]:
-    """Return the changes that `augment` lists; empty for the built-in change."""
-    if isinstance(augment, bool):
-        return []
-    changes: list[Any] = list(augment) if isinstance(augment, list | tuple) else [augment]
-    if not all(callable(change) for change in changes):
-        raise UserError(
-            f"augment={augment!r}; expected True, False, or a list of RandomCrop(32, padding=4), "
-            "RandomHorizontalFlip() and the like."
-        )
-    if shift != _SHIFT or whole_pixels:
-        raise UserError(
-            f"shift={shift!r} and whole_pixels={whole_pixels!r} are for augment=True, and augment "
-            "is a list: remove them, or add RandomCrop(32, padding=4) to the list."
-        )
-    return changes
-
-
 def _target_tensor(labels: npt.NDArray[Any]) -> Any:
     return tf.constant(labels, tf.int32 if np.ndim(labels) == 1 else tf.float32)
 
 
 def _check_arrays(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size: int) -> None:
+    if np.ndim(images) != 4:
+        raise UserError(
+            f"Images are of shape {np.shape(images)}; expected (images, height, width, channels)."
+        )
     if len(images) != len(labels) or not len(images):
         raise UserError(
             f"Received {len(images)} images and {len(labels)} labels; "

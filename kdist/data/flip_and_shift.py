@@ -25,7 +25,7 @@ class RandomVariants:
             shift with the same probability: also known as padding and random cropping.
 
     Raises:
-        UserError: `shift` or the shape of `images` is invalid.
+        UserError: `shift` is out of range.
 
     Example:
         >>> variants = RandomVariants(data.train_images)
@@ -42,11 +42,6 @@ class RandomVariants:
                 f"shift={shift!r}; expected a fraction of height and width, from 0 to 1."
             )
         images = tf.convert_to_tensor(images)
-        if images.shape.rank != 4 or not images.shape.is_fully_defined():
-            raise UserError(
-                f"Images are of shape {images.shape}; expected (images, height, width, channels), "
-                "all of them known."
-            )
         count, height, width, _ = images.shape
         self._count, self._size = count, np.array([height, width], np.int32)
         self._longest = np.float32(shift) * self._size.astype(np.float32)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from ..arguments import as_integer
 from ..errors import UserError
 
-IMAGE_AXES = ("images", "height", "width", "channels")
 _CHUNK = 1024  # images at a time, to avoid a float64 copy of all images
 
 
@@ -27,9 +26,6 @@ class ImageData:
         test_labels: Like `train_labels`.
         class_names: The name of each label.
 
-    Raises:
-        UserError: Types, shapes, counts or labels do not match.
-
     Example:
         >>> data = kdist.data.fashion_mnist(sample=True)
         >>> data.image_shape, data.classes
@@ -43,34 +39,6 @@ class ImageData:
     test_images: npt.NDArray[np.uint8]
     test_labels: npt.NDArray[np.integer]
     class_names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        self._check("training", self.train_images, self.train_labels)
-        self._check("test", self.test_images, self.test_labels)
-        if self.test_images.shape[1:] != self.image_shape:
-            raise UserError(
-                f"{self.name}: training images are {self.image_shape}, "
-                f"test images {self.test_images.shape[1:]}; give both the same shape."
-            )
-
-    def _check(
-        self, part: str, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.integer]
-    ) -> None:
-        if images.dtype != np.uint8 or images.ndim != len(IMAGE_AXES):
-            raise UserError(
-                f"{self.name}: {part} images are {images.dtype} of shape {images.shape}; "
-                "expected uint8 of shape (images, height, width, channels)."
-            )
-        if not np.issubdtype(labels.dtype, np.integer) or labels.shape != images.shape[:1]:
-            raise UserError(
-                f"{self.name}: {part} labels are {labels.dtype} of shape {labels.shape}; "
-                f"expected one integer for each of the {len(images):,} images."
-            )
-        if len(labels) and not 0 <= labels.min() <= labels.max() < self.classes:
-            raise UserError(
-                f"{self.name}: {part} labels go from {labels.min()} to {labels.max()}; "
-                f"expected 0 to {self.classes - 1}, one for each class name."
-            )
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -142,7 +110,7 @@ class Standardization:
         Raises:
             UserError: There are no images, or they do not have four dimensions.
         """
-        if images.ndim != len(IMAGE_AXES) or not images.size:
+        if images.ndim != 4 or not images.size:
             raise UserError(
                 f"Images of shape {images.shape} cannot be measured; expected "
                 "(images, height, width, channels) with at least one image."

@@ -1,7 +1,6 @@
 """Fashion-MNIST and CIFAR-10: from a folder, Keras's cache, a download, or kdist's sample."""
 
 import contextlib
-import functools
 import gzip
 import hashlib
 import io
@@ -26,7 +25,7 @@ Bytes = npt.NDArray[np.uint8]
 SAMPLE = "the embedded sample"
 # Download source of keras.datasets.fashion_mnist.
 FASHION_MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-# SHA-256 of each uncompressed file.
+# SHA-256 of each file's uncompressed content.
 FASHION_MNIST_FILES = {
     "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -88,14 +87,14 @@ def fashion_mnist(
     the source.
 
     Args:
-        data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte` and so on,
-            each compressed (`.gz`) or not. No further source is tried then.
+        data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte.gz` and so
+            on. No further source is tried then.
         sample: Use the embedded sample, without looking for the full set.
         announce: Called with the line that names the source.
 
     Raises:
-        UserError: `data_dir` does not contain the set, a file is unreadable, truncated or has the
-            wrong checksum, or both `data_dir` and `sample` are given.
+        UserError: `data_dir` does not contain the set, or a file is unreadable or has the wrong
+            checksum.
 
     Example:
         >>> data = kdist.data.fashion_mnist(sample=True)
@@ -104,31 +103,23 @@ def fashion_mnist(
     Source:
         Xiao, Rasul and Vollgraf 2017, https://arxiv.org/abs/1708.07747.
     """
-    if data_dir is not None and sample:
-        raise UserError(
-            f"data_dir={os.fspath(data_dir)!r} and sample=True were both given; "
-            "expected one of them. Remove one."
-        )
     if sample:
-        return _announce_sample(announce)
+        return _announce_images(read_sample(), announce)
     folder = keras_datasets() / "fashion-mnist" if data_dir is None else Path(data_dir)
-    missing = [name for name in FASHION_MNIST_FILES if _idx_file(folder, name) is None]
+    names = [f"{name}.gz" for name in FASHION_MNIST_FILES]
+    missing = [name for name in names if not os.path.isfile(folder / name)]
     if missing and data_dir is not None:
-        expected = "the 4 files of Fashion-MNIST, compressed or not"
-        raise _missing_files_error(folder, missing, expected)
+        raise _missing_files_error(folder, missing, "the 4 files of Fashion-MNIST")
     try:
         for name in missing:
-            check = functools.partial(_read_idx, sha256=FASHION_MNIST_FILES[name])
-            _download(f"{FASHION_MNIST_URL}{name}.gz", folder / f"{name}.gz", check=check)
+            _download(f"{FASHION_MNIST_URL}{name}", folder / name, check=_read_idx)
     except DownloadError as error:
-        return _announce_sample(
-            announce, f"; the full set was not found and could not be downloaded ({error})"
-        )
+        why = f"; the full set was not found and could not be downloaded ({error})"
+        return _announce_images(read_sample(), announce, why)
     arrays = []
-    for name, sha256 in FASHION_MNIST_FILES.items():
-        path = _idx_file(folder, name) or folder / name
-        with _explain_damage(path):
-            arrays.append(_read_idx(path, sha256=sha256))
+    for name in names:
+        with _explain_damage(folder / name):
+            arrays.append(_read_idx(folder / name))
     return _announce_images(_fashion_mnist(str(folder), *arrays), announce)
 
 
@@ -138,12 +129,6 @@ def read_sample() -> ImageData:
     with embedded.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         parts = ("train_images", "train_labels", "test_images", "test_labels")
         return _fashion_mnist(SAMPLE, *(arrays[part] for part in parts))
-
-
-def _announce_sample(announce: Callable[[str], object], why: str = "") -> ImageData:
-    data = read_sample()
-    announce(f"Fashion-MNIST: {SAMPLE} (10,000 training and 2,000 test images){why}")
-    return data
 
 
 def _fashion_mnist(
@@ -160,31 +145,17 @@ def _fashion_mnist(
     )
 
 
-def _idx_file(folder: Path, name: str) -> Path | None:
-    candidates = (folder / f"{name}.gz", folder / name)
-    return next((path for path in candidates if os.path.isfile(path)), None)
-
-
-def _read_idx(path: Path, *, sha256: str) -> Bytes:
-    """Read an idx file of bytes; a file name that ends in `.gz` means gzip compression.
-
-    The file contains two zero bytes, the type (8: unsigned byte), the number of dimensions, each
-    dimension as a big-endian 32-bit number, and the values in row-major order; see the last section
-    of http://yann.lecun.com/exdb/mnist/.
-
-    Args:
-        path: The file.
-        sha256: SHA-256 of the uncompressed file.
+def _read_idx(path: Path) -> Bytes:
+    """Read a file of Fashion-MNIST: a header of 8 bytes for labels, of 16 for images.
 
     Raises:
-        ValueError: The file has a different SHA-256.
+        ValueError: The uncompressed file has a different SHA-256.
     """
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        content = file.read()
-    _check_digest(content, "sha256", sha256)
-    dimensions = content[3]
-    shape = np.frombuffer(content, ">u4", count=dimensions, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+    content = gzip.decompress(path.read_bytes())
+    _check_digest(content, "sha256", FASHION_MNIST_FILES[path.stem])
+    if "images" in path.name:
+        return np.frombuffer(content, np.uint8, offset=16).reshape(-1, 28, 28)
+    return np.frombuffer(content, np.uint8, offset=8)
 
 
 def cifar10(
@@ -259,10 +230,7 @@ def _read_batch(path: Path, md5: str) -> tuple[Bytes, npt.NDArray[np.int32]]:
 
 def keras_datasets() -> Path:
     """Return the folder in which `keras.datasets` stores its files, without importing Keras."""
-    home = os.path.expanduser("~")
-    base = home if os.access(home, os.W_OK) else "/tmp"  # noqa: S108 - as Keras
-    keras_home = os.environ.get("KERAS_HOME") or os.path.join(base, ".keras")
-    return Path(os.path.expanduser(keras_home), "datasets")
+    return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "datasets"
 
 
 class DownloadError(Exception):
@@ -309,9 +277,9 @@ def _download(
 def _check_digest(content: bytes, algorithm: str, expected: str) -> None:
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
-        name = {"md5": "MD5", "sha256": "SHA-256"}[algorithm]
         raise ValueError(
-            f"the content has {name} {digest}; expected {expected}: it is damaged or another file"
+            f"the content has {algorithm} {digest}; expected {expected}: it is damaged or another"
+            " file"
         )
 
 
@@ -327,20 +295,17 @@ def _explain_damage(path: Path) -> Iterator[None]:
 
 
 def _missing_files_error(folder: Path, missing: Sequence[str], expected: str) -> UserError:
-    problem = f"has no {', '.join(missing)}"
-    if not os.path.isdir(folder):
-        problem = "is not a folder"
-    elif not os.access(folder, os.R_OK | os.X_OK):
-        problem = "cannot be read"
     return UserError(
-        f"data_dir {str(folder)!r} {problem}; expected {expected}. Pass their folder, or omit"
-        " data_dir to have them found or downloaded."
+        f"data_dir {str(folder)!r} has no {', '.join(missing)}; expected {expected}. Pass their"
+        " folder, or omit data_dir to have them found or downloaded."
     )
 
 
-def _announce_images(data: ImageData, announce: Callable[[str], object]) -> ImageData:
+def _announce_images(
+    data: ImageData, announce: Callable[[str], object], why: str = ""
+) -> ImageData:
     announce(
-        f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} test"
-        f" images from {data.source}"
+        f"{data.name}: {data.source} ({len(data.train_images):,} training and"
+        f" {len(data.test_images):,} test images){why}"
     )
     return data

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
@@ -30,19 +28,17 @@ def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNor
     return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
 
 
-def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
+def convert_batch_norm(model: keras.Model, *, to: Literal["synchronized", "stock"]) -> keras.Model:
     """Convert every batch norm of a model, including nested batch norms, to a different kind.
 
     | `to` | every batch norm becomes | statistics |
     | --- | --- | --- |
     | `"synchronized"` | `kdist.layers.SyncBatchNormalization` | of the global batch |
     | `"stock"` | `keras.layers.BatchNormalization()` | as Keras computes them |
-    | `"frozen"` | the same layer with `trainable = False` | the current moving statistics |
 
     The layers are changed in place. Weights, moving statistics, names, layers shared between
     models, the optimizer's state and every output at inference stay the same. A compiled model
-    stays compiled. Compile it again after `"frozen"`, and again after setting `trainable = True` to
-    train gamma and beta: a frozen layer's weights are no longer trainable weights.
+    stays compiled.
 
     After `"synchronized"`, files of the model and its weights equal the files of a model with
     Keras's own layers, and open without kdist. Under a strategy, new variables are created in the
@@ -52,33 +48,30 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
         model: A Functional, Sequential or subclassed model. An instance of a subclass of Keras's
             layer, or a layer with `renorm`, keeps its class; only its `synchronized` attribute is
             set.
-        to: `"synchronized"`, `"stock"` or `"frozen"`.
+        to: `"synchronized"` or `"stock"`.
 
     Returns:
         The same model.
 
     Raises:
-        UserError: `to` is invalid, `model` is not a model, or a batch norm cannot be converted.
+        UserError: `to` is invalid, or a batch norm cannot be converted.
 
     Example:
         ```python
-        model = kdist.convert_batch_norm(model, to="frozen")
-        model.compile("sgd", "mse")
+        model = kdist.convert_batch_norm(model, to="synchronized")
         ```
     """
-    if not isinstance(model, keras.Model):
-        raise UserError(f"received {type(model).__name__} for a model: pass a keras.Model")
-    if to not in _CHANGES:
-        raise UserError(f'received to={to!r}: pass "synchronized", "stock" or "frozen"')
-    norms = batch_norms(model)
-    if not norms:
-        warnings.warn(f"{model.name} has no batch normalization to convert", stacklevel=2)
-        return model
-    if to == "stock":
-        _refuse_own_subclasses(norms)
-    for norm in norms:
-        _CHANGES[to](norm)
-    _forget_traces(model)
+    if to not in ("synchronized", "stock"):
+        raise UserError(f'received to={to!r}: pass "synchronized" or "stock"')
+    for norm in batch_norms(model):
+        if to == "synchronized":
+            _synchronize(norm)
+        else:
+            _make_stock(norm)
+    # The functions were traced before the layers changed.
+    for layer in (model, *flatten_layers(model)):
+        if isinstance(layer, keras.Model):
+            layer.train_function = layer.test_function = layer.predict_function = None
     return model
 
 
@@ -95,34 +88,9 @@ def _synchronize(norm: Any) -> None:
 def _make_stock(norm: Any) -> None:
     if type(norm) in (SyncBatchNormalization, SynchronizedKerasLayer):
         norm.__class__ = keras.layers.BatchNormalization
+    elif isinstance(norm, SyncBatchNormalization):
+        raise UserError(
+            f"{norm.name} is a {type(norm).__name__}, a subclass of SyncBatchNormalization that"
+            " Keras's layer may not be able to replace: replace it in the model's code"
+        )
     norm.synchronized = False
-
-
-def _freeze(norm: Any) -> None:
-    norm.trainable = False
-
-
-_CHANGES: dict[str, Callable[[Any], None]] = {
-    "synchronized": _synchronize,
-    "stock": _make_stock,
-    "frozen": _freeze,
-}
-
-
-def _forget_traces(model: keras.Model) -> None:
-    """Drop the functions that were traced before the layers changed."""
-    for layer in (model, *flatten_layers(model)):
-        if isinstance(layer, keras.Model):
-            layer.train_function = layer.test_function = layer.predict_function = None
-
-
-def _refuse_own_subclasses(norms: list[Any]) -> None:
-    for norm in norms:
-        if isinstance(norm, SyncBatchNormalization) and type(norm) not in (
-            SyncBatchNormalization,
-            SynchronizedKerasLayer,
-        ):
-            raise UserError(
-                f"{norm.name} is a {type(norm).__name__}, a subclass of SyncBatchNormalization that"
-                " Keras's layer may not be able to replace: replace it in the model's code"
-            )

@@ -19,49 +19,22 @@ from .convert import batch_norms, unsynchronized_batch_norms
 _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
 
 
-def checked_batch(batch: Any) -> Any:
-    """Return a batch in the form of `fit`, with arrays as leaves.
-
-    Raises:
-        UserError: The batch is not `(x, y)` or `(x, y, sample_weight)` with equal numbers of
-            samples.
-    """
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        parts = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
-        raise UserError(
-            f"batch is {type(batch).__name__}{parts}, but has to be a tuple (x, y) or"
-            f" (x, y, sample_weight): {_HINT}."
-        )
-    arrays = keras.tree.map_structure(
-        lambda leaf: None if leaf is None else np.asarray(leaf), tuple(batch)
-    )
-    shapes = [leaf.shape for leaf in keras.tree.flatten(arrays) if leaf is not None]
-    samples = {shape[0] if shape else 0 for shape in shapes}
-    if len(samples) != 1 or 0 in samples:
-        raise UserError(
-            f"batch has arrays of shapes {', '.join(map(str, shapes))}, but all have to have the "
-            f"same number of samples, at least 1: {_HINT}."
-        )
-    return arrays
-
-
 def check_model_accepts(model: keras.Model, batch: Any) -> None:
-    """Raise `UserError` if the model does not accept a batch of these shapes."""
-    x, _, _ = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
+    """Raise `UserError` if the model cannot compute a loss of the batch."""
     try:
-        with stateless_pass(model):
-            call_model(model, x, training=True)
+        stateless_loss(model, batch, training=True)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-        shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch[0])]
+        shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch)]
         raise UserError(
-            f"batch begins with x of shape {', '.join(map(str, shapes))}, which the model "
-            f"{model.name!r} does not accept ({error}): {_HINT}."
+            f"batch has arrays of shapes {', '.join(map(str, shapes))}, which the model"
+            f" {model.name!r} does not accept ({error}): {_HINT}."
         ) from error
 
 
 def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
     """Return the model's loss on a batch, averaged; no variable of the model changes."""
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(_as_tensors(batch))
+    tensors = keras.tree.map_structure(tf.convert_to_tensor, batch)
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tensors)
     with stateless_pass(model):
         y_pred = call_model(model, x, training=training)
         loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
@@ -94,12 +67,6 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
         yield found
 
 
-def _as_tensors(batch: Any) -> Any:
-    return keras.tree.map_structure(
-        lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch
-    )
-
-
 # Half a standard deviation, or a variance that is off by a factor of 1.65. The statistics of 16
 # values deviate by 0.2 to 0.3 by chance.
 GAP = 0.5
@@ -122,10 +89,9 @@ class LayerGap:
 
     Args:
         name: The layer's name.
-        mean: `mean_distance` between the statistics of the batch and the moving statistics.
-        variance: `variance_distance` between the same statistics.
-        replicas: Largest distance, in mean or variance, between the moving statistics of a replica
-            and of replica 0; 0 with a single replica.
+        mean: Distance of the batch's mean from the moving mean, see `measure_distance`.
+        variance: Distance of the batch's variance from the moving variance.
+        replicas: Largest distance between the moving statistics of a replica and of replica 0.
         apart: Largest distance between the batch statistics of the replicas' rows; 0 if the layer
             is synchronized, because all replicas then share their statistics.
         values: Values per channel in the statistics of a training step. For an unsynchronized
@@ -151,40 +117,33 @@ class LayerGap:
         return float(np.max([self.mean, self.variance]))
 
 
-def mean_distance(mean: Any, moving_mean: Any, moving_variance: Any, epsilon: float) -> float:
-    """|mean - moving mean| in moving standard deviations, averaged over channels.
+def measure_distance(mean: Any, variance: Any, norm: Any, moving: Any) -> Any:
+    """Return the distances of a mean and a variance from others, averaged over channels.
+
+    They are |mean - moving mean| in moving standard deviations, and
+    |log((variance + epsilon) / (moving variance + epsilon))|.
 
     Args:
-        mean: The batch's means, shape `(channels,)`. The moving statistics have the same shape.
-        moving_mean: The moving means.
-        moving_variance: The moving variances.
-        epsilon: The layer's `epsilon`, which is added to the variance.
+        mean: Means, shape `(channels,)`.
+        variance: Variances, shape `(channels,)`.
+        norm: The layer, whose `epsilon` is added to variances.
+        moving: The moving mean and variance, or the mean and variance of another replica.
     """
-    deviation = np.sqrt(_doubles(moving_variance) + epsilon)
-    return float(np.mean(np.abs(_doubles(mean) - _doubles(moving_mean)) / deviation))
+    means = np.asarray([mean, moving[0]], "float64")
+    variances = np.asarray([variance, moving[1]], "float64") + norm.epsilon
+    by_channel = (means[0] - means[1]) / np.sqrt(variances[1]), np.log(variances[0] / variances[1])
+    return np.mean(np.abs(by_channel), axis=1)
 
 
-def variance_distance(variance: Any, moving_variance: Any, epsilon: float) -> float:
-    """|log((variance + epsilon) / (moving variance + epsilon))|, averaged over channels."""
-    ratio = (_doubles(variance) + epsilon) / (_doubles(moving_variance) + epsilon)
-    return float(np.mean(np.abs(np.log(ratio))))
-
-
-def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
-    """The largest distance between the statistics of a replica and of replica 0.
+def spread_over_replicas(statistics: Any, norm: Any) -> float:
+    """Return the largest distance between the statistics of a replica and of replica 0.
 
     Args:
-        means: Means of a batch, or moving means, shape `(replicas, channels)`.
-        variances: Variances, shape `(replicas, channels)`.
-        epsilon: The layer's `epsilon`, which is added to the variance.
+        statistics: The mean and variance of each replica.
+        norm: The layer.
     """
-    distances = [
-        (
-            mean_distance(mean, means[0], variances[0], epsilon),
-            variance_distance(variance, variances[0], epsilon),
-        )
-        for mean, variance in zip(means, variances, strict=True)
-    ]
+    first = statistics[0]
+    distances = [measure_distance(mean, variance, norm, first) for mean, variance in statistics]
     return float(np.max(distances))
 
 
@@ -196,7 +155,7 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
     batches that are too small.
 
     Args:
-        layers: Any number of layers. Without layers the result is `None`.
+        layers: The layers.
         losses: The loss in training mode and in inference mode, on the same batch.
     """
     if not layers:
@@ -264,7 +223,3 @@ def _likely_cause(layer: LayerGap) -> str:
         "the weights change faster than the statistics can follow, or the batch differs from the"
         " training data; lower the learning rate or momentum, or call kdist.recalibrate_batch_norm"
     )
-
-
-def _doubles(values: Any) -> Any:
-    return np.asarray(values, "float64")

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from .._upstream.models import call_model
-from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments, merge
 from ..layers.measurements import observed_calls, stateless_pass
@@ -21,18 +20,15 @@ def recalibrate_batch_norm(
 ) -> None:
     """Set batch norms' moving statistics to the statistics of `data` under the current weights.
 
-    Moving statistics are averages over past training steps. The averages lag behind weights that
-    still change, and after few steps they still contain much of their initial value. This function
-    computes the mean and variance of all inputs of each batch norm with the current weights.
-    Batches are weighted by their number of values. The variance is the mean variance within batches
-    plus the variance of the batches' means; an average of the variances alone would miss the second
-    term.
+    Moving statistics are averages over past training steps, which lag behind weights that still
+    change, and after few steps still contain much of their initial value. This function computes
+    the mean and variance of all inputs of each batch norm with the current weights, over all
+    batches together.
 
     During the computation, batch norms normalize by each batch's statistics, as in training: pass
     batches of the training batch size. All remaining layers are in inference mode. In particular,
-    dropout is off, as it is when the statistics are used, because dropout changes variances (Li et
-    al. 2019, "Understanding the Disharmony between Dropout and Batch Normalization by Variance
-    Shift").
+    dropout is off, because dropout changes variances (Li et al. 2019, "Understanding the Disharmony
+    between Dropout and Batch Normalization by Variance Shift").
 
     Nothing else in the model changes. The model need not be compiled. After an error the statistics
     are unchanged. Frozen batch norms (`trainable = False`) are skipped. Under a strategy, a single
@@ -58,16 +54,20 @@ def recalibrate_batch_norm(
 
     Source: Wu & Johnson 2021, "Rethinking 'Batch' in BatchNorm", section 3 ("PreciseBN").
     """
-    norms = _norms_to_recalibrate(model)
+    norms: list[Any] = [norm for norm in batch_norms(model) if norm.trainable and norm.built]
+    if not norms:
+        raise UserError(
+            f"{model.name} has no batch norm to recalibrate: there is none, or all are frozen"
+            " (set their trainable to True first) or not built yet (call the model on a batch)"
+        )
     moments: list[list[Any]] = [[] for _ in norms]
     measure = tf.function(_measure_batch, autograph=False, reduce_retracing=True)
-    count = 0
-    for count, batch in enumerate(calibration_batches(data, steps, batch_size), 1):  # noqa: B007
+    for batch in calibration_batches(data, steps, batch_size):
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
         x = keras.tree.map_structure(tf.convert_to_tensor, x)
         for of_norm, new in zip(moments, measure(model, norms, x), strict=True):
             of_norm.append(new)
-    if not count:
+    if not moments[0]:
         raise UserError("received data without any batch: pass at least one")
     statistics = [_merge_statistics(*pair) for pair in zip(norms, moments, strict=True)]
     for norm, (mean, variance) in zip(norms, statistics, strict=True):
@@ -108,37 +108,12 @@ def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
     return mean, variance
 
 
-def _norms_to_recalibrate(model: Any) -> list[Any]:
-    if not isinstance(model, keras.Model):
-        raise UserError(f"received {type(model).__name__} for a model: pass a keras.Model")
-    norms = [norm for norm in batch_norms(model) if norm.trainable]
-    if not norms:
-        raise UserError(
-            f"{model.name} has no batch norm to recalibrate: there is none, or all are frozen"
-            " (set their trainable to True first)"
-        )
-    for norm in norms:
-        if not norm.built:
-            raise UserError(
-                f"{norm.name} is not built yet: call the model on a batch, or train it, first"
-            )
-        if norm.renorm:
-            raise UserError(
-                f"{norm.name} has renorm=True, which uses moving statistics in training, so they"
-                " cannot be recomputed: freeze it (trainable = False) to skip it"
-            )
-    return norms
-
-
 def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterable[Any]:
     """Return the first `steps` batches of any data that `recalibrate_batch_norm` accepts.
 
     Raises:
-        UserError: `data` is infinite and `steps` is `None`, or an argument is invalid.
+        UserError: `data` is infinite and `steps` is `None`, or of an unknown type.
     """
-    if steps is not None:
-        positive_integer("steps", steps, hint="pass how many batches to take")
-    positive_integer("batch_size", batch_size, hint="pass the samples of a batch")
     if isinstance(data, np.ndarray | tf.Tensor | tuple | dict):
         data = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
     elif isinstance(data, keras.utils.PyDataset):  # its own iterator would never end

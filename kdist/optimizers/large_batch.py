@@ -1,6 +1,5 @@
 """`LARS` and `NovoGrad`: optimizers for large batches that scale the step of each layer."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -10,73 +9,47 @@ from keras import ops
 from ..arguments import number_within
 from ..errors import UserError
 
-
-def checked_names(name: str, value: Any) -> tuple[str, ...]:
-    """Check a list of names of variables, and return it as a tuple."""
-    names = isinstance(value, Sequence) and not isinstance(value, str)
-    if not names or not all(isinstance(item, str) for item in value):
-        raise UserError(
-            f'{name} has to be a list of names such as ["bias", "gamma"]; received {value!r}'
-        )
-    return tuple(value)
+_EPSILON = 1e-8  # added to divisors
 
 
 class LayerwiseOptimizer(keras.optimizers.Optimizer):
-    """Base class with a momentum per variable, weight decay inside it, and excluded variables.
+    """Base class with a momentum per variable, and weight decay inside it.
 
     Args:
         learning_rate: A rate, a Keras schedule or a callable.
         weight_decay_rate: The weight decay of the paper.
-        exclude: Names (`variable.name`) of variables that are treated differently.
         name: The optimizer's name.
-        options: Keras's own arguments. `weight_decay` is not accepted: Keras shrinks the weights
+        **options: Keras's own arguments. `weight_decay` is not accepted: Keras shrinks the weights
             outside the momentum, unlike both papers.
     """
 
     def __init__(
-        self,
-        learning_rate: Any,
-        *,
-        weight_decay_rate: float,
-        exclude: Sequence[str],
-        name: str,
-        options: Mapping[str, Any],
+        self, learning_rate: Any, *, weight_decay_rate: float, name: str, **options: Any
     ) -> None:
-        _reject_weight_decay(options)
+        if options.get("weight_decay") is not None:
+            raise UserError(
+                f"received weight_decay={options['weight_decay']!r}, with which Keras shrinks"
+                " weights outside the momentum: pass weight_decay_rate, the paper's weight decay"
+            )
         super().__init__(learning_rate=learning_rate, name=name, **options)
         self.weight_decay_rate = number_within("weight_decay_rate", weight_decay_rate)
-        self.exclude = checked_names("exclude", exclude)
 
     def build(self, variables: list[keras.Variable]) -> None:
         """Make a momentum for every variable."""
-        if self.built:
-            return
-        super().build(variables)
-        self.momentums = self.add_optimizer_variables(variables, "momentum")
-        # By index: `update_step` gets TensorFlow's variables, and their names differ from Keras's.
-        self.excluded = [variable.name in self.exclude for variable in variables]
+        if not self.built:
+            super().build(variables)
+            self.momentums = self.add_optimizer_variables(variables, "momentum")
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments, for saving."""
         config: dict[str, Any] = super().get_config()
         del config["weight_decay"]
-        return config | {
-            "weight_decay_rate": self.weight_decay_rate,
-            "exclude": list(self.exclude),
-        }
+        return config | {"weight_decay_rate": self.weight_decay_rate}
 
 
 def dense_gradient(gradient: Any, variable: Any) -> Any:
     """Convert a gradient to a dense tensor; the gradient of an embedding has only some rows."""
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
-
-
-def _reject_weight_decay(options: Mapping[str, Any]) -> None:
-    if options.get("weight_decay") is not None:
-        raise UserError(
-            f"received weight_decay={options['weight_decay']!r}, with which Keras shrinks weights"
-            " outside the momentum: pass weight_decay_rate, the paper's weight decay"
-        )
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -91,7 +64,8 @@ class LARS(LayerwiseOptimizer):
         w ← w - v
 
     so the size of a layer's step is proportional to its weights, not to its gradient. If ‖w‖ or
-    ‖g‖ is 0, λ is 1. Excluded variables get neither λ nor decay: plain momentum.
+    ‖g‖ is 0, λ is 1. Biases and batch norms (variables named `bias`, `beta` and `gamma`) get
+    neither λ nor decay: plain momentum.
 
     Args:
         learning_rate: A rate, a Keras schedule or a callable. As λ is small, rates are larger than
@@ -100,9 +74,6 @@ class LARS(LayerwiseOptimizer):
         trust_coefficient: η, above 0.
         weight_decay_rate: β, the factor of an L2 penalty's gradient, as in the paper. Keras's
             decoupled `weight_decay` is not accepted.
-        nesterov: Whether to use Nesterov momentum.
-        exclude: Names (`variable.name`) of variables that get plain momentum.
-        epsilon: Added to λ's divisor.
         name: The optimizer's name.
         **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
             `gradient_accumulation_steps`, ….
@@ -127,52 +98,42 @@ class LARS(LayerwiseOptimizer):
         momentum: float = 0.9,
         trust_coefficient: float = 0.001,
         weight_decay_rate: float = 0.0,
-        nesterov: bool = False,
-        exclude: Sequence[str] = ("bias", "beta", "gamma"),
-        epsilon: float = 1e-8,
         name: str = "lars",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            learning_rate,
-            weight_decay_rate=weight_decay_rate,
-            exclude=exclude,
-            name=name,
-            options=kwargs,
-        )
+        super().__init__(learning_rate, weight_decay_rate=weight_decay_rate, name=name, **kwargs)
         self.momentum = number_within("momentum", momentum, below=1)
         self.trust_coefficient = number_within("trust_coefficient", trust_coefficient, above=0)
-        self.nesterov = nesterov
-        self.epsilon = number_within("epsilon", epsilon)
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Make a momentum for every variable, and find the variables with plain momentum."""
+        super().build(variables)
+        # By index: `update_step` gets TensorFlow's variables, and their names differ from Keras's.
+        self.excluded = [variable.name in ("bias", "beta", "gamma") for variable in variables]
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Update one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = dense_gradient(gradient, variable)
         index = self._get_variable_index(variable)
-        velocity = self.momentums[index]
         if not self.excluded[index]:
             weights = ops.convert_to_tensor(variable)
             weight_norm, gradient_norm = (
                 ops.sqrt(ops.sum(ops.square(x))) for x in (weights, gradient)
             )
-            divisor = gradient_norm + self.weight_decay_rate * weight_norm + self.epsilon
+            divisor = gradient_norm + self.weight_decay_rate * weight_norm + _EPSILON
             trust = self.trust_coefficient * weight_norm / divisor
             are_positive = ops.logical_and(weight_norm > 0, gradient_norm > 0)
             rate = rate * ops.where(are_positive, trust, 1.0)
             gradient = gradient + self.weight_decay_rate * weights
-        step = rate * gradient
-        self.assign(velocity, self.momentum * velocity + step)
-        self.assign_sub(variable, self.momentum * velocity + step if self.nesterov else velocity)
+        velocity = self.momentums[index]
+        self.assign(velocity, self.momentum * velocity + rate * gradient)
+        self.assign_sub(variable, velocity)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments, for saving."""
-        return super().get_config() | {
-            "momentum": self.momentum,
-            "trust_coefficient": self.trust_coefficient,
-            "nesterov": self.nesterov,
-            "epsilon": self.epsilon,
-        }
+        own = {"momentum": self.momentum, "trust_coefficient": self.trust_coefficient}
+        return super().get_config() | own
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -182,19 +143,15 @@ class NovoGrad(LayerwiseOptimizer):
     With w the weights of a layer, g their gradient and d `weight_decay_rate`, a step is
 
         v ← beta_2 · v + (1 - beta_2) · ‖g‖²        (one number per layer; first ‖g‖²)
-        m ← beta_1 · m + (g / (√v + epsilon) + d w)
+        m ← beta_1 · m + (g / √v + d w)
         w ← w - learning_rate · m
 
     Args:
         learning_rate: A rate, a Keras schedule or a callable. The paper uses about 0.01 to 0.05.
         beta_1: Momentum, at least 0 and below 1.
         beta_2: Decay of the norm's moving average, at least 0 and below 1.
-        epsilon: Added to √v, above 0.
         weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper.
             Keras's `weight_decay` is outside the momentum and is not accepted.
-        grad_averaging: Multiply the term in parentheses, which is added to m, by 1 - `beta_1`, as
-            Adam does: steps are smaller by this factor.
-        exclude: Names (`variable.name`) of variables without weight decay.
         name: The optimizer's name.
         **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
             `gradient_accumulation_steps`, ….
@@ -217,24 +174,13 @@ class NovoGrad(LayerwiseOptimizer):
         *,
         beta_1: float = 0.95,
         beta_2: float = 0.98,
-        epsilon: float = 1e-8,
         weight_decay_rate: float = 0.0,
-        grad_averaging: bool = False,
-        exclude: Sequence[str] = (),
         name: str = "novograd",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            learning_rate,
-            weight_decay_rate=weight_decay_rate,
-            exclude=exclude,
-            name=name,
-            options=kwargs,
-        )
+        super().__init__(learning_rate, weight_decay_rate=weight_decay_rate, name=name, **kwargs)
         self.beta_1 = number_within("beta_1", beta_1, below=1)
         self.beta_2 = number_within("beta_2", beta_2, below=1)
-        self.epsilon = number_within("epsilon", epsilon, above=0)
-        self.grad_averaging = grad_averaging
 
     def build(self, variables: list[keras.Variable]) -> None:
         """Make a momentum for every variable, and a scalar for its gradient's squared norm."""
@@ -256,19 +202,10 @@ class NovoGrad(LayerwiseOptimizer):
         # The squared norm is 0 before the first gradient, which may come late in a layer that was
         # frozen.
         self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
-        step = gradient / (ops.sqrt(squared_norm) + self.epsilon)
-        if not self.excluded[index]:
-            step = step + self.weight_decay_rate * variable
-        if self.grad_averaging:
-            step = (1 - self.beta_1) * step
+        step = gradient / (ops.sqrt(squared_norm) + _EPSILON) + self.weight_decay_rate * variable
         self.assign(momentum, self.beta_1 * momentum + step)
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * momentum)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments, for saving."""
-        return super().get_config() | {
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "grad_averaging": self.grad_averaging,
-        }
+        return super().get_config() | {"beta_1": self.beta_1, "beta_2": self.beta_2}

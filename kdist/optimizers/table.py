@@ -7,7 +7,7 @@ The setting, its help and its checks follow from the entry. So does the rule of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError
@@ -21,66 +21,38 @@ class Optimizer:
 
     Attributes:
         rule: The rule that scales the learning rate with the global batch, see `rule_for`.
-        make: Function that makes the optimizer. Its arguments: the learning rate or schedule, the
-            keywords `momentum` and `wd` if the optimizer has these settings, and Keras's keywords
-            for a moving average of weights.
+        class_name: The class in `kdist.optimizers` or `keras.optimizers`.
         momentum: Default of the setting `momentum`; `None` if the optimizer lacks this setting.
-        has_weight_decay: Whether `wd` is the optimizer's own weight decay, instead of an L2 penalty
-            in the loss.
+        weight_decay: The argument of the optimizer's own weight decay, the setting `wd`; `None` if
+            `wd` is an L2 penalty in the loss.
         note: Explanation of the name in the help text, if the name does not say enough.
     """
 
     rule: Literal["linear", "sqrt"]
-    make: Callable[..., Any]
+    class_name: str
     momentum: float | None = None
-    has_weight_decay: bool = False
+    weight_decay: str | None = None
     note: str = ""
 
 
-def _sgd(rate: Any, *, momentum: float, **options: Any) -> Any:
-    import keras
-
-    return keras.optimizers.SGD(rate, momentum=momentum, nesterov=momentum > 0, **options)
-
-
-def _adam(rate: Any, **options: Any) -> Any:
-    import keras
-
-    return keras.optimizers.Adam(rate, **options)
-
-
-def _adamw(rate: Any, *, wd: float, **options: Any) -> Any:
-    import keras
-
-    return keras.optimizers.AdamW(rate, weight_decay=wd, **options)
-
-
-def _novograd(rate: Any, *, wd: float, **options: Any) -> Any:
-    from .large_batch import NovoGrad
-
-    return NovoGrad(rate, weight_decay_rate=wd, **options)
-
-
-def _lars(rate: Any, *, momentum: float, wd: float, **options: Any) -> Any:
-    from .large_batch import LARS
-
-    return LARS(rate, momentum=momentum, weight_decay_rate=wd, **options)
-
-
 OPTIMIZERS: Mapping[str, Optimizer] = {
-    "sgd": Optimizer(rule="linear", make=_sgd, momentum=0.0),
-    "momentum": Optimizer(rule="linear", make=_sgd, momentum=0.9, note="is SGD with momentum 0.9"),
-    "adam": Optimizer(rule="sqrt", make=_adam),
-    "adamw": Optimizer(rule="sqrt", make=_adamw, has_weight_decay=True),
-    "novograd": Optimizer(rule="sqrt", make=_novograd, has_weight_decay=True),
-    "lars": Optimizer(rule="linear", make=_lars, momentum=0.9, has_weight_decay=True),
+    "sgd": Optimizer(rule="linear", class_name="SGD", momentum=0.0),
+    "momentum": Optimizer(
+        rule="linear", class_name="SGD", momentum=0.9, note="is SGD with momentum 0.9"
+    ),
+    "adam": Optimizer(rule="sqrt", class_name="Adam"),
+    "adamw": Optimizer(rule="sqrt", class_name="AdamW", weight_decay="weight_decay"),
+    "novograd": Optimizer(rule="sqrt", class_name="NovoGrad", weight_decay="weight_decay_rate"),
+    "lars": Optimizer(
+        rule="linear", class_name="LARS", momentum=0.9, weight_decay="weight_decay_rate"
+    ),
 }
 RULES_OF_OTHERS: Mapping[str, str] = {"nadam": "sqrt", "rmsprop": "sqrt", "lamb": "sqrt"}
 """Rules of `scale_learning_rate` for optimizers of Keras that are not in `OPTIMIZERS`."""
 
 WITH_MOMENTUM = [name for name, optimizer in OPTIMIZERS.items() if optimizer.momentum is not None]
 """Names of the optimizers that take the setting `momentum`."""
-WITH_WEIGHT_DECAY = [name for name, optimizer in OPTIMIZERS.items() if optimizer.has_weight_decay]
+WITH_WEIGHT_DECAY = [name for name, optimizer in OPTIMIZERS.items() if optimizer.weight_decay]
 """Names of the optimizers with a weight decay of their own, the setting `wd`."""
 
 if TYPE_CHECKING:
@@ -132,17 +104,21 @@ def make_optimizer(
     """
     if name not in OPTIMIZERS:
         raise UserError(f"optimizer has to be one of {', '.join(OPTIMIZERS)}; received {name}")
+    import keras
+
+    from .. import optimizers
+
     chosen = OPTIMIZERS[name]
     options: dict[str, Any] = {}
     if chosen.momentum is not None:
         options["momentum"] = chosen.momentum if momentum is None else momentum
-    if chosen.has_weight_decay:
-        options["wd"] = wd
+    if chosen.class_name == "SGD":
+        options["nesterov"] = options["momentum"] > 0
+    if chosen.weight_decay is not None:
+        options[chosen.weight_decay] = wd
     if ema_momentum is not None:
         options |= {"use_ema": True, "ema_momentum": ema_momentum}
-    optimizer = chosen.make(rate, **options)
-    if not ema_warmup:
-        return optimizer
-    from . import warm_up_ema
-
-    return warm_up_ema(optimizer)
+    own = hasattr(optimizers, chosen.class_name)
+    make = getattr(optimizers if own else keras.optimizers, chosen.class_name)
+    optimizer = make(rate, **options)
+    return optimizers.warm_up_ema(optimizer) if ema_warmup else optimizer

@@ -22,11 +22,10 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         schedule_or_rate: A Keras learning rate schedule, or a constant rate. The schedule starts at
             its step 0 when the warm-up ends, so its length does not include the warm-up.
-        steps: Steps of the warm-up; 0 for none.
-        start: Learning rate at step 0.
+        steps: Steps of the warm-up, from a rate of 0; 0 for none.
 
     Raises:
-        UserError: `steps` is not an integer of at least 0, or a rate is negative.
+        UserError: `steps` is not an integer of at least 0, or the rate is negative.
 
     Example:
         ```python
@@ -35,27 +34,22 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         ```
     """
 
-    def __init__(self, schedule_or_rate: Any, *, steps: int, start: float = 0.0) -> None:
+    def __init__(self, schedule_or_rate: Any, *, steps: int) -> None:
         super().__init__()
         count = as_integer(steps)
         if count is None or count < 0:
             raise UserError(f"steps has to be an integer of at least 0; received {steps!r}")
-        number_within("start", start, hint="pass the learning rate at step 0")
         if not callable(schedule_or_rate):
             hint = "pass a learning rate or a Keras schedule"
             number_within("schedule_or_rate", schedule_or_rate, hint=hint)
         self.schedule_or_rate = schedule_or_rate
         self.steps = count
-        self.start = start
 
     def __call__(self, step: Any) -> Any:
         """Return the learning rate at optimizer step `step`, counted from 0."""
         step = keras.ops.cast(step, "float32")
         rate = self._rate(keras.ops.maximum(step - self.steps, 0))
-        if not self.steps:
-            return rate
-        done = keras.ops.minimum(step / self.steps, 1)
-        return done * rate + (1 - done) * self.start
+        return keras.ops.minimum(step / self.steps, 1) * rate if self.steps else rate
 
     def _rate(self, step: Any) -> Any:
         if callable(self.schedule_or_rate):
@@ -67,14 +61,13 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         return {
             "schedule_or_rate": keras.saving.serialize_keras_object(self.schedule_or_rate),
             "steps": self.steps,
-            "start": self.start,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "WarmUp":
         """Make the schedule from the result of `get_config`."""
         inner = keras.saving.deserialize_keras_object(config["schedule_or_rate"])
-        return cls(inner, steps=config["steps"], start=config["start"])
+        return cls(inner, steps=config["steps"])
 
 
 def warm_up_ema(optimizer: Any) -> Any:

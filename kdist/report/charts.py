@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-_WIDTH, _HEIGHT = 360, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 26, 50
+_WIDTH, _HEIGHT = 360, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 26, 40
 _CHARACTER = 6.8  # width of a digit of the axes' font
-_MOST_POINTS = 300
-_MOST_MARKERS = 60
+_FEW_POINTS = 60
 # Beyond them, differences of numbers are infinite or 0.
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
@@ -39,23 +38,21 @@ class Series:
     Attributes:
         name: The name in the legend.
         points: The points; a number that is not finite is not drawn.
-        style: Markers joined by a line, markers alone, small dots, or a line alone.
+        style: Markers joined by a line, markers alone, or a line alone.
     """
 
     name: str
     points: Sequence[Point]
-    style: Literal["joined", "markers", "dots", "line"] = "joined"
+    style: Literal["joined", "markers", "line"] = "joined"
 
     @property
     def drawn(self) -> list[Point]:
-        """The points that are drawn: every n-th of many."""
-        known = [point for point in self.points if _is_drawn(point.y) and _is_drawn(point.x)]
-        step = -(-len(known) // _MOST_POINTS) or 1
-        return known[::step] + known[-1:] if step > 1 else known
+        """The points that are drawn."""
+        return [point for point in self.points if _is_drawn(point.y) and _is_drawn(point.x)]
 
 
-def _is_drawn(value: float | str | None) -> bool:
-    return isinstance(value, str) or (value is not None and abs(value) < _LARGEST)
+def _is_drawn(value: float | str) -> bool:
+    return isinstance(value, str) or abs(value) < _LARGEST
 
 
 class _Axis:
@@ -68,16 +65,15 @@ class _Axis:
     def __init__(
         self,
         values: Iterable[float | str],
+        ends: tuple[float, float],
         *,
-        start: float,
-        end: float,
         log: bool = False,
         from_zero: bool = False,
         at_values: bool = False,
     ) -> None:
-        found = list(dict.fromkeys(values)) or [0.0]
-        self._start, self._end, self._log = start, end, False
+        self._ends, self._log = ends, False
         self._words: list[str] = []
+        found = list(dict.fromkeys(values)) or [0.0]
         if any(isinstance(value, str) for value in found):
             self._words = list(dict.fromkeys(map(_text, found)))
             self._low, self._high = -0.5, len(self._words) - 0.5
@@ -89,47 +85,44 @@ class _Axis:
         if high - low < _SMALLEST:
             room = abs(low) / 2 or 1.0
             low, high = low - room, high + room
-        begins_at_zero = from_zero and not self._log and min(numbers) >= 0
-        self._low = 0.0 if begins_at_zero else self._scaled(low)
-        self._high = self._scaled(high)
-        margin = 0.04 * (self._high - self._low)
-        self._low -= 0.0 if begins_at_zero else margin
-        self._high += margin
+        low, high = self._scaled(low), self._scaled(high)
+        margin = 0.04 * (high - low)
+        self._low = 0.0 if from_zero and low >= 0 else low - margin
+        self._high = high + margin
         is_whole = all(number.is_integer() for number in numbers)
         places = sorted(numbers) if at_values else self._round_numbers(is_whole)
-        self.ticks = [(self.at(place), _text(place, digits=4)) for place in places]
+        self.ticks = [(self.at(place), _text(place)) for place in places]
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self._log else value
 
     def at(self, value: float | str) -> float:
         """Return the place of a value in pixels; of a number beyond an end, the end."""
-        if self._words:
-            number = float(self._words.index(_text(value)))
-        else:
-            number = self._scaled(float(value))
+        number = self._words.index(_text(value)) if self._words else self._scaled(float(value))
         share = (number - self._low) / (self._high - self._low)
-        return self._start + min(max(share, 0.0), 1.0) * (self._end - self._start)
+        start, end = self._ends
+        return start + min(max(share, 0.0), 1.0) * (end - start)
 
     def _round_numbers(self, is_whole: bool) -> list[float]:
         """Return about six round numbers within the ends."""
         span = self._high - self._low
-        if self._log and span > 2:
-            powers = range(math.ceil(self._low), math.floor(self._high) + 1, math.ceil(span / 6))
-            return [10.0**power for power in powers]
-        low, high = (10**self._low, 10**self._high) if self._log else (self._low, self._high)
-        rough = (high - low) / 6
+        if self._log:
+            powers = range(math.floor(self._low), math.ceil(self._high), math.ceil(span / 6))
+            numbers = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+            numbers = numbers[:: 3 if span > 2 else 1]
+            return [n for n in numbers if self._low <= math.log10(n) <= self._high]
+        rough = span / 6
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= rough)
         step = max(step, 1.0) if is_whole else step
-        steps = range(math.ceil(low / step), math.floor(high / step) + 1)
+        steps = range(math.ceil(self._low / step), math.floor(self._high / step) + 1)
         return [float(f"{number * step:.12g}") for number in steps]
 
 
-def _text(value: float | str, digits: int = 6) -> str:
+def _text(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +134,6 @@ class Chart:
         axis: The values of the horizontal axis, in words.
         series: The series.
         log_x: Whether the horizontal axis is logarithmic, if all numbers are above 0.
-        log_y: Whether the vertical axis is.
         from_zero: Whether the vertical axis begins at 0.
         ticks_at_values: Whether the horizontal axis has a tick at each value.
         range_y: The ends of the vertical axis; by default those of the values.
@@ -151,7 +143,6 @@ class Chart:
     axis: str
     series: Sequence[Series]
     log_x: bool = False
-    log_y: bool = False
     from_zero: bool = False
     ticks_at_values: bool = False
     range_y: tuple[float, float] | None = None
@@ -159,19 +150,16 @@ class Chart:
     def svg(self) -> str:
         """Return the chart as an SVG element."""
         points = [point for series in self.series for point in series.drawn]
-        ends = [end for point in points for end in (point.low, point.y, point.high)]
         x = _Axis(
             (point.x for point in points),
-            start=_LEFT,
-            end=_WIDTH - _RIGHT,
+            (_LEFT, _WIDTH - _RIGHT),
             log=self.log_x,
             at_values=self.ticks_at_values,
         )
+        values = [value for point in points for value in (point.low, point.y, point.high)]
         y = _Axis(
-            self.range_y or [end for end in ends if end is not None and _is_drawn(end)],
-            start=_HEIGHT - _BOTTOM,
-            end=_TOP,
-            log=self.log_y,
+            self.range_y or [value for value in values if value is not None and _is_drawn(value)],
+            (_HEIGHT - _BOTTOM, _TOP),
             from_zero=self.from_zero,
         )
         parts = [
@@ -195,28 +183,26 @@ def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
             ' stroke="currentColor" opacity="0.15"/>'
             f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(words)}</text>'
         )
-    # A text that would touch the one before moves to a second row, or is left out if it is full.
-    free = [0.0, 0.0]
+    free = 0.0  # a text that would touch the one before is left out
     for at, words in x.ticks:
         half = len(words) * _CHARACTER / 2
         middle = min(max(at, half), _WIDTH - half)
-        row = next((row for row in (0, 1) if free[row] <= middle - half), None)
-        if row is not None:
-            free[row] = middle + half + 6
+        if middle - half >= free:
+            free = middle + half + 4
             yield (
-                f'<text x="{middle:.1f}" y="{_HEIGHT - _BOTTOM + 15 + 12 * row}"'
+                f'<text x="{middle:.1f}" y="{_HEIGHT - _BOTTOM + 15}"'
                 f' text-anchor="middle">{escape(words)}</text>'
             )
 
 
 def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[str]:
     points = [(x.at(point.x), y.at(point.y), point) for point in series.drawn]
-    if series.style in ("joined", "line") and len(points) > 1:
+    if series.style != "markers":
         path = " ".join(f"{left:.1f},{top:.1f}" for left, top, _ in points)
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
-    if series.style == "line" or (series.style == "joined" and len(points) > _MOST_MARKERS):
+    if series.style == "line":
         return
-    radius = 1.5 if series.style == "dots" else 3
+    radius = 3 if len(points) <= _FEW_POINTS else 1.5
     for left, top, point in points:
         words = f"{series.name}: {_text(point.x)}, {_text(point.y)}"
         if point.low is not None and point.high is not None:
@@ -237,11 +223,16 @@ class Figure:
 
     Attributes:
         caption: How to read it.
-        charts: The charts.
+        charts: The charts; a chart without points is not drawn.
     """
 
     caption: str
     charts: Sequence[Chart]
+
+    @property
+    def drawn(self) -> list[Chart]:
+        """The charts that have points."""
+        return [chart for chart in self.charts if any(series.drawn for series in chart.series)]
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -275,7 +266,7 @@ def learning_rate_figure(
         title="Loss",
         axis="Learning rate",
         series=[
-            Series("loss of a batch", list(map(Point, rates, losses)), "dots"),
+            Series("loss of a batch", list(map(Point, rates, losses)), "markers"),
             Series("running average", list(map(Point, rates, smoothed)), "line"),
             Series(
                 f"suggested: {suggestion:.2g}",

@@ -1,4 +1,4 @@
-"""`render_page`: headlines, tables and charts as one HTML page without scripts."""
+"""`render_page`: tables and charts as one HTML page without scripts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,10 +32,8 @@ h1, h2, h3, p, li {{ overflow-wrap: anywhere }}
 h3, p, figure {{ margin: 8px 0 }}
 h2 {{ margin-top: 40px }}
 .faint {{ font-size: 14px }}
-.headlines, .charts {{ display: grid; gap: 16px;
+.charts {{ display: grid; gap: 16px;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)) }}
-.headlines article {{ border: 1px solid var(--line); border-radius: 6px; padding: 8px 16px }}
-.value {{ font-size: 32px; font-weight: 600 }}
 .table {{ overflow-x: auto }}
 table {{ border-collapse: collapse; font-size: 13px }}
 .faint, th {{ color: var(--faint) }}
@@ -44,29 +42,14 @@ th, td {{ padding: 6px 8px 6px 0; border-bottom: 1px solid var(--line); text-ali
 @media (min-width: 700px) {{
   table {{ font-size: 14px }}
   td {{ padding-right: 16px; white-space: nowrap }}
-  td:first-child, td:last-child {{ max-width: 24em; white-space: normal;
-    overflow-wrap: break-word }}
+  td:first-child {{ min-width: 8em; white-space: normal; overflow-wrap: anywhere }}
+  td:last-child {{ max-width: 24em; white-space: normal; overflow-wrap: break-word }}
 }}
 svg {{ width: 100%; height: auto }}
 ul {{ margin: 8px 0; padding: 0; list-style: none; font-size: 14px }}
 li {{ display: inline-block; margin-right: 16px }}
 </style>
 """
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A figure in large type.
-
-    Attributes:
-        title: Its name, with the unit and the data set.
-        value: The figure.
-        about: The runs of the figure, and how certain it is.
-    """
-
-    title: str
-    value: str
-    about: str
 
 
 @dataclass(kw_only=True)
@@ -86,28 +69,18 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
 
 
-def render_page(
-    title: str, sections: Sequence[Section], *, about: str = "", headlines: Sequence[Headline] = ()
-) -> str:
+def render_page(title: str, sections: Sequence[Section], *, about: str = "") -> str:
     """Return a page as HTML; text from files is escaped.
 
     Args:
         title: The heading.
         sections: The parts of the page.
         about: A sentence below the heading.
-        headlines: The figures that come first.
     """
     return "\n".join(
         [
             f"{_HEAD}<title>{escape(title)} | kdist report</title>\n</head>\n<body>",
             f'<h1>{escape(title)}</h1>\n<p class="faint">{escape(about)}</p>',
-            '<div class="headlines">',
-            *(
-                f'<article><h3>{escape(line.title)}</h3><p class="value">{escape(line.value)}</p>'
-                f'<p class="faint">{escape(line.about)}</p></article>'
-                for line in headlines
-            ),
-            "</div>",
             *map(_render_section, sections),
             "</body>\n</html>\n",
         ]
@@ -140,6 +113,8 @@ def _render_table(table: ResultsTable) -> str:
 
 
 def _render_figure(figure: Figure) -> str:
+    if not figure.drawn:
+        return ""
     return "\n".join(
         [
             "<figure>\n<ul>",
@@ -148,7 +123,7 @@ def _render_figure(figure: Figure) -> str:
                 for name, colour in figure.legend
             ),
             '</ul>\n<div class="charts">',
-            *(chart.svg() for chart in figure.charts),
+            *(chart.svg() for chart in figure.drawn),
             f'</div>\n<figcaption class="faint">{escape(figure.caption)}</figcaption>\n</figure>',
         ]
     )

@@ -11,7 +11,7 @@ from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
 from ..study.experiment import Experiment, read_rows
 from ..study.folder import STUDY_FILE, Row, StudyFolder
-from ..study.search_results import read_trials, sort_trials
+from ..study.search_results import read_trials
 from ..study.search_settings import KIND, Search, read_search
 from ..study.sweep_kinds import EXPERIMENTS
 from ..study.tables import MISSING, setting
@@ -22,51 +22,39 @@ _RECORD_FILES = {STUDY_FILE, *FILES}
 
 
 @dataclasses.dataclass(kw_only=True)
-class SweepRecord:
-    """A sweep: its folder, kind, settings and machine, and a row for each point that ended."""
+class StudyRecord:
+    """The folder of a sweep or search, with a row for each point or trial that ended."""
 
     name: str
     path: Path
-    experiment: type[Experiment]
-    settings: Mapping[str, Any]
-    machine: Mapping[str, Any]
     rows: Sequence[Row]
-
-    @property
-    def train_settings(self) -> Mapping[str, Any]:
-        """The settings of every run."""
-        train = self.settings.get("train")
-        return train if isinstance(train, Mapping) else {}
 
     @property
     def done(self) -> list[Row]:
-        """The finished points."""
+        """The finished points or trials."""
         return [row for row in self.rows if row["status"] == "done"]
 
     @property
-    def failed(self) -> list[Row]:
-        """The failed points."""
-        return [row for row in self.rows if row["status"] == "failed"]
+    def failed(self) -> list[tuple[str, str]]:
+        """The names of the failed points or trials, with the reasons."""
+        failed = [row for row in self.rows if row["status"] == "failed"]
+        return [(str(row["name"]), str(row["error"] or "no reason")) for row in failed]
 
 
 @dataclasses.dataclass(kw_only=True)
-class SearchRecord:
-    """A search: its folder and settings, and a row for each trial that ended, in order."""
+class SweepRecord(StudyRecord):
+    """A sweep: its kind, settings and machine, and a row for each point that ended."""
 
-    name: str
-    path: Path
+    experiment: type[Experiment]
+    settings: Mapping[str, Any]
+    machine: Mapping[str, Any]
+
+
+@dataclasses.dataclass(kw_only=True)
+class SearchRecord(StudyRecord):
+    """A search: its settings, and a row for each trial that ended."""
+
     search: Search
-    rows: Sequence[Row]
-
-    @property
-    def ranked(self) -> list[Row]:
-        """The finished trials, best first."""
-        return sort_trials(self.rows, self.search)
-
-    @property
-    def failed(self) -> list[Row]:
-        """The failed trials."""
-        return [row for row in self.rows if row["status"] == "failed"]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -74,15 +62,13 @@ class Sources:
     """The records of a report.
 
     Attributes:
-        runs: Run folders, also of killed runs.
-        points: The runs of sweeps that are whole trainings.
+        runs: Run folders, also of killed runs, and of the points of sweeps that train.
         sweeps: Sweep folders.
         searches: Folders of `kdist tune`.
         skipped: Paths that are not shown, with the reason.
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
-    points: list[RunRecord] = dataclasses.field(default_factory=list)
     sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
     searches: list[SearchRecord] = dataclasses.field(default_factory=list)
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
@@ -95,20 +81,17 @@ def find_sources(paths: Sequence[str]) -> Sources:
         UserError: A path does not exist or cannot be read, or there is nothing to show.
     """
     sources = Sources()
-    seen: set[Path] = set()
+    records: dict[Path, Path] = {}  # the same folder may be found on several ways
     for text in paths:
         try:
-            if not text:
-                raise ValueError("the path is empty")
-            records = _find_records(Path(text))
+            for record in _find_records(Path(text)):
+                records.setdefault(record.resolve(), record)
         except (OSError, ValueError) as error:  # also of a path that no file can have
             raise UserError(
                 f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or searches"
             ) from error
-        for record in records:
-            if record.resolve() not in seen:
-                seen.add(record.resolve())
-                _read_into(sources, record)
+    for record in records.values():
+        _read_into(sources, record)
     if not (sources.runs or sources.sweeps or sources.searches):
         reasons = "; ".join(f"{path}: {reason}" for path, reason in sources.skipped)
         raise UserError(
@@ -132,18 +115,14 @@ def _find_records(path: Path) -> list[Path]:
     return found or [path]
 
 
-def _read_into(sources: Sources, path: Path, *, is_point: bool = False) -> None:
+def _read_into(sources: Sources, path: Path) -> None:
     try:
         if not (path / STUDY_FILE).is_file():
-            runs = sources.points if is_point else sources.runs
-            runs.append(read_run(path, unfinished=True))
+            sources.runs.append(read_run(path, unfinished=True))
             return
         study = read_study(path)
-    except UserError as error:
-        sources.skipped.append((sanitize_text(str(path)), sanitize_text(str(error))))
-        return
-    except OSError as error:
-        sources.skipped.append((sanitize_text(str(path)), f"cannot be read: {error.strerror}"))
+    except (OSError, UserError) as error:
+        sources.skipped.append((sanitize_text(str(path)), sanitize_text(error_text(error))))
         return
     if isinstance(study, SearchRecord):
         sources.searches.append(study)
@@ -151,7 +130,7 @@ def _read_into(sources: Sources, path: Path, *, is_point: bool = False) -> None:
     sources.sweeps.append(study)
     if study.experiment.trains:
         for run in sorted(path.glob("points/*/run")):
-            _read_into(sources, run, is_point=True)
+            _read_into(sources, run)
 
 
 def read_study(path: Path) -> SweepRecord | SearchRecord:
@@ -229,30 +208,29 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}-\d{6}(-\d+)?")
 
 def _name_records(sources: Sources) -> None:
     """Give each record a name that no other of its kind has, and mark how runs ended."""
-    _name_studies(sources.sweeps)
-    _name_studies(sources.searches)
+    for studies in (sources.sweeps, sources.searches):
+        for study, name in zip(
+            studies, _unique_tails(study.path for study in studies), strict=True
+        ):
+            study.name = name
     # The folder of a point's run is called `run`; the folder above has the point's name.
-    paths = [*(run.path for run in sources.runs), *(run.path.parent for run in sources.points)]
-    names = _unique_tails(paths)
-    for at, (run, settings) in enumerate(
-        zip(sources.runs, compare_settings(sources.runs), strict=True)
-    ):
-        if _DATE.fullmatch(run.path.name) and settings:
-            words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
-            names[at] += f": {', '.join(words)}"
-    sources.runs = list(map(_rename, sources.runs, names))
-    sources.points = list(map(_rename, sources.points, names[len(sources.runs) :]))
+    paths = [run.path.parent if is_point(run) else run.path for run in sources.runs]
+    named = zip(sources.runs, _unique_tails(paths), compare_settings(sources.runs), strict=True)
+    sources.runs = [_rename(run, name, settings) for run, name, settings in named]
 
 
-def _rename(run: RunRecord, name: str) -> RunRecord:
-    mark = "" if run.status.is_complete else f" ({run.status.word})"
-    return dataclasses.replace(run, name=name + mark)
+def is_point(run: RunRecord) -> bool:
+    """Whether a run is a point of a sweep."""
+    return run.path.parent.parent.name == "points"
 
 
-def _name_studies(studies: Sequence[SweepRecord | SearchRecord]) -> None:
-    names = _unique_tails(study.path for study in studies)
-    for study, name in zip(studies, names, strict=True):
-        study.name = name
+def _rename(run: RunRecord, name: str, settings: Mapping[str, str]) -> RunRecord:
+    if _DATE.fullmatch(run.path.name) and settings:
+        words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
+        name += f": {', '.join(words)}"
+    return dataclasses.replace(
+        run, name=name if run.status.is_complete else f"{name} ({run.status.word})"
+    )
 
 
 def _unique_tails(paths: Iterable[Path]) -> list[str]:

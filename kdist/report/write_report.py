@@ -1,14 +1,8 @@
-"""`write_report`: the headlines, tables and charts of runs, sweeps and searches as one page."""
+"""`write_report`: the tables and charts of runs, sweeps and searches as one page."""
 
 import datetime
-import itertools
-import json
-import math
 import os
-import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
@@ -17,15 +11,22 @@ from ..files import atomic_write, explain_write_errors, folder_for_files, output
 from ..study.experiment import shared_cores_warning
 from ..study.folder import Row
 from ..study.search_results import trials_table
-from ..study.search_settings import Search
 from ..study.tables import MISSING, ResultsTable, accuracy, rate, seconds, setting
 from ..training.console import count
 from ..training.networks import NETWORKS, SIZES
-from ..training.record import RunRecord, finite, sanitize_text
-from ..training.settings import FOLDERS, model_name
+from ..training.record import RunRecord, finite
+from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
-from .page import GENERATOR, Headline, Section, render_page
-from .sources import SearchRecord, Sources, SweepRecord, compare_settings, data_set, find_sources
+from .page import GENERATOR, Section, render_page
+from .sources import (
+    SearchRecord,
+    Sources,
+    SweepRecord,
+    compare_settings,
+    data_set,
+    find_sources,
+    is_point,
+)
 
 _FIRST_BYTES = 2000
 _HINT = "pass another --output"
@@ -75,7 +76,6 @@ def make_report(sources: Sources) -> str:
         _title(sources),
         make_sections(sources),
         about=f"written {datetime.date.today().isoformat()} by kdist {__version__}",
-        headlines=find_headlines(find_results(sources)),
     )
 
 
@@ -84,7 +84,7 @@ def make_sections(sources: Sources) -> list[Section]:
     sections = [_sweep_section(sweep) for sweep in sources.sweeps]
     sections += [_search_section(search) for search in sources.searches]
     by_data: dict[str, list[RunRecord]] = {}
-    for run in (*sources.runs, *sources.points):
+    for run in sources.runs:
         by_data.setdefault(data_set(run.settings, run.summary.get("data")), []).append(run)
     sections += [_runs_section(data, runs) for data, runs in by_data.items()]
     if sources.skipped:
@@ -94,13 +94,13 @@ def make_sections(sources: Sources) -> list[Section]:
 
 
 def _title(sources: Sources) -> str:
-    """Return the name of a single record, else the number of each kind."""
-    names = [sweep.name for sweep in sources.sweeps]
-    names += [search.name for search in sources.searches]
-    names += [run.name for run in sources.runs]
+    """Return the name of a single record, else the number of each kind, without sweeps' points."""
+    studies = [*sources.sweeps, *sources.searches]
+    runs = [run for run in sources.runs if not (studies and is_point(run))]
+    names = [study.name for study in studies] + [run.name for run in runs]
     if len(names) == 1:
         return names[0]
-    kinds = ((sources.sweeps, "sweep"), (sources.searches, "search"), (sources.runs, "run"))
+    kinds = ((sources.sweeps, "sweep"), (sources.searches, "search"), (runs, "run"))
     words = [count(len(records), noun) for records, noun in kinds if records]
     return ", ".join(words).replace("searchs", "searches")
 
@@ -109,163 +109,27 @@ def _reasons(title: str, rows: Sequence[tuple[str, str]]) -> ResultsTable:
     return ResultsTable(title=title, columns=("Name", "Reason"), rows=rows)
 
 
-# Headlines
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """The result of a run, a sweep's point or a trial.
-
-    Attributes:
-        name: The run, point or trial, in words.
-        data: The data set; only results of the same are compared.
-        setting: Equal for results that differ in seed only.
-        accuracy: The best validation accuracy.
-        images_per_sec: The median of the epochs after the first.
-        target: The accuracy to reach.
-        time: The seconds in which it was reached; infinite if it never was.
-    """
-
-    name: str
-    data: str
-    setting: str
-    accuracy: float | None = None
-    images_per_sec: float | None = None
-    target: float | None = None
-    time: float = math.inf
-
-
-def find_results(sources: Sources) -> list[Result]:
-    """Collect the results of runs, points that only measure speed, and trials."""
-    return [
-        *map(_run_result, (*sources.runs, *sources.points)),
-        *(
-            Result(
-                name=f"{sweep.name}, {row['name']}",
-                data=data_set(sweep.train_settings),
-                setting=f"{sweep.path} {[row[name] for name in sweep.experiment.setting]}",
-                images_per_sec=row["images_per_sec"],
-            )
-            for sweep in sources.sweeps
-            for row in sweep.done
-            if not sweep.experiment.trains  # the others have runs
-        ),
-        *(
-            Result(
-                name=f"{search.name}, {row['name']}",
-                data=data_set(search.search.config.to_dict()),
-                setting=f"{search.path} {row['name']}",
-                accuracy=finite(row["best_val_accuracy"]),
-                images_per_sec=finite(row["images_per_sec"]),
-            )
-            for search in sources.searches
-            for row in search.ranked
-        ),
-    ]
-
-
-def _run_result(run: RunRecord) -> Result:
-    compared = {k: v for k, v in run.settings.items() if k not in FOLDERS | {"seed"}}
-    compared |= {name: run.fact(name) for name in ("replicas", "workers", "global_batch")}
-    met = run.fact("met_seconds")
-    is_timed = run.fact("seconds") is not None and run.settings.get("validate", True)
-    return Result(
-        name=run.name,
-        data=data_set(run.settings, run.summary.get("data")),
-        setting=json.dumps(compared, sort_keys=True),
-        accuracy=run.best[0] if run.best else None,
-        images_per_sec=run.images_per_sec if run.is_warm else None,
-        target=run.accuracy_target if is_timed else None,
-        time=math.inf if met is None else met,
-    )
-
-
-def find_headlines(results: Sequence[Result]) -> list[Headline]:
-    """Find the best of the results of each data set; results of different data are not compared."""
-    headlines = []
-    for data in dict.fromkeys(result.data for result in results):
-        own = [result for result in results if result.data == data]
-        headlines += [_best_accuracy(data, own), _fastest(data, own), _soonest(data, own)]
-    return [headline for headline in headlines if headline]
-
-
-def _best_accuracy(data: str, results: Sequence[Result]) -> Headline | None:
-    known = [(result.accuracy, result.name) for result in results if result.accuracy is not None]
-    if not known:
-        return None
-    value, name = max(known)
-    about = f"{name}, the best of {count(len(known), 'run')} and all epochs"
-    return Headline(f"Best validation accuracy on {data}", accuracy(value), about)
-
-
-def _fastest(data: str, results: Sequence[Result]) -> Headline | None:
-    known = [result for result in results if result.images_per_sec is not None]
-    if not known:
-        return None
-    # The fastest of many single measurements is the luckiest: medians of settings are compared.
-    group = max(_by_setting(known), key=_median_speed)
-    about = f"{_name_group(group)}; median of {count(len(group), 'run')}"
-    return Headline(f"Images per second on {data}", rate(_median_speed(group)), about)
-
-
-def _median_speed(group: Sequence[Result]) -> float:
-    return statistics.median(result.images_per_sec or 0.0 for result in group)
-
-
-def _soonest(data: str, results: Sequence[Result]) -> Headline | None:
-    known = [result for result in results if result.target is not None]
-    if not known:
-        return None
-    # Times to different targets cannot be compared.
-    target = Counter(result.target for result in known).most_common(1)[0][0]
-    known = [result for result in known if result.target == target]
-    title = f"Time to accuracy above {target:g} on {data}"
-    group = min(_by_setting(known), key=_median_time)
-    if math.isinf(_median_time(group)):
-        reached = sum(math.isfinite(result.time) for result in known)
-        return Headline(title, "not reached", f"{reached} of {count(len(known), 'run')} reached it")
-    times = sorted(result.time for result in group if math.isfinite(result.time))
-    about = f"{_name_group(group)}; median, {len(times)} of {count(len(group), 'run')} reached it"
-    if len(times) > 1:
-        about += f", from {seconds(times[0])} to {seconds(times[-1])}"
-    return Headline(title, seconds(_median_time(group)), about)
-
-
-def _median_time(group: Sequence[Result]) -> float:
-    return statistics.median_low(result.time for result in group)
-
-
-def _by_setting(results: Sequence[Result]) -> list[list[Result]]:
-    """Group the results that differ in seed only."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.setting, []).append(result)
-    return list(groups.values())
-
-
-def _name_group(group: Sequence[Result]) -> str:
-    return group[0].name + (f" and {len(group) - 1} more" if len(group) > 1 else "")
-
-
 # Sweeps and searches
 
 
 def _sweep_section(sweep: SweepRecord) -> Section:
     experiment = sweep.experiment
-    failed = [(str(row["name"]), str(row["error"] or "no reason")) for row in sweep.failed]
     warning = shared_cores_warning(dict(sweep.machine), sweep.done)
     section = Section(
         title=f"{experiment.kind.capitalize()}: {sweep.name}",
-        lead=f"{count(len(sweep.done), 'point')} finished, {len(failed)} failed. {warning or ''}",
+        lead=f"{_count_ends(sweep, 'point')}. {warning or ''}",
     )
     if sweep.done:
         summary = experiment.summarize(sweep.done)
         section.tables.append(experiment.table(summary, sweep.settings))
-        figure = sweep_figure(sweep, summary)
-        section.figures += [figure] if figure.charts else []
-    if failed:
-        section.tables.append(_reasons("Points that failed", failed))
+        section.figures.append(sweep_figure(sweep, summary))
+    if sweep.failed:
+        section.tables.append(_reasons("Points that failed", sweep.failed))
     return section
+
+
+def _count_ends(study: SweepRecord | SearchRecord, noun: str) -> str:
+    return f"{count(len(study.done), noun)} finished, {len(study.failed)} failed"
 
 
 def sweep_figure(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
@@ -298,8 +162,7 @@ def sweep_figure(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
         )
         for column, heading in experiment.charts.items()
     ]
-    shown = [chart for chart in charts if any(series.drawn for series in chart.series)]
-    return Figure(caption="Points: medians; bars: minimum to maximum.", charts=shown)
+    return Figure(caption="Points: medians; bars: minimum to maximum.", charts=charts)
 
 
 def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -319,67 +182,54 @@ def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 
 def _search_section(record: SearchRecord) -> Section:
     search = record.search
-    failed = [(row["name"], str(row["error"])) for row in record.failed]
-    tables = [trials_table(record.rows, search)] if record.rows else []
-    if failed:
-        tables.append(_reasons("Trials that failed", failed))
-    goal = "highest" if search.direction == "max" else "lowest"
-    kind = f"{search.tuner.capitalize()} search of {_searched_model(search)}"
-    done = f"{count(len(record.ranked), 'trial')} completed, {len(failed)} failed"
-    return Section(
-        title=f"Search: {record.name}",
-        lead=f"{kind} for the {goal} {search.objective}: {done}.",
-        tables=tables,
-        figures=[search_figure(record)] if record.ranked else [],
-    )
-
-
-def _searched_model(search: Search) -> str:
+    model = model_name(search.config.to_dict())
     if SIZES & set(search.space or ()):
-        return NETWORKS[search.config.network].title
-    return model_name(search.config.to_dict())
+        model = NETWORKS[search.config.network].title
+    goal = "highest" if search.direction == "max" else "lowest"
+    section = Section(
+        title=f"Search: {record.name}",
+        lead=f"{search.tuner.capitalize()} search of {model} for the {goal} {search.objective}:"
+        f" {_count_ends(record, 'trial')}.",
+    )
+    if record.rows:
+        section.tables.append(trials_table(record.rows, search))
+    if record.done:
+        section.figures.append(search_figure(record))
+    if record.failed:
+        section.tables.append(_reasons("Trials that failed", record.failed))
+    return section
 
 
 def search_figure(record: SearchRecord) -> Figure:
-    """Draw the scores by trial, then by each hyperparameter that varied."""
-    search = record.search
-    trials = [(at, row) for at, row in enumerate(record.rows, 1) if row["status"] == "done"]
-    missed = [row["reached"] is False for _, row in trials]
+    """Draw the scores by trial, then by each hyperparameter that varied.
 
-    def draw_chart(axis: str, x: Sequence[float | str], more: Sequence[Series] = ()) -> Chart:
-        points = [Point(value, row["score"]) for value, (_, row) in zip(x, trials, strict=True)]
-        series = {"trial": points}
-        if any(missed):
-            pairs = list(zip(points, missed, strict=True))
-            series["trial"] = [point for point, is_missed in pairs if not is_missed]
-            series["missed the target"] = [point for point, is_missed in pairs if is_missed]
+    The score of a trial that missed the target is a penalty, so large that it would hide the
+    differences between the other scores.
+    """
+    search = record.search
+    trials = [
+        (number, row)
+        for number, row in enumerate(record.rows, 1)
+        if row["status"] == "done" and row["reached"] is not False
+    ]
+
+    def draw_chart(axis: str, places: Sequence[float | str]) -> Chart:
+        points = [Point(x, row["score"]) for x, (_, row) in zip(places, trials, strict=True)]
         part = (search.space or {}).get(axis)
         return Chart(
             title=search.objective,
             axis=axis,
-            series=[*(Series(name, own, "markers") for name, own in series.items()), *more],
+            series=[Series("trial", points, "markers")],
             log_x=isinstance(part, Mapping) and "log" in str(part.get("sampling")),
-            # Penalties are so much larger than scores that they would hide how these differ.
-            log_y=any(missed),
             ticks_at_values=isinstance(part, list),
         )
 
-    numbers = [number for number, _ in trials]
-    better = max if search.direction == "max" else min
-    best = itertools.accumulate((row["score"] for _, row in trials), better)
-    charts = [
-        draw_chart(
-            "Trial", numbers, [Series("best so far", list(map(Point, numbers, best)), "line")]
-        )
-    ]
+    charts = [draw_chart("Trial", [number for number, _ in trials])]
     for name in search.space or ():
         values = [_number_or_text(row["values"][name]) for _, row in trials]
         if len(set(values)) > 1:
             charts.append(draw_chart(name, values))
-    caption = "One point per trial."
-    if any(missed):
-        caption += " A trial that missed the target counts as ten times the time budget or more."
-    return Figure(caption=caption, charts=charts)
+    return Figure(caption="One point per trial that met its target, if it had one.", charts=charts)
 
 
 def _number_or_text(value: object) -> float | str:
@@ -407,56 +257,48 @@ def _runs_section(data: str, runs: Sequence[RunRecord]) -> Section:
         "Replicas with shared cores are logical CPUs of one processor: their speed shows no"
         " speed-up, only what several replicas cost besides their computing."
     )
+    best_first = sorted(runs, key=lambda run: run.best or (0.0, 0), reverse=True)
     return Section(
         title=f"Runs on {data}",
         lead=shared if any(run.shares_cores for run in runs) else "",
-        tables=[runs_table(runs)],
-        figures=learning_curves(runs),
+        tables=[runs_table(best_first)],
+        figures=[learning_curves(best_first)],
     )
 
 
-def learning_curves(runs: Sequence[RunRecord]) -> list[Figure]:
-    """Draw each logged column by epoch, and the validation accuracy by seconds, if any was logged.
+def learning_curves(runs: Sequence[RunRecord]) -> Figure:
+    """Draw each logged column by epoch, and the validation accuracy by seconds.
 
     Args:
         runs: Runs, each with a name of its own.
     """
 
-    def draw_chart(column: str, x: str, axis: str) -> Chart:
-        series = [
-            Series(
-                run.name,
-                [
-                    Point(place, value)
-                    for row in run.epochs
-                    if (place := row.get(x)) is not None and (value := row.get(column)) is not None
-                ],
-            )
-            for run in runs
-        ]
-        is_from_zero = column in _FROM_ZERO
-        return Chart(title=_BY_EPOCH[column], axis=axis, series=series, from_zero=is_from_zero)
+    def draw_curve(run: RunRecord, column: str, x: str) -> Series:
+        points = [(row.get(x), row.get(column)) for row in run.epochs]
+        return Series(run.name, [Point(x, y) for x, y in points if x is not None and y is not None])
 
-    columns = [name for name in _BY_EPOCH if any(run.logged(name) for run in runs)]
-    charts = [draw_chart(column, "epoch", "Epoch") for column in columns]
-    if "val_accuracy" in columns:
-        charts.insert(1, draw_chart("val_accuracy", "seconds", "Seconds of training"))
+    def draw_chart(column: str, x: str, axis: str) -> Chart:
+        return Chart(
+            title=_BY_EPOCH[column],
+            axis=axis,
+            series=[draw_curve(run, column, x) for run in runs],
+            from_zero=column in _FROM_ZERO,
+        )
+
+    first, *others = (draw_chart(column, "epoch", "Epoch") for column in _BY_EPOCH)
+    by_time = draw_chart("val_accuracy", "seconds", "Seconds of training")
     caption = "One line per run, one point per epoch. Other seeds give other lines."
-    return [Figure(caption=caption, charts=charts)] if charts else []
+    return Figure(caption=caption, charts=[first, by_time, *others])
 
 
 def runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
     """Make a table of runs, a line each: results, then the settings that differ."""
     settings = compare_settings(runs)
     return ResultsTable(
-        title="Results",
-        columns=[*_COLUMNS, *(settings[0] if settings else ()), "Folder"],
+        title="Results, best first",
+        columns=[*_COLUMNS, *(settings[0] if settings else ())],
         rows=[
-            [
-                *(text(run) for text in _COLUMNS.values()),
-                *row.values(),
-                sanitize_text(str(run.path)),
-            ]
+            [*(text(run) for text in _COLUMNS.values()), *row.values()]
             for run, row in zip(runs, settings, strict=True)
         ],
         note="Images/s: median of the epochs after the first, which includes the tracing of the"

@@ -160,7 +160,6 @@ class SearchTrials:
                 group=self._folder.path.resolve().name,
                 run_name=f"{self._folder.path.resolve().name}-{trial.trial_id}",
                 hyperparameters=values,
-                objective=(self._search.objective, self._search.direction),
             ),
             continues=parent,
             error=error,

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import local_path, positive_integer
-from ..errors import UserError
 from ..files import check_writable_folder
-from .names import check_options, check_trackers, tracker_names
+from .names import check_trackers, tracker_names
 
 if TYPE_CHECKING:
     import keras
@@ -27,10 +26,7 @@ def tracking(
     group: str | None = None,
     run_name: str | None = None,
     every_batches: int | None = None,
-    log_model: bool = False,
     hyperparameters: Mapping[str, Any] | None = None,
-    objective: tuple[str, str] | None = None,
-    tensorboard_folder: str | os.PathLike[str] | None = None,
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
@@ -41,11 +37,10 @@ def tracking(
     (`BatchNormMonitor`). Every value is written once per epoch. A tracker that fails warns once,
     and training continues without the tracker.
 
-    * `"wandb"`: Weights & Biases, with wandb's own callbacks, in `<folder>/wandb`. The run is
-      online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows an
-      online run, otherwise offline. wandb never prompts. The command line, environment, git state,
-      packages, console and code are not recorded. A run that is already active is used, and not
-      closed.
+    * `"wandb"`: Weights & Biases, in `<folder>/wandb`. The run is online if there is an account
+      (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows an online run, otherwise offline.
+      wandb never prompts. The command line, environment, git state, packages, console and code are
+      not recorded. A run that is already active is used, and not closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
     * `"mlflow"`: parameters and metrics, on the server or in the database that
       `MLFLOW_TRACKING_URI` names; MLflow's default is `mlflow.db` in the working directory. It
@@ -61,11 +56,7 @@ def tracking(
         run_name: Name of the run; by default the name of `folder`.
         every_batches: Steps between two additional writes of the metrics; `None` to write them once
             per epoch only. With a number, Keras waits for the metrics after every execution.
-        log_model: Also save the model of the best epoch, `best_epoch`, as a W&B artifact.
         hyperparameters: Hyperparameters of a trial; by default `config`.
-        objective: Name of a value in `logs`, and `"max"` or `"min"`. The best value so far is
-            tracked as `objective`, and decides `best_epoch`.
-        tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
             before the trackers, which get its norms and, but for MLflow, histograms, by step.
         verbose: 0 does not print where the run is.
@@ -74,9 +65,8 @@ def tracking(
         The callbacks; an empty list for no trackers.
 
     Raises:
-        UserError: A tracker is unknown, a value is out of range, an option is given without its
-            tracker, a folder cannot be written, `WANDB_MODE` is invalid, or MLflow is not
-            installed.
+        UserError: A tracker is unknown, `every_batches` is out of range, a folder cannot be
+            written, `WANDB_MODE` is invalid, or MLflow is not installed.
 
     Example:
         ```python
@@ -89,18 +79,8 @@ def tracking(
         every_batches = positive_integer(
             "every_batches", every_batches, hint="pass the number of steps between two writes"
         )
-    check_options(chosen, every_batches=every_batches, log_model=log_model)
-    if telemetry is not None:
-        check_options(chosen, telemetry="TrainingTelemetry")
-    if objective is not None and (len(objective) != 2 or objective[1] not in ("max", "min")):
-        raise UserError(
-            f'objective has to be a name and "max" or "min", received {objective!r}: pass for'
-            ' example ("val_accuracy", "max")'
-        )
     path = Path(local_path("folder", folder))
     folders = {name: path / name for name in chosen}
-    if tensorboard_folder is not None and "tensorboard" in chosen:
-        folders["tensorboard"] = Path(local_path("tensorboard_folder", tensorboard_folder))
     for tracker_folder in folders.values():
         check_writable_folder(tracker_folder, option="folder")
     check_trackers(chosen)
@@ -109,7 +89,6 @@ def tracking(
         "hyperparameters": hyperparameters,
         "group": group,
         "name": run_name or path.resolve().name,
-        "objective": objective,
         "telemetry": telemetry,
         "verbose": verbose,
     }
@@ -117,7 +96,7 @@ def tracking(
     if "wandb" in chosen:
         from .wandb_tracker import WandbTracker
 
-        trackers.append(WandbTracker(folders["wandb"], log_model=log_model, **options))
+        trackers.append(WandbTracker(folders["wandb"], **options))
     if "tensorboard" in chosen:
         from .tensorboard_tracker import TensorBoardTracker
 

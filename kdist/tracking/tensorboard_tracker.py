@@ -23,8 +23,8 @@ class TensorBoardTracker(Tracker):
     """Writes `epoch_<name>` every epoch, counted from 1, the model's graph and hyperparameters.
 
     Training and validation are the runs `train` and `validation`, as with Keras's callback. The
-    folder itself is a run with the best accuracies and losses so far (`best_val_accuracy`, …) and
-    `best_epoch`, the device and the versions as text, and the hyperparameters. The HParams
+    folder itself is a run with the best accuracies and losses so far (`best_val_accuracy`, …), the
+    device and the versions as text, and the hyperparameters. The HParams
     dashboard shows the hyperparameters; opened on the folder of a search, it compares the trials.
     Values within epochs are the runs `batches`, with names `batch_<name>`, and `telemetry`.
     """

@@ -44,7 +44,6 @@ class Tracker(keras.callbacks.Callback):
         hyperparameters: Hyperparameters of a trial of a search; `settings` if the run is no trial.
         group: Group of the run.
         name: Name of the run.
-        objective: Name of a value in `logs`, and `"max"` or `"min"`: see `BestValues`.
         telemetry: Source of the telemetry values; also a callback of the same fit.
         verbose: 0 does not print where the run is.
         clock: Returns the time in seconds, from any origin.
@@ -75,7 +74,6 @@ class Tracker(keras.callbacks.Callback):
         hyperparameters: Mapping[str, Any] | None = None,
         group: str | None = None,
         name: str | None = None,
-        objective: tuple[str, str] | None = None,
         telemetry: "TrainingTelemetry | None" = None,
         verbose: int = 1,
         clock: Callable[[], float] = time.perf_counter,
@@ -84,17 +82,15 @@ class Tracker(keras.callbacks.Callback):
         self.folder = folder
         self.settings = {**settings, **(hyperparameters or {})}
         self.hyperparameters = settings if hyperparameters is None else hyperparameters
-        self.job_type = "train" if hyperparameters is None else "trial"
         self.group = group
         self.name = name
-        self.objective = objective
         self.telemetry = telemetry
         self.verbose = verbose
         self.continues = False
         self.sent: dict[str, Any] = {}
         self._clock = clock
         self._state: Mapping[str, Any] = {}
-        self._best = BestValues(objective)
+        self._best: dict[str, float] = {}
         self._is_open = False
         self._began = 0.0
 
@@ -135,7 +131,7 @@ class Tracker(keras.callbacks.Callback):
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that a resumed run needs."""
-        return {"seconds": self._clock() - self._began, "best": self._best.state()}
+        return {"seconds": self._clock() - self._began, "best": self._best}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next fit continue from `state`, a result of `get_state`."""
@@ -148,7 +144,7 @@ class Tracker(keras.callbacks.Callback):
         state, self._state = self._state, {}
         self._is_open = True
         self._began = self._clock() - state.get("seconds", 0.0)
-        self._best = BestValues(self.objective, state.get("best", {}))
+        self._best = dict(state.get("best", {}))
         with self._guarded("start"):
             self.sent = self._read_sent() if self.continues or state else {}
             self.config(
@@ -187,11 +183,11 @@ class Tracker(keras.callbacks.Callback):
         """Write the values of the epoch, the learning rate, the seconds, and the best values."""
         values = {"seconds": self._clock() - self._began} | dict(logs or {})
         with self._guarded("write an epoch"):
-            best = self._best.update(epoch + 1, values)
+            keep_best(self._best, values)
             if self._is_new("epoch", epoch + 1):
                 values["learning_rate"] = learning_rate(self.model)
                 self.scalars("epoch", epoch + 1, values)
-                self.scalars("best", epoch + 1, best)
+                self.scalars("best", epoch + 1, dict(self._best))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close the tracker."""
@@ -296,64 +292,24 @@ def _norms_and_values(measurement: "StepMeasurement") -> dict[str, Any]:
     return values
 
 
-# Without an objective, `best_epoch` is the best epoch of the first of these that `logs` has.
-_JUDGED_BY = ("val_accuracy", "val_loss", "accuracy", "loss")
-
-
-class BestValues:
-    """Keeps the highest accuracies, the lowest losses, and the best objective, epoch by epoch.
+def keep_best(best: dict[str, float], values: Mapping[str, Any]) -> None:
+    """Keep the highest accuracies and the lowest losses of all epochs in `best`.
 
     Args:
-        objective: Name of a value, and `"max"` or `"min"`.
-        state: A result of `state` to continue from.
+        best: The best values so far, by names such as `best_val_accuracy`.
+        values: Values of an epoch, of which the names that end in `accuracy` or `loss` count. NaN
+            is ignored.
 
     Example:
-        >>> best = BestValues()
-        >>> best.update(1, {"val_accuracy": 0.8, "lr": 0.1})
-        {'best_val_accuracy': 0.8, 'best_epoch': 1}
-        >>> best.update(2, {"val_accuracy": 0.7})
-        {'best_val_accuracy': 0.8, 'best_epoch': 1}
+        >>> best = {"best_val_accuracy": 0.7}
+        >>> keep_best(best, {"val_accuracy": 0.8, "learning_rate": 0.1})
+        >>> best
+        {'best_val_accuracy': 0.8}
     """
-
-    def __init__(
-        self, objective: tuple[str, str] | None = None, state: Mapping[str, Any] | None = None
-    ) -> None:
-        self.objective = objective
-        self._best = {name: (value, epoch) for name, (value, epoch) in (state or {}).items()}
-
-    def state(self) -> dict[str, Any]:
-        """Return the best values so far, as values that JSON can hold."""
-        return {name: list(best) for name, best in self._best.items()}
-
-    def update(self, epoch: int, logs: Mapping[str, Any]) -> dict[str, float]:
-        """Compare the values of an epoch, and return the best values so far.
-
-        Args:
-            epoch: The epoch's number, from 1.
-            logs: Values of the epoch. The objective, and values with names that end in `accuracy`
-                or `loss`, are compared; NaN is ignored.
-
-        Returns:
-            `best_<name>` of each accuracy and loss; `objective`; and `best_epoch`: the best epoch
-            by the objective, or, without an objective, by the validation accuracy, the validation
-            loss, the accuracy or the loss.
-        """
-        signs = {"accuracy": 1, "loss": -1}
-        kinds = {name: name.rpartition("_")[2] for name in logs}
-        compared = {f"best_{n}": (n, signs[kind]) for n, kind in kinds.items() if kind in signs}
-        judges = [f"best_{name}" for name in _JUDGED_BY]
-        if self.objective is not None:
-            name, direction = self.objective
-            compared["objective"] = (name, 1 if direction == "max" else -1)
-            judges = ["objective"]
-        for key, (name, sign) in compared.items():
-            value = float(logs.get(name, math.nan))
-            best, _ = self._best.get(key, (-sign * math.inf, 0))
-            if sign * value > sign * best:
-                self._best[key] = (value, epoch)
-        values: dict[str, float] = {key: value for key, (value, _) in self._best.items()}
-        judge = next((name for name in judges if name in self._best), None)
-        return values if judge is None else values | {"best_epoch": self._best[judge][1]}
+    for name, value in values.items():
+        choose = {"accuracy": max, "loss": min}.get(name.rpartition("_")[2])
+        if choose is not None and not math.isnan(value):
+            best[f"best_{name}"] = choose(float(value), best.get(f"best_{name}", float(value)))
 
 
 def device_of(strategy: Any) -> str:

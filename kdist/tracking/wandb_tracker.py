@@ -1,8 +1,6 @@
 """Weights & Biases: a run that records the values of epochs and steps, and no private data."""
 
 import os
-import secrets
-import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import wandb
-from wandb.integration.keras import WandbModelCheckpoint
 
 from ..errors import error_line
-from .names import asked_mode
 from .tracker import Tracker
 
 PROJECT = "kdist"
@@ -46,11 +42,9 @@ def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
     Without `WANDB_MODE` a run is online if wandb finds an account: `WANDB_API_KEY`, an identity
     token, the netrc file, or wandb's settings. A run without an account is offline, unless
     `WANDB_MODE` is `disabled`. wandb never prompts, and does not ask its server.
-
-    Raises:
-        UserError: As in `asked_mode`.
     """
-    mode = asked_mode(environment)
+    asked = environment.get("WANDB_MODE", "")
+    mode = {"run": "online", "dryrun": "offline"}.get(asked, asked)
     if mode in ("offline", "disabled"):
         return mode
     try:
@@ -67,7 +61,6 @@ def begin_run(
     config: Mapping[str, Any],
     group: str | None = None,
     name: str | None = None,
-    job_type: str | None = None,
     run_id: str | None = None,
 ) -> Any:
     """Start a run, online if there is an account and the server answers, otherwise offline.
@@ -77,7 +70,6 @@ def begin_run(
         config: Settings of the run.
         group: Group of the run.
         name: Name of the run.
-        job_type: Kind of run.
         run_id: The id of a run that is resumed. Offline, the resumed run writes to a new folder,
             and `wandb sync` adds the folder to the same run.
 
@@ -86,15 +78,8 @@ def begin_run(
     """
     mode = wandb_mode()
     settings = PRIVATE_SETTINGS | {"root_dir": str(folder.absolute())}
-    # A run of a sweep, or a run with `WANDB_RUN_ID`, has an id already.
-    named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)
-    given = {"config": dict(config), "group": group, "name": name, "job_type": job_type}
-    online: dict[str, Any] = {}
-    if run_id is not None:
-        given["id"], online = run_id, {"resume": "allow"}
-    elif not named:
-        online = {"id": secrets.token_hex(4)}
-    before = set((folder / "wandb").glob("run-*"))
+    given = {"config": dict(config), "group": group, "name": name, "id": run_id}
+    online = {} if run_id is None else {"resume": "allow"}
     if mode not in ("offline", "disabled"):
         try:
             return _init(given | online, settings | {"mode": mode, "quiet": True})
@@ -104,11 +89,6 @@ def begin_run(
                 stacklevel=2,
             )
             mode = "offline"
-            # The failed start left an empty file. `wandb sync` would send the file as a run.
-            if not named:
-                mine = given.get("id") or online["id"]
-                for left in set((folder / "wandb").glob(f"run-*-{mine}")) - before:
-                    shutil.rmtree(left, ignore_errors=True)
     return _init(given, settings | {"mode": mode, "silent": True})
 
 
@@ -128,7 +108,7 @@ _open_runs: list[Any] = []
 
 
 class WandbTracker(Tracker):
-    """Tracks a run with W&B: settings, metrics of each epoch, the best model and the objective.
+    """Tracks a run with W&B: settings, metrics of each epoch, and the best values so far.
 
     The values of an epoch are `epoch/<name>` over `epoch/epoch`, counted from 1; values within
     epochs are `batch/<name>` over `batch/batch_step`, and `telemetry/<name>` over `telemetry/step`.
@@ -140,26 +120,19 @@ class WandbTracker(Tracker):
 
     Args:
         folder: The folder `wandb` of the run; wandb chooses this name.
-        log_model: Save the model as an artifact after each epoch that is the best so far, see
-            `BestValues`; after every epoch if no value can be compared. Opening the file requires
-            kdist to be imported.
         **options: As in `Tracker`.
     """
 
     title: ClassVar[str] = "W&B"
 
-    def __init__(self, folder: Path, *, log_model: bool = False, **options: Any) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
-        self.log_model = log_model
         self._run: Any = None
         self._is_own = False
-        self._checkpoint: Any = None
 
     def config(self, made_on: Mapping[str, Any]) -> None:
         """Start the run, or use the active one."""
         config = {**made_on, **self.settings}
-        if self.objective is not None:
-            config["objective"] = " ".join(reversed(self.objective))
         if wandb.run is not None and wandb.run in _open_runs:
             wandb.run.finish(exit_code=1)
         _open_runs.clear()
@@ -171,9 +144,6 @@ class WandbTracker(Tracker):
             # The config of an active run keeps its values, such as the parameters of a sweep.
             missing = {n: v for n, v in config.items() if n not in self._run.config}
             self._run.config.update(missing)
-        if self.log_model:
-            self._checkpoint = WandbModelCheckpoint(self.folder / "best_model.keras")
-            self._checkpoint.set_model(self.model)
         for axis, step in _AXES.items():
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
@@ -184,7 +154,6 @@ class WandbTracker(Tracker):
             config=config,
             group=self.group,
             name=self.name,
-            job_type=self.job_type,
             run_id=self.sent.get("id"),
         )
         _open_runs.append(self._run)
@@ -194,13 +163,9 @@ class WandbTracker(Tracker):
         self.note(id=self._run.id)
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
-        """Send the values of a step, without empty histograms; the model of the best epoch."""
+        """Send the values of a step, without empty histograms."""
         if axis == "best":
             self._run.summary.update(dict(values))
-            # wandb's own `save_best_only` would save the best model again under the name of every
-            # later epoch.
-            if self._checkpoint is not None and values.get("best_epoch", step) == step:
-                self._checkpoint.on_epoch_end(step, {})
             return
         sent = {
             f"{axis}/{name}": wandb.Histogram(value) if isinstance(value, np.ndarray) else value

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.table import check_momentum
-from ..tracking.names import check_options, tracker_names
+from ..tracking.names import tracker_names
 from .networks import NETWORKS, SPECIFIC
 from .settings import (
     OF_THE_NETWORK,
@@ -152,11 +152,6 @@ class TrainConfig(
                 f"preemption_signal={self.preemption_signal} does nothing without checkpoints: pass"
                 " checkpoint_every, the seconds between two of them, or remove it"
             )
-        check_options(
-            self.trackers,
-            track_batches=self.track_batches,
-            log_model=self.log_model,
-        )
 
     def _check_unused(self) -> None:
         """Reject settings that have no effect in combination with other settings.
@@ -212,9 +207,8 @@ class TrainConfig(
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """The trackers requested by `track` and `log_dir`."""
-        board = [] if self.log_dir is None else ["tensorboard"]
-        return tracker_names([*tracker_names(self.track), *board])
+        """The trackers requested by `track`."""
+        return tracker_names(self.track)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
@@ -257,7 +251,6 @@ class SearchTrial:
         group: The name of the search on a dashboard.
         run_name: The name of the trial on a dashboard.
         hyperparameters: The values that were drawn.
-        objective: The name of the objective, and `"max"` or `"min"`.
     """
 
     epochs: int | None
@@ -265,7 +258,6 @@ class SearchTrial:
     group: str
     run_name: str
     hyperparameters: Mapping[str, Any]
-    objective: tuple[str, str]
 
     def tracked(self) -> dict[str, Any]:
         """Return the arguments for `kdist.tracking.tracking`."""
@@ -273,7 +265,6 @@ class SearchTrial:
             "group": self.group,
             "run_name": self.run_name,
             "hyperparameters": self.hyperparameters,
-            "objective": self.objective,
         }
 
 

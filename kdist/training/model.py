@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from ..callbacks.print_throughput import counts_images
-from ..data import ImageData, center_crop, evaluation_batches, training_batches
+from ..data import ImageData, Standardization, evaluation_batches, training_batches
 from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
@@ -49,7 +49,7 @@ def make_model(
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
             config.to_dict(),
-            input_shape=AUGMENTATIONS[config.augmentation].seen_shape(data.image_shape),
+            input_shape=data.image_shape,
             classes=data.classes,
             weight_decay=l2_factor(config.optimizer, config.wd),
             classifier_activation="softmax",
@@ -89,44 +89,6 @@ def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Preprocessing:
-    """The preparation of a run's images, for training and for evaluation.
-
-    Attributes:
-        image_shape: Height, width and channels of the network's input.
-        augment: The `augment` argument of `training_batches`.
-        standardization: The `standardization` argument of `training_batches` and
-            `evaluation_batches`.
-    """
-
-    image_shape: tuple[int, int, int]
-    augment: Any
-    standardization: Callable[[Any], Any]
-
-    def evaluated(self, images: Any) -> Any:
-        """Return images for evaluation, not standardized: the center if cropped."""
-        height, width, _ = self.image_shape
-        return (
-            images if images.shape[1:3] == (height, width) else center_crop(images, (height, width))
-        )
-
-
-def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
-    """Return the preparation of a run's images.
-
-    Args:
-        config: The settings.
-        data: The images. Mean and deviation are computed from the training images.
-    """
-    augmentation = AUGMENTATIONS[config.augmentation]
-    return Preprocessing(
-        image_shape=augmentation.seen_shape(data.image_shape),
-        augment=config.augment and augmentation.transforms(data),
-        standardization=augmentation.standardization(data),
-    )
-
-
 def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
     """Make the batches of the training and validation images.
 
@@ -142,22 +104,22 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     def labels(of_images: Any) -> Any:  # Keras smooths one-hot labels only
         return np.eye(data.classes)[of_images] if config.label_smoothing else of_images
 
-    prepared = preprocessing(config, data)
+    standardization = Standardization.of(data.train_images)
     training = training_batches(
         data.train_images,
         labels(data.train_labels),
         batch_size=plan.global_batch,
         seed=config.seed,
-        standardization=prepared.standardization,
-        augment=prepared.augment,
+        standardization=standardization,
+        augment=config.augment and AUGMENTATIONS[config.augmentation].make(data),
         shift=config.shift,
         whole_pixels=config.whole_pixels,
     )
     validation = evaluation_batches(
-        prepared.evaluated(data.test_images),
+        data.test_images,
         labels(data.test_labels),
         batch_size=plan.validation_batch,
-        standardization=prepared.standardization,
+        standardization=standardization,
     )
     return training, validation
 

@@ -14,7 +14,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from ..data import ImageData
 from ..data.datasets import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
-from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..signals import Received, hold_signals
 from ..strategies.hardware import device_names
@@ -107,8 +105,6 @@ def train(
     else:
         folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
     try:
-        if config.log_dir is not None:
-            check_writable_folder(Path(config.log_dir), option="--log-dir")
         data, own_files = None, list[str]()
         if config.model is None:
             data = load_data(config, announce=announce, or_sample=or_sample)
@@ -435,8 +431,6 @@ def _make_trackers(
             "xla": bool(model.jit_compile),
         },
         every_batches=config.track_batches,
-        log_model=config.log_model,
-        tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
         **({} if trial is None else trial.tracked()),

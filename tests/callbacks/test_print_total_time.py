@@ -32,16 +32,6 @@ def test_a_resumed_run_counts_the_time_before(capsys):
     assert callback.seconds == 1000 + EPOCH_SECONDS
 
 
-def test_time_between_two_fits_does_not_count():
-    clock = FakeClock()
-    callback = PrintTotalTime(clock=clock)
-    tiny_fit([Ticker(clock), callback], epochs=1)
-    clock.now += 5000
-    callback.set_state(callback.get_state())
-    tiny_fit([Ticker(clock), callback], epochs=1)
-    assert callback.seconds == pytest.approx(2 * EPOCH_SECONDS)
-
-
 def test_an_interrupted_run_knows_its_time_up_to_the_last_step():
     class Interrupt(Ticker):
         def on_train_batch_end(self, batch, logs=None):

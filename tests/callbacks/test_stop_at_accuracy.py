@@ -2,8 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kdist.callbacks import StopAtAccuracy
 from kdist.errors import UserError
 from tiny_training import Accuracies, FakeClock, tiny_fit, traced_model
@@ -50,29 +48,10 @@ def test_it_stops_once_enough_epochs_in_a_row_beat_the_target(values, patience, 
     assert capsys.readouterr().out == line
 
 
-@given(
-    rights=st.lists(st.integers(0, 20), max_size=30),
-    needed=st.integers(0, 19),
-    patience=st.integers(1, 4),
-)
-def test_it_agrees_with_a_search_for_the_row(rights, needed, patience):
-    marks = "".join("x" if right > needed else "." for right in rights)
-    found = marks.find("x" * patience)
-    callback = StopAtAccuracy(needed / 20, patience, verbose=0)
-    # Keras computes the share in float32, which may lie above the same share in float64.
-    epochs = accuracies(*(float(np.float32(right) / np.float32(20)) for right in rights))
-    assert run(callback, epochs) == (None if found < 0 else found + patience)
-
-
 def test_to_reach_the_target_exactly_is_not_to_beat_it():
     rounded = float(np.float32(0.85))  # above 0.85 in float64
     assert rounded > 0.85
     assert run(StopAtAccuracy(0.85, 1), accuracies(rounded)) is None
-
-
-def test_the_default_is_0_85_in_two_epochs():
-    callback = StopAtAccuracy()
-    assert (callback.targets, callback.patience) == ({"val_accuracy": 0.85}, 2)
 
 
 def test_fit_stops_and_says_so_at_the_first_epoch(capsys):
@@ -101,27 +80,10 @@ def test_a_missing_accuracy_names_what_there_is_and_how_to_mend_it():
         tiny_fit([StopAtAccuracy()], model=traced_model(metrics=()))
 
 
-def test_epochs_without_validation_neither_count_nor_interrupt_the_row():
-    history = tiny_fit(
-        [Accuracies([None, 0.9, None, 0.9, None]), StopAtAccuracy(validation_freq=2)],
-        model=traced_model(metrics=()),
-        epochs=5,
-        validate=False,
-    )
-    assert len(history["loss"]) == 4
-
-
 def test_stock_validation_freq():
     stop = StopAtAccuracy(target=0.0, validation_freq=2, verbose=0)
     tiny_fit([stop], epochs=6, validation_freq=2)
     assert stop.stopped_epoch == 4
-
-
-def test_once_validated_an_epoch_without_validation_is_no_error():
-    values = [0.9, None, None, 0.9]
-    callbacks = [Accuracies(values), StopAtAccuracy()]
-    history = tiny_fit(callbacks, epochs=4, validate=False)
-    assert len(history["loss"]) == 4
 
 
 def test_validation_that_never_comes_is_an_error_at_the_epoch_it_was_due():
@@ -149,15 +111,6 @@ def test_a_resumed_run_has_been_validated_before():
     resumed = StopAtAccuracy(0.95)
     resumed.set_state(first.get_state())
     assert run(resumed, [{"loss": 1.0}]) is None
-
-
-def test_a_second_fit_begins_a_new_row():
-    callback = StopAtAccuracy()
-    assert run(callback, accuracies(0.9)) is None
-    assert run(callback, accuracies(0.9)) is None
-    assert run(callback, accuracies(0.9, 0.9)) == 2
-    assert run(callback, accuracies(0.1)) is None
-    assert not callback.reached
 
 
 @pytest.mark.parametrize("target", [85, 1, 1.0, -0.1, math.nan, "0.85", None, True])
@@ -202,18 +155,6 @@ def test_the_epoch_and_the_seconds_of_the_rows_first_epoch_are_told(capsys):
     ]
 
 
-def test_a_row_begins_at_its_first_epoch():
-    callback, clock, told = StopAtAccuracy(0.5, 3, verbose=0), FakeClock(), []
-    callback.clock = clock
-    callback.set_model(Trained())
-    callback.on_train_begin()
-    for epoch, value in enumerate([0.4, 0.6, 0.6, math.nan, 0.6]):
-        clock.now += 10.0
-        callback.on_epoch_end(epoch, {"val_accuracy": value})
-        told.append((callback.streak, callback.met_epoch, callback.met_seconds))
-    assert told == [(0, None, None), (1, 2, 20.0), (2, 2, 20.0), (0, None, None), (1, 5, 50.0)]
-
-
 def test_a_target_never_met_is_told_with_the_best_value(capsys):
     targets = {"val_accuracy": 0.85, "accuracy": 0.9}
     epochs = [{"val_accuracy": v, "accuracy": 0.5} for v in (0.4, math.nan, 0.86)]
@@ -242,16 +183,6 @@ def test_the_time_before_a_resumption_counts_in_the_budget():
     resumed.set_state(first.get_state())
     assert run_on_a_clock(resumed, accuracies(0.1, 0.1)).stopped_epoch == 1
     assert resumed.seconds == 30.0
-
-
-@pytest.mark.parametrize(
-    ("values", "words"), [((math.nan,), "all values were NaN"), ((), "no epoch was compared")]
-)
-def test_without_a_best_value_it_says_why(values, words, capsys):
-    callback = StopAtAccuracy(0.85, 1)
-    run(callback, accuracies(*values))
-    callback.on_train_end()
-    assert capsys.readouterr().out == f"Target val_accuracy > 0.85 never met: {words}\n"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "10", True, math.nan])

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import http.server
 import io
-import os
 import pickle
 import socket
 import subprocess
@@ -12,7 +11,6 @@ import sys
 import tarfile
 import threading
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,10 +28,10 @@ from kdist.errors import UserError
 
 RANDOM = np.random.default_rng(1)
 ARRAYS = {
-    "train-images-idx3-ubyte": RANDOM.integers(0, 256, (6, 28, 28), np.uint8),
-    "train-labels-idx1-ubyte": RANDOM.integers(0, 10, 6, np.uint8),
-    "t10k-images-idx3-ubyte": RANDOM.integers(0, 256, (4, 28, 28), np.uint8),
-    "t10k-labels-idx1-ubyte": RANDOM.integers(0, 10, 4, np.uint8),
+    "train-images-idx3-ubyte.gz": RANDOM.integers(0, 256, (6, 28, 28), np.uint8),
+    "train-labels-idx1-ubyte.gz": RANDOM.integers(0, 10, 6, np.uint8),
+    "t10k-images-idx3-ubyte.gz": RANDOM.integers(0, 256, (4, 28, 28), np.uint8),
+    "t10k-labels-idx1-ubyte.gz": RANDOM.integers(0, 10, 4, np.uint8),
 }
 
 
@@ -66,7 +64,10 @@ def small(monkeypatch, tmp_path):
     """The files are small ones, and the cache and the server folders that are not there yet."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     server = (tmp_path / "server").as_uri()
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in FASHION.items()}
+    digests = {
+        name.removesuffix(".gz"): hashlib.sha256(content).hexdigest()
+        for name, content in FASHION.items()
+    }
     monkeypatch.setattr(image_files, "FASHION_MNIST_FILES", digests)
     monkeypatch.setattr(image_files, "FASHION_MNIST_URL", f"{server}/")
     digests = {name: hashlib.md5(content).hexdigest() for name, content in CIFAR.items()}
@@ -74,11 +75,11 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(image_files, "CIFAR10_URL", f"{server}/cifar.tar.gz")
 
 
-def fill(folder, contents, *, compressed=False):
+def fill(folder, contents):
     folder.mkdir(parents=True)
     for name, content in contents.items():
-        path = folder / (f"{name}.gz" if compressed else name)
-        path.write_bytes(gzip.compress(content) if compressed else content)
+        is_compressed = name.endswith(".gz")
+        (folder / name).write_bytes(gzip.compress(content) if is_compressed else content)
     return folder
 
 
@@ -90,19 +91,18 @@ def assert_is_fashion(data, source):
     assert data.train_labels.dtype == data.test_labels.dtype == np.int32
 
 
-@pytest.mark.parametrize("compressed", [True, False])
-def test_a_given_folder_comes_first(compressed, tmp_path):
-    fill(keras_datasets() / "fashion-mnist", {"train-images-idx3-ubyte": b"other"})
-    given_folder = fill(tmp_path / "given", FASHION, compressed=compressed)
+def test_a_given_folder_comes_first(tmp_path):
+    fill(keras_datasets() / "fashion-mnist", {"train-images-idx3-ubyte.gz": b"other"})
+    given_folder = fill(tmp_path / "given", FASHION)
     lines = []
     data = fashion_mnist(data_dir=str(given_folder), announce=lines.append)
     assert_is_fashion(data, given_folder)
-    assert lines == [f"Fashion-MNIST: 6 training and 4 test images from {given_folder}"]
+    assert lines == [f"Fashion-MNIST: {given_folder} (6 training and 4 test images)"]
 
 
 def test_then_the_cache_which_a_download_fills(tmp_path):
     cache, server = keras_datasets() / "fashion-mnist", tmp_path / "server"
-    fill(server, FASHION, compressed=True)
+    fill(server, FASHION)
     late = server / "t10k-images-idx3-ubyte.gz"
     late.rename(server / "later")
     assert fashion_mnist().source == "the embedded sample"
@@ -114,7 +114,7 @@ def test_then_the_cache_which_a_download_fills(tmp_path):
     assert_is_fashion(fashion_mnist(), cache)
     server.rename(tmp_path / "elsewhere")  # downloaded once, it needs no network any more
     assert_is_fashion(fashion_mnist(), cache)
-    assert sorted(path.name for path in cache.iterdir()) == sorted(f"{n}.gz" for n in FASHION)
+    assert sorted(path.name for path in cache.iterdir()) == sorted(FASHION)
 
 
 def test_without_a_network_the_sample_is_taken_and_said(tmp_path):
@@ -127,11 +127,11 @@ def test_without_a_network_the_sample_is_taken_and_said(tmp_path):
 
 
 def test_a_download_of_something_else_is_not_kept(tmp_path):
-    server = fill(tmp_path / "server", FASHION, compressed=True)
+    server = fill(tmp_path / "server", FASHION)
     (server / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"<html>"))
     lines = []
     assert fashion_mnist(announce=lines.append).source == "the embedded sample"
-    assert "train-labels-idx1-ubyte.gz: the content has SHA-256" in lines[0]
+    assert "train-labels-idx1-ubyte.gz: the content has sha256" in lines[0]
     cache = keras_datasets() / "fashion-mnist"
     assert [path.name for path in cache.iterdir()] == ["train-images-idx3-ubyte.gz"]
 
@@ -140,26 +140,21 @@ def test_the_sample_is_taken_when_asked_for(capsys, tmp_path):
     fill(keras_datasets() / "fashion-mnist", FASHION)
     assert len(fashion_mnist(sample=True).test_images) == 2_000
     assert capsys.readouterr().out == f"{SAMPLE}\n"
-    with pytest.raises(UserError, match="both given; expected one"):
-        fashion_mnist(data_dir=tmp_path, sample=True)
 
 
-def test_a_given_folder_without_the_files_is_an_error(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="none' is not a folder; expected the 4 files"):
+def test_a_given_folder_without_the_files_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="none' has no train-images.*; expected the 4 files"):
         fashion_mnist(data_dir=tmp_path / "none")
     folder = fill(tmp_path / "given", FASHION)
-    (folder / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(UserError, match="has no t10k-labels-idx1-ubyte; expected the 4 files"):
-        fashion_mnist(data_dir=folder)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UserError, match="given' cannot be read; expected the 4 files"):
+    (folder / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(UserError, match="has no t10k-labels-idx1-ubyte.gz; expected the 4 files"):
         fashion_mnist(data_dir=folder)
 
 
 @settings(deadline=None, max_examples=100)
-@given(data=st.data(), compressed=st.booleans())
-def test_damaged_files_are_never_read_as_something_else(data, compressed, tmp_path_factory):
-    folder = fill(tmp_path_factory.mktemp("idx") / "given", FASHION, compressed=compressed)
+@given(data=st.data())
+def test_damaged_files_are_never_read_as_something_else(data, tmp_path_factory):
+    folder = fill(tmp_path_factory.mktemp("idx") / "given", FASHION)
     path = data.draw(st.sampled_from(sorted(folder.iterdir())))
     whole = path.read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -192,7 +187,7 @@ def test_cifar10_in_a_given_folder(inner, tmp_path):
     folder = fill(tmp_path / "given" / inner, CIFAR)
     lines = []
     assert_is_cifar(cifar10(data_dir=tmp_path / "given", announce=lines.append), folder)
-    assert lines == [f"CIFAR-10: 25 training and 5 test images from {folder}"]
+    assert lines == [f"CIFAR-10: {folder} (25 training and 5 test images)"]
 
 
 @pytest.mark.parametrize("inner", [CIFAR10_FOLDER, f"{CIFAR10_FOLDER}-target/{CIFAR10_FOLDER}"])
@@ -243,7 +238,7 @@ def test_cifar10_without_a_network(tmp_path):
 
 
 def test_a_folder_without_cifar10_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="none' is not a folder; expected the 6 files"):
+    with pytest.raises(UserError, match="none' has no data_batch_1.*; expected the 6 files"):
         cifar10(data_dir=tmp_path / "none")
     (fill(tmp_path / "given" / CIFAR10_FOLDER, CIFAR) / "data_batch_2").unlink()
     with pytest.raises(UserError, match=f"{CIFAR10_FOLDER}' has no data_batch_2; expected"):
@@ -253,15 +248,12 @@ def test_a_folder_without_cifar10_is_an_error(tmp_path):
 def test_a_damaged_batch_is_an_error(tmp_path):
     damaged = fill(tmp_path / "given", CIFAR) / "data_batch_2"
     damaged.write_bytes(damaged.read_bytes()[:-100])
-    with pytest.raises(UserError, match=rf"^{damaged} cannot be read \(the content has MD5 "):
+    with pytest.raises(UserError, match=rf"^{damaged} cannot be read \(the content has md5 "):
         cifar10(data_dir=tmp_path / "given")
 
 
 ODD = {
-    "another label": pickle.dumps({b"labels": [10] * 5, b"data": np.zeros((5, 3072), np.uint8)}),
-    "too few labels": pickle.dumps({b"labels": [1] * 4, b"data": np.zeros((5, 3072), np.uint8)}),
     "images of another size": pickle.dumps({b"labels": [1], b"data": np.zeros((1, 9), np.uint8)}),
-    "fractions": pickle.dumps({b"labels": [1], b"data": np.zeros((1, 3072), np.float32)}),
     "something else": pickle.dumps([1, 2]),
     "no pickle": b"<html>",
 }
@@ -272,7 +264,7 @@ def test_odd_pickles_are_refused(odd, tmp_path, monkeypatch):
     folder = fill(tmp_path / "given", CIFAR | {"test_batch": ODD[odd]})
     digests = image_files.CIFAR10_FILES | {"test_batch": hashlib.md5(ODD[odd]).hexdigest()}
     monkeypatch.setattr(image_files, "CIFAR10_FILES", digests)
-    with pytest.raises(UserError, match="test_batch cannot be read|CIFAR-10: test "):
+    with pytest.raises(UserError, match="test_batch cannot be read"):
         cifar10(data_dir=folder)
 
 
@@ -335,21 +327,12 @@ def test_a_server_that_does_not_answer(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
-    (tmp_path / "taken").touch()
-    with pytest.raises(DownloadError, match="taken"):
-        image_files._download("file:///x", tmp_path / "taken" / "file")
-
-
 def test_the_cache_is_where_keras_has_it(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KERAS_HOME")
     assert keras_datasets() == tmp_path / ".keras/datasets"
     monkeypatch.setenv("KERAS_HOME", "~/elsewhere")
     assert keras_datasets() == tmp_path / "elsewhere/datasets"
-    monkeypatch.delenv("KERAS_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "none"))
-    assert keras_datasets() == Path("/tmp/.keras/datasets")
 
 
 def test_loading_needs_no_tensorflow():
@@ -375,6 +358,12 @@ def test_loading_needs_no_tensorflow():
 def test_the_sample_is_the_beginning_of_the_published_files(part, sha256):
     content = getattr(read_sample(), part).astype(np.uint8).tobytes()
     assert hashlib.sha256(content).hexdigest() == sha256
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(DownloadError, match="taken"):
+        image_files._download("file:///x", tmp_path / "taken" / "file")
 
 
 def test_the_notice_lies_beside_the_sample():

@@ -66,12 +66,6 @@ def test_the_towers_is_tensorflows_to_a_millionth():
     assert_close(ours, stock, rtol=1e-6, atol=1e-6)
 
 
-def test_the_defaults_are_tensorflows():
-    x = values((2, 3, 3, 16))
-    expected = tf.nn.local_response_normalization(x)
-    np.testing.assert_allclose(LocalResponseNormalization()(x), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (2, 2, 2, 2, 6)])
 def test_any_rank_and_a_batch_of_unknown_size(shape):
     layer = LocalResponseNormalization(2)

@@ -3,8 +3,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
 from kdist.layers.recalibrate import calibration_batches, recalibrate_batch_norm
@@ -78,14 +76,6 @@ def test_under_a_strategy(layer, replicas):
         np.testing.assert_array_equal(copy, model.get_layer("norm").moving_mean)
 
 
-def test_fewer_samples_than_replicas():
-    with kdist.MirroredStrategy(replicas=3).scope():
-        model = two_norms()
-    batches = batches_of(data(12), 10, 2)
-    recalibrate_batch_norm(model, batches)
-    check(model, expected_statistics(model, batches))
-
-
 def test_stock_batch_norm_under_a_stock_strategy():
     """By whole batches, and all copies get the same statistics."""
     strategy = tf.distribute.MirroredStrategy(
@@ -99,15 +89,6 @@ def test_stock_batch_norm_under_a_stock_strategy():
     moving = model.get_layer("norm2").moving_variance.value
     first, second = strategy.experimental_local_results(moving)
     np.testing.assert_array_equal(first, second)
-
-
-@settings(max_examples=5, deadline=None)
-@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 99))
-def test_any_sizes(sizes, seed):
-    model = two_norms()
-    batches = batches_of(data(sum(sizes), seed=seed), *sizes)
-    recalibrate_batch_norm(model, batches)
-    check(model, expected_statistics(model, batches), rtol=1e-3)
 
 
 def test_nothing_but_the_statistics_changes():
@@ -134,12 +115,6 @@ def test_nothing_but_the_statistics_changes():
     model.fit(x, x[:, :4], verbose=0)
 
 
-def test_inference_equals_training_on_one_batch():
-    model, x = two_norms(), data()
-    recalibrate_batch_norm(model, [x])
-    np.testing.assert_allclose(model(x), model(x, training=True), atol=1e-4)
-
-
 def test_dropout_is_off():
     inputs = keras.Input((6,))
     dropped = keras.layers.Dropout(0.5)(inputs)
@@ -162,17 +137,6 @@ def test_masked_positions_do_not_count():
     kept = x[x.any(-1)].astype("float64")
     np.testing.assert_allclose(model.get_layer("norm").moving_mean, kept.mean(0), rtol=1e-5)
     np.testing.assert_allclose(model.get_layer("norm").moving_variance, kept.var(0), rtol=1e-5)
-
-
-@pytest.mark.parametrize("axis", [1, -1])
-def test_images_with_a_large_mean(axis):
-    model = keras.Sequential([keras.Input((6, 5, 4)), SyncBatchNormalization(axis)])
-    rng = np.random.default_rng(0)
-    x = (rng.normal(size=(32, 6, 5, 4)) + 1e4).astype("float32")
-    recalibrate_batch_norm(model, x, batch_size=8)
-    others = tuple(set(range(4)) - {axis % 4})
-    variance = x.astype("float64").var(others)
-    np.testing.assert_allclose(model.layers[0].moving_variance, variance, rtol=1e-2)
 
 
 def test_a_shared_layer_counts_all_its_calls():
@@ -212,17 +176,6 @@ def test_frozen_batch_norms_keep_theirs():
     recalibrate_batch_norm(model, x)
     np.testing.assert_array_equal(model.get_layer("norm").moving_variance, np.ones(5))
     assert not np.array_equal(model.get_layer("norm2").moving_variance, np.ones(4))
-
-
-def test_float16_model():
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        model = two_norms()
-    finally:
-        keras.config.set_dtype_policy("float32")
-    batches = batches_of(data(30), 15, 15)
-    recalibrate_batch_norm(model, batches)
-    check(model, expected_statistics(model, batches), rtol=1e-2, atol=2e-3)
 
 
 class Pieces(keras.utils.PyDataset):
@@ -307,10 +260,6 @@ def no_norm():
     return keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
 
 
-def renormalized():
-    return keras.Sequential([keras.Input((6,)), keras.layers.BatchNormalization(renorm=True)])
-
-
 def frozen():
     model = two_norms()
     model.trainable = False
@@ -322,19 +271,25 @@ def unbuilt():
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "words"),
+    ("make", "values", "words"),
     [
-        (no_norm, {}, "there is none"),
-        (frozen, {}, "all are frozen"),
-        (unbuilt, {}, "not built"),
-        (renormalized, {}, "renorm"),
-        (lambda: keras.layers.Dense(1), {}, "received Dense for a model"),
-        (two_norms, {"data": 3}, "received int for data"),
-        (two_norms, {"steps": 0}, "steps is 0, but has to be an integer of at least 1"),
-        (two_norms, {"steps": 1.5}, "steps is 1.5"),
-        (two_norms, {"batch_size": 0}, "batch_size"),
+        (no_norm, data(), "there is none"),
+        (frozen, data(), "all are frozen"),
+        (unbuilt, data(), "not built"),
+        (two_norms, 3, "received int for data"),
     ],
 )
-def test_bad_arguments(make, options, words):
+def test_bad_arguments(make, values, words):
     with pytest.raises(UserError, match=words):
-        recalibrate_batch_norm(make(), **{"data": data(), **options})
+        recalibrate_batch_norm(make(), values)
+
+
+def test_float16_model():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = two_norms()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    batches = batches_of(data(30), 15, 15)
+    recalibrate_batch_norm(model, batches)
+    check(model, expected_statistics(model, batches), rtol=1e-2, atol=2e-3)

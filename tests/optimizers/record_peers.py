@@ -25,7 +25,7 @@ CASES = [
     ),
     (
         "LARS",
-        {"learning_rate": 2.0, "momentum": 0.5, "nesterov": False},
+        {"learning_rate": 2.0, "momentum": 0.5},
         {"lr": 2.0, "momentum": 0.5, "weight_decay": 0.0, "trust_coefficient": 1e-3},
     ),
     (

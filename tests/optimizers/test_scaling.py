@@ -21,20 +21,6 @@ def test_a_single_replica_keeps_its_rate(rate, rule):
     assert scale_learning_rate(rate, replicas=1, rule=rule) == rate
 
 
-@given(rate=rates, first=counts, second=counts, rule=rules)
-def test_scaling_twice_is_scaling_by_the_product(rate, first, second, rule):
-    once = scale_learning_rate(rate, replicas=first * second, rule=rule)
-    twice = scale_learning_rate(
-        scale_learning_rate(rate, replicas=first, rule=rule), replicas=second, rule=rule
-    )
-    assert math.isclose(once, twice, rel_tol=1e-12)
-
-
-@given(rate=rates, replicas=counts)
-def test_none_leaves_the_rate_alone(rate, replicas):
-    assert scale_learning_rate(rate, replicas=replicas, rule="none") == rate
-
-
 @given(rate=rates, replicas=st.integers(min_value=1, max_value=64))
 def test_linear_makes_one_step_go_as_far_as_one_step_of_each_replica(rate, replicas):
     gradients = np.random.default_rng(replicas).normal(size=replicas)
@@ -53,10 +39,6 @@ def test_sqrt_keeps_the_variance_of_an_update(rate, replicas):
     assert math.isclose(
         scaled**2 * variance_of_the_mean, rate**2 * variance_of_one_batch, rel_tol=1e-12
     )
-
-
-def test_the_default_rule_is_linear():
-    assert scale_learning_rate(0.01, replicas=4) == 0.04
 
 
 @pytest.mark.parametrize("base", [0, -0.1, math.nan, math.inf, "0.1", None, True])

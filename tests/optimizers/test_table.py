@@ -92,11 +92,6 @@ def test_exponential_is_the_labs_staircase(steps_per_epoch, epoch, part):
     assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-12)
 
 
-@pytest.mark.parametrize("epochs", [1e30, 1e308])
-def test_exponential_may_never_fall(epochs):
-    assert float(exponential(0.5, decay_epochs=epochs, decay_rate=0.1)(10**6)) == 0.5
-
-
 def test_exponential_falls_after_a_step_at_least():
     schedule = exponential(1.0, decay_epochs=0.01, decay_rate=0.5)
     assert [float(schedule(step)) for step in range(4)] == [1, 0.5, 0.25, 0.125]
@@ -105,3 +100,8 @@ def test_exponential_falls_after_a_step_at_least():
 def test_a_warm_up_of_all_steps_is_refused():
     with pytest.raises(UserError, match="warmup_epochs=1.95 is 16 of the run's 16 steps"):
         exponential(1.0, epochs=2, warmup_epochs=1.95, decay_epochs=1, decay_rate=0.5)
+
+
+@pytest.mark.parametrize("epochs", [1e30, 1e308])
+def test_exponential_may_never_fall(epochs):
+    assert float(exponential(0.5, decay_epochs=epochs, decay_rate=0.1)(10**6)) == 0.5

@@ -93,24 +93,16 @@ def sweep_of(tmp_path, kind, rows):
     return find_sources([str(write_whole_sweep(tmp_path / "s", kind, rows))]).sweeps[0]
 
 
-def test_failed_points_are_kept_apart(tmp_path):
-    failed = {"name": "big", "status": "failed", "error": "out of memory", "batch_size": 512}
-    sweep = sweep_of(tmp_path, "throughput", [*throughput_rows((1,), (8, 16), 1), failed])
-    assert [row["name"] for row in sweep.failed] == ["big"]
-    assert [row["name"] for row in sweep.done] == ["b8-r1-round1", "b16-r1-round1"]
-
-
 def test_whole_trainings_are_among_the_runs_and_timed_ones_are_not(tmp_path):
     folder = write_whole_sweep(tmp_path / "accuracy", "accuracy", accuracy_rows()[:2])
     timed = write_whole_sweep(tmp_path / "timed", "throughput", throughput_rows()[:1])
     write_run(timed / "points" / "b8-r1-round1" / "run", validate=False)
     sources = find_sources([str(tmp_path)])
-    assert [run.name for run in sources.points] == ["b32-linear-seed0", "b32-linear-seed1"]
+    assert [run.name for run in sources.runs] == ["b32-linear-seed0", "b32-linear-seed1"]
     (folder / "points" / "b32-linear-seed0" / "run" / "summary.json").unlink()
     (folder / "points" / "b32-linear-seed1" / "run" / "config.json").unlink()
     sources = find_sources([str(tmp_path)])
-    assert [run.name for run in sources.points] == ["b32-linear-seed0 (unfinished)"]
+    assert [run.name for run in sources.runs] == ["b32-linear-seed0 (unfinished)"]
     ((path, reason),) = sources.skipped
     assert path.endswith("b32-linear-seed1/run")
     assert reason == "incomplete: config.json missing"
-    assert sources.runs == []

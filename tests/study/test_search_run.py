@@ -12,6 +12,7 @@ from fake_runs import FakeProcess
 from kdist.cli.app import app
 from kdist.errors import UserError
 from kdist.report.sources import read_study
+from kdist.study.search_results import sort_trials
 from kdist.study.search_run import tune
 from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
@@ -66,7 +67,9 @@ def test_a_search_leaves_a_table_and_the_best_settings(here):
     assert [row["status"] for row in rows] == ["done", "failed", "done"]
     best = json.loads((here / "out" / "best.json").read_text())
     assert str(best["batch_size"]) == rows[2]["batch_size"]
-    assert [row["name"] for row in read_study(here / "out").ranked] == ["trial-2", "trial-0"]
+    record = read_study(here / "out")
+    ranked = sort_trials(record.rows, record.search)
+    assert [row["name"] for row in ranked] == ["trial-2", "trial-0"]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])

@@ -72,7 +72,6 @@ def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
         "group": "tune",
         "run_name": "tune-0000",
         "hyperparameters": trial.columns["values"],
-        "objective": ("val_accuracy", "max"),
     }
     assert trial.words == f"momentum {config.momentum}, batch_size 64, epochs 1 to 1"
 

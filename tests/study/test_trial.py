@@ -344,7 +344,6 @@ def tiny(name, epochs=None, continues=None):
             group="group",
             run_name=name,
             hyperparameters={"drawn_rate": 0.05},
-            objective=("val_accuracy", "max"),
         ),
         continues=continues,
     )

@@ -49,7 +49,6 @@ def fit(folder, *more):
         run_name="trial 7",
         every_batches=2,
         hyperparameters={"base_lr": 0.05},
-        objective=("val_accuracy", "max"),
         telemetry=telemetry,
         verbose=0,
     )
@@ -88,5 +87,4 @@ def test_mlflow_has_every_value_once_also_of_a_run_that_is_resumed(client, tmp_p
     assert values("batch/loss")[0] == list(range(2, 21, 2))
     assert values("telemetry/weights/last/kernel/norm")[0] == [1, 10, 20]
     assert values("seconds")[0] == values("learning_rate")[0] == [1, 2, 3, 4]
-    assert values("objective")[1] == values("best_val_accuracy")[1]
-    assert values("objective")[1][-1] == max(values("val_accuracy")[1])
+    assert values("best_val_accuracy")[1][-1] == max(values("val_accuracy")[1])

@@ -60,7 +60,6 @@ def fit(folder, *more):
         config={"width": 3},
         run_name="run",
         every_batches=2,
-        log_model=True,
         verbose=0,
     )
     checkpoint = Checkpoint(folder / "checkpoints", every_steps=3, keep=100, verbose=0)

@@ -71,8 +71,6 @@ def test_the_defaults_are_the_labs():
         ({"base_lr": float("nan")}, "base_lr has to be above 0"),
         ({"base_lr": float("inf")}, "base_lr has to be above 0 and finite, received inf"),
         ({"augment": "no"}, "augment has to be True or False"),
-        ({"log_model": 1}, "log_model has to be True or False"),
-        ({"log_model": True}, "log_model=True does nothing without wandb"),
         ({"track": "nosuch"}, "unknown tracker nosuch"),
         ({"track": "wandb", "track_batches": 0}, "track_batches has to be from 1 to"),
         ({"validate": 1}, "validate has to be True or False, received 1"),
@@ -92,19 +90,17 @@ def test_the_defaults_are_the_labs():
         ({"epochs": 2_000_000}, "epochs has to be from 1 to 1000000"),
         ({"base_lr": 10**400}, "base_lr has to be above 0 and finite, received inf"),
         ({"base_lr": -(10**400)}, "base_lr has to be above 0 and finite, received -inf"),
-        ({"track": 3}, r"track takes names \(wandb, .*\), received 3"),
-        ({"track": False}, "track takes names .* received False"),
-        ({"track": {"wandb": 1}}, "track takes names .* received {'wandb': 1}"),
-        ({"track": [["wandb"]]}, "track takes names"),
+        ({"track": 3}, "unknown tracker 3: known are wandb"),
+        ({"track": False}, "unknown tracker False"),
+        ({"track": {"wandb": 1}}, "unknown tracker {'wandb': 1}"),
         ({"run_dir": ""}, "run_dir has to be a path, received an empty one"),
         ({"run_dir": "a\0b"}, r"run_dir has to be a path in UTF-8 .* received 'a\\x00b'"),
-        ({"log_dir": "\udcff"}, r"log_dir has to be a path in UTF-8 .* received '\\udcff'"),
         ({"data_dir": "\ud800"}, "data_dir has to be a path in UTF-8"),
         ({"network": "vgg"}, "network has to be one of wide_resnet, cifar10_net; rec"),
         ({"network": "cifar10_net", "depth": 10}, "depth=10 does nothing with network=cifar10_net"),
         ({"network": "cifar10_net", "dropout": 0.1}, "pass network=wide_resnet"),
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 does nothing with augmentation=crop"),
-        ({"augmentation": "towers", "whole_pixels": True}, "pass augmentation=shift"),
+        ({"augmentation": "cutout", "whole_pixels": True}, "pass augmentation=shift"),
         ({"augmentation": "cutout", "augment": False}, "augment=False turns off what"),
         ({"schedule": "exponential"}, "schedule=exponential needs decay_epochs"),
         ({"decay_epochs": 3}, "decay_epochs=3.0 does nothing with schedule=constant"),
@@ -136,5 +132,5 @@ def test_every_setting_is_documented_in_a_sentence_of_its_own():
 def test_what_may_be_shared_holds_no_path():
     shared = TrainConfig(width=4).shareable()
     assert shared["width"] == 4
-    assert {"data_dir", "run_dir", "log_dir"} == FOLDERS
+    assert {"data_dir", "run_dir"} == FOLDERS
     assert not FOLDERS & set(shared)

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 
 from ...checkpoint.export import restore_weights
-from ...data import evaluation_batches
+from ...data import Standardization, evaluation_batches
 from ...errors import UserError, error_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
-from ...training.model import make_model, own_data, own_model, preprocessing, stock_batch_norms
+from ...training.model import make_model, own_data, own_model, stock_batch_norms
 from ...training.run import load_data, precision_scope
 from ...training.user_model.data import UserData
 from ...training.user_model.functions import explain_errors_of, load_functions
@@ -42,14 +42,13 @@ class Evaluator:
         data = load_data(dataclasses.replace(config, subset=None), announce=announce)
         # The run's training images standardize the test images.
         trained = data if config.subset is None else data.subset(config.subset)
-        prepared = preprocessing(config, trained)
         plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
         labels = data.test_labels
         batches = evaluation_batches(
-            prepared.evaluated(data.test_images),
+            data.test_images,
             np.eye(data.classes)[labels] if config.label_smoothing else labels,
             batch_size=plan.validation_batch,
-            standardization=prepared.standardization,
+            standardization=Standardization.of(trained.train_images),
         )
         self._model = make_model(config, data, strategy, plan)
         self._arguments: dict[str, Any] = {"x": batches}
