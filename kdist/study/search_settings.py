@@ -103,8 +103,9 @@ class Search:
                 f"received model={config.model}, but kdist tune is for kdist's networks: tune your"
                 " own model with KerasTuner and distribution_strategy=kdist.MirroredStrategy()"
             )
-        if config.run_dir is not None:
-            raise UserError("received run_dir: a search writes only into its --output")
+        for name in ("run_dir", "log_dir"):
+            if getattr(config, name) is not None:
+                raise UserError(f"received {name}: a search writes only into its --output")
         if not config.validate:
             raise UserError("received validate=False, but every trial is validated: remove it")
 

@@ -27,6 +27,7 @@ def tracking(
     run_name: str | None = None,
     every_batches: int | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
+    tensorboard_folder: str | os.PathLike[str] | None = None,
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
@@ -37,10 +38,11 @@ def tracking(
     (`BatchNormMonitor`). Every value is written once per epoch. A tracker that fails warns once,
     and training continues without the tracker.
 
-    * `"wandb"`: Weights & Biases, in `<folder>/wandb`. The run is online if there is an account
-      (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows an online run, otherwise offline.
-      wandb never prompts. The command line, environment, git state, packages, console and code are
-      not recorded. A run that is already active is used, and not closed.
+    * `"wandb"`: Weights & Biases, in `<folder>/wandb`. The run is
+      online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows an
+      online run, otherwise offline. wandb never prompts. The command line, environment, git state,
+      packages, console and code are not recorded. A run that is already active is used, and not
+      closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
     * `"mlflow"`: parameters and metrics, on the server or in the database that
       `MLFLOW_TRACKING_URI` names; MLflow's default is `mlflow.db` in the working directory. It
@@ -57,6 +59,7 @@ def tracking(
         every_batches: Steps between two additional writes of the metrics; `None` to write them once
             per epoch only. With a number, Keras waits for the metrics after every execution.
         hyperparameters: Hyperparameters of a trial; by default `config`.
+        tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
             before the trackers, which get its norms and, but for MLflow, histograms, by step.
         verbose: 0 does not print where the run is.
@@ -81,6 +84,8 @@ def tracking(
         )
     path = Path(local_path("folder", folder))
     folders = {name: path / name for name in chosen}
+    if tensorboard_folder is not None and "tensorboard" in chosen:
+        folders["tensorboard"] = Path(local_path("tensorboard_folder", tensorboard_folder))
     for tracker_folder in folders.values():
         check_writable_folder(tracker_folder, option="folder")
     check_trackers(chosen)

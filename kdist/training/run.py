@@ -14,6 +14,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from ..data import ImageData
 from ..data.datasets import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
+from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..signals import Received, hold_signals
 from ..strategies.hardware import device_names
@@ -105,6 +107,8 @@ def train(
     else:
         folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
     try:
+        if config.log_dir is not None:
+            check_writable_folder(Path(config.log_dir), option="--log-dir")
         data, own_files = None, list[str]()
         if config.model is None:
             data = load_data(config, announce=announce, or_sample=or_sample)
@@ -431,6 +435,7 @@ def _make_trackers(
             "xla": bool(model.jit_compile),
         },
         every_batches=config.track_batches,
+        tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
         **({} if trial is None else trial.tracked()),

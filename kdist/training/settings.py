@@ -252,11 +252,13 @@ class Output:
 
     Attributes:
         run_dir: New folder for the run's files; `runs/<date>` by default.
+        log_dir: Folder for TensorBoard's files; turns TensorBoard on.
         track: Trackers, separated by commas.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
     run_dir: Folder | None = None
+    log_dir: Folder | None = None
     track: Annotated[str, HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
     track_batches: Count | None = None
 

@@ -58,6 +58,7 @@ def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
             {"folder": "/proc/version/run"},
             "cannot write /proc/version/run.*another folder",
         ),
+        ("tensorboard", {"tensorboard_folder": "/proc/version"}, "cannot write /proc/version"),
     ],
 )
 def test_mistakes_are_told_at_once(tmp_path, names, options, words):

@@ -36,7 +36,7 @@ def train_small(settings, **options):
 def run(tmp_path_factory):
     """On two replicas, the last batch on one of them alone."""
     lines = []
-    settings = config(tmp_path_factory.mktemp("run"))
+    settings = config(tmp_path_factory.mktemp("run"), log_dir=str(tmp_path_factory.mktemp("log")))
     return settings, train(settings, announce=lines.append, verbose=0), lines
 
 
@@ -66,6 +66,7 @@ def test_says_what_is_trained_on_what(run):
         "run folder": settings.run_dir,
         "dataset": "sample (default fashion_mnist)",
         "subset": "97 (default none)",
+        "log_dir": f"{settings.log_dir} (default none)",
     }
 
 
@@ -119,6 +120,11 @@ def test_stock_keras_evaluates_the_saved_model(run):
     images = Standardization.of(data.train_images)(data.test_images)
     _, accuracy = model.evaluate(images, data.test_labels, verbose=0)
     assert accuracy == pytest.approx(result.val_accuracy, abs=1e-6)
+
+
+def test_tensorboard_gets_its_files(run):
+    settings, _, _ = run
+    assert list(Path(settings.log_dir).rglob("events.out.*"))
 
 
 class Logging(keras.callbacks.Callback):
@@ -261,12 +267,20 @@ def test_what_is_measured_is_among_an_epochs_values(short_run):
         {"subset": 20_000},
         {"replicas": 9},
         {"schedule": "cosine", "epochs": 1, "warmup_epochs": 0.9, "subset": 16, "replicas": 1},
+        {"log_dir": "/proc/version/log"},
     ],
 )
 def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
     with pytest.raises(UserError):
         train(config(tmp_path / "run", **values), announce=silent, verbose=0)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_tensorboard_is_not_left_either(tmp_path):
+    settings = config(tmp_path / "run", log_dir=str(tmp_path / "new" / "log"), subset=20_000)
+    with pytest.raises(UserError, match="20,?000"):
+        train(settings, announce=silent, verbose=0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def check_averaged(model):
