@@ -22,7 +22,7 @@ from ..errors import TrainingError, UserError, handle_failure
 from ..fields import field_names
 from ..signals import Received
 from ..training.config import TrainConfig
-from .commands import check, devices, doctor, evaluate, report
+from .commands import check, dashboard, devices, doctor, evaluate, report
 from .find import app as find_app
 from .launch import keep_program, launch
 from .options import DEBUG
@@ -49,6 +49,7 @@ for command in (
     find_app,
     tune,
     report,
+    dashboard,
     devices,
     doctor,
 ):

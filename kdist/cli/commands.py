@@ -8,6 +8,7 @@ from ..errors import UserError
 from ..tools.check.check_options import CheckOptions
 from ..tools.evaluate.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
+from ..versions import require
 from .options import given, options_of, parse_integer, takes
 
 if TYPE_CHECKING:
@@ -119,3 +120,15 @@ def doctor(
     findings = examine_machine(replicas=replicas)
     print_findings(findings)
     return int(any(finding.state == "broken" for finding in findings))
+
+
+def dashboard(
+    *,
+    project: Annotated[str, Parameter(help="W&B project whose runs it shows.")] = "kdist",
+    entity: Annotated[str | None, Parameter(help="User or team; by default the account's.")] = None,
+) -> None:
+    """Create a W&B workspace for runs that were tracked by W&B."""
+    require("dashboard")
+    from ..tracking.dashboard import dashboard as make
+
+    print(make(project=project, entity=entity))

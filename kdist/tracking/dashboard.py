@@ -1,0 +1,100 @@
+"""`kdist dashboard`: make a W&B workspace of a project's runs."""
+
+from typing import Any
+
+from ..errors import UserError, error_line
+
+SECONDS_TO_REACH_WANDB = 15
+
+
+def dashboard(*, project: str, entity: str | None = None) -> str:
+    """Make a new W&B workspace that shows a project's runs.
+
+    Args:
+        project: The W&B project.
+        entity: The user or team that owns the project; by default the account's default entity.
+
+    Returns:
+        The URL of the workspace.
+
+    Raises:
+        UserError: There is no account, W&B is set to be offline, or W&B cannot be reached.
+    """
+    import wandb
+
+    from .wandb_tracker import wandb_mode
+
+    if wandb_mode() in ("offline", "disabled"):
+        raise UserError(
+            "a dashboard is stored on W&B's server, and there is no account to make it with: run"
+            " `wandb login` or set WANDB_API_KEY, leave WANDB_MODE unset, and upload offline runs"
+            " with `wandb sync`"
+        )
+    try:
+        owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
+        return str(workspace_of(entity=owner, project=project).save().url)
+    except Exception as error:  # an error of the network, the server or the account
+        raise UserError(
+            f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
+            f" W&B and the account may write to {entity or 'its entity'}/{project}"
+        ) from error
+
+
+def workspace_of(*, entity: str, project: str) -> Any:
+    """Return the workspace, a `wandb_workspaces.workspaces.Workspace`, not yet saved."""
+    import wandb_workspaces.workspaces as ws
+
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name="kdist",
+        sections=[
+            ws.Section(name=name, panels=panels, is_open=True)
+            for name, panels in _sections().items()
+        ],
+    )
+
+
+def _sections() -> dict[str, list[Any]]:
+    """Return the panels by section: a line or a point for each run, and a line for each trial."""
+    import wandb_workspaces.reports.v2 as wr
+
+    def lines(title: str, *values: str) -> Any:
+        return wr.LinePlot(title=title, x="epoch/epoch", y=[f"epoch/{value}" for value in values])
+
+    def points(title: str, *, setting: str, value: str) -> Any:
+        y = wr.SummaryMetric(f"epoch/{value}")
+        return wr.ScatterPlot(title=title, x=wr.Config(setting), y=y)
+
+    def trials(title: str, *settings: str) -> Any:
+        axes = [*map(wr.Config, settings), wr.SummaryMetric("best_val_accuracy")]
+        columns = [wr.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
+        return wr.ParallelCoordinatesPlot(title=title, columns=columns)
+
+    speed, batch = "images_per_sec", "global_batch"
+    return {
+        "Learning": [
+            lines("Accuracy", "accuracy", "val_accuracy"),
+            lines("Loss", "loss", "val_loss"),
+            lines("Learning rate", "learning_rate"),
+        ],
+        "Speed": [
+            lines("Images per second", speed),
+            points("Images per second by replicas", setting="replicas", value=speed),
+            points("Images per second by global batch", setting=batch, value=speed),
+        ],
+        "Batch": [
+            lines(
+                "Batch norm: error of moving statistics",
+                "batch_norm_gap",
+                "batch_norm_replica_gap",
+            ),
+            lines(
+                "Loss in training and inference mode",
+                "loss_in_training_mode",
+                "loss_in_inference_mode",
+            ),
+            points("Accuracy by global batch", setting=batch, value="val_accuracy"),
+        ],
+        "Search": [trials("Trials", "base_lr", "batch_size", "optimizer", "dropout", "wd")],
+    }
