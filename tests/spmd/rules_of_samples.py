@@ -225,6 +225,29 @@ def rowwise():
         **rounded,
     )
     rows.add(
+        "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
+        lambda x, b: tf.image.crop_and_resize(
+            x, half(tf.cast(b, "float32")), tf.range(tf.shape(x)[0]), [2, 3]
+        ),
+        [image, (B, 4)],
+        mixed=False,
+        **rounded,
+    )
+    rows.add(
+        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
+        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "VALID"),
+        [image],
+        empty=False,
+        **batched,
+    )
+    rows.add(
+        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
+        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "SAME", include_batch_in_index=True),
+        [image],
+        empty=False,
+        **twice,
+    )
+    rows.add(
         "ReverseSequence",
         lambda x, n: tf.reverse_sequence(x, n, seq_axis=1),
         [(B, 4, 3), ints(B)],

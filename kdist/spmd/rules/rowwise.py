@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from ..op_types import types_in
 from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
-from ..placements import PARTIAL, REPLICATE
+from ..placements import PARTIAL, REPLICATE, Shard
 from ..quirks import needs_rows, some_rows_key, with_some_rows
+from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
 
@@ -45,8 +46,6 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
         """),
         ([2], [0]),
     ),
-    "CropAndResize": ([1, 2], []),
-    "CropAndResizeGradBoxes": ([0, 2, 3], []),
     "Dilation2DBackpropInput": ([0, 2], []),
 }
 # The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
@@ -74,7 +73,6 @@ _SUMMED = {
     "BiasAddGrad": [0],
     "Conv2DBackpropFilter": [0, 2],
     "Conv3DBackpropFilterV2": [0, 2],
-    "CropAndResizeGradImage": [0, 1, 2],
     "DepthwiseConv2dNativeBackpropFilter": [0, 2],
 }
 # Number of last axes that belong to a sample.
@@ -267,3 +265,82 @@ def normalize(op: Operation) -> Decision | None:
         return None
     results = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
     return Decision(op.whole_but({0: LOCAL}), results)
+
+
+@rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
+def pool_with_places(op: Operation) -> Decision | None:
+    """Pool a replica's samples, with the places of the largest values; or compute the gradient.
+
+    With `include_batch_in_index`, a place also counts the values of all earlier samples.
+    """
+    data = range(len(op.inputs))
+    main = op.first_shard(data)
+    of_batch = op.attr("include_batch_in_index")
+    if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
+        return None
+    shared = main.plain()
+    forms = [op.rows_form(index, shared) for index in data]
+
+    def before(stage: Stage, sample: Any, dtype: Any) -> Any:
+        ((_, first),) = stage.blocks(shared.rows, dtype)
+        return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
+
+    def pool_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        given = list(inputs)
+        if of_batch and len(given) == 3:
+            given[2] = given[2] - before(stage, given[0], given[2].dtype)
+        made = stage.copy(op, with_some_rows(stage, op, given, list(data)))
+        made = [result[: tf.shape(inputs[0])[0]] for result in made]
+        if of_batch and len(made) == 2:
+            made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
+        return made
+
+    return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
+
+
+# The index of the images, or of their shape, among the inputs; the indices of the boxes' inputs.
+_CROPS = {
+    "CropAndResize": (0, [1, 2]),
+    "CropAndResizeGradBoxes": (1, [0, 2, 3]),
+    "CropAndResizeGradImage": (3, [0, 1, 2]),
+}
+
+
+@rule(*_CROPS)
+def crops(op: Operation) -> Decision | None:
+    """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
+    image, boxes = _CROPS[op.type]
+    main = op.first_shard(boxes)
+    if main is None or main.axis:
+        return None
+    forms = op.whole_but({index: op.rows_form(index, main) for index in boxes})
+    images = _own_images(op, image, boxes[-1])
+    of_images = op.type == "CropAndResizeGradImage"
+    if images is None:
+        return Decision(forms, [PARTIAL if of_images else main.plain()])
+    if not of_images:
+        forms[image] = LOCAL
+
+    def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        ((count, first),) = stage.blocks(images, tf.int32)
+        given = list(inputs)
+        given[boxes[-1]] = given[boxes[-1]] - first
+        if of_images:
+            given[image] = tf.concat([[count], given[image][1:]], 0)
+        return stage.copy(op, given)
+
+    out = Shard(0, images) if of_images else main.plain()
+    return Decision(forms, [out], crop_local_images, needs=[images])
+
+
+def _own_images(op: Operation, image: int, index: int) -> Rows | None:
+    """Return the rows of images, if each box is on the replica that has its image."""
+    places = op.shard(index)
+    rows = None if places is None else places.within
+    if rows is None or len(rows.segments) != 1:
+        return None
+    if op.type == "CropAndResizeGradImage":
+        sizes = op.sizes(image)
+        return rows if sizes is not None and rows.is_total(sizes[0]) else None
+    shard = op.shard(image)
+    return rows if shard is not None and not shard.axis and shard.rows == rows else None
