@@ -16,6 +16,8 @@ class ModelState:
     """Whether the model's step is compiled with XLA inside `run`."""
     chosen_steps: dict[int | None, int] | None = None
     """Steps per execution by global batch; `None` if the model was not compiled with "auto"."""
+    batch_rows: int | None = None
+    """The number of samples of a batch, over all replicas; `None` if it is unknown."""
     is_evaluating: bool = False
     """Whether the model is evaluating or predicting, with one step per execution."""
 
