@@ -122,16 +122,6 @@ def check_backend(name: str) -> None:
         )
 
 
-def check_sharding(shards: int | None, shard_optimizer: bool, shard_weights: bool = False) -> None:
-    """Raise `UserError` for shards with divided variables: shards of a device share variables."""
-    if shards is not None and (shard_optimizer or shard_weights):
-        name = "shard_weights" if shard_weights else "shard_optimizer"
-        raise UserError(
-            f"received shards={shards} and {name}=True: the same bits need whole variables on each"
-            " device; pass one of the two"
-        )
-
-
 TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'
     ' "task": {"type": "worker", "index": 0}}'

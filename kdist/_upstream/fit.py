@@ -331,7 +331,7 @@ def _prepare(
     if iterator is None and hooks.is_prepared(model):
         return None
     global_batch = global_batch_of(iterator, data_batch)
-    hooks.prepare(model)
+    hooks.prepare(model, global_batch)
     if iterator is not None:
         _choose_steps_per_execution(hooks, model, iterator, global_batch)
     # A step makes its variables as without a strategy, but TensorFlow then traces the step twice.

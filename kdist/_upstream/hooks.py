@@ -45,11 +45,15 @@ class StrategyHooks:
 
     # A model
 
-    def prepare(self, model: keras.Model) -> None:
+    def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 
         Called before Keras builds the optimizer and traces its step. An optimizer or metric made
         outside the scope gets a copy on every replica; a model made outside raises `UserError`.
+
+        Args:
+            model: The model, the same on all workers.
+            global_batch: Samples per step, over all replicas; `None` if unknown.
         """
         raise NotImplementedError
 

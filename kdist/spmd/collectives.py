@@ -22,19 +22,19 @@ _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 @dataclass(frozen=True)
 class ExchangedRows:
-    """A tensor of a known shape that is exchanged: the rows are gathered, or a sum is scattered.
+    """A tensor that is exchanged: the rows are gathered, or a sum is scattered.
 
     Args:
         parts: The values of this worker's replicas: rows to be gathered, or tensors to be added up.
-        shape: The shape of the whole tensor.
+        shape: The shape of the whole tensor, known unless a sum is scattered.
         axis: The divided axis.
-        sizes: The numbers of rows of all replicas.
+        sizes: The numbers of rows of all replicas; for a sum of an unknown shape, a vector.
     """
 
     parts: Sequence[Any]
     shape: Sequence[int]
     axis: int
-    sizes: Sequence[int]
+    sizes: Any
 
     def _shape_of(self, place: int) -> list[int]:
         shape = list(self.shape)
@@ -44,7 +44,7 @@ class ExchangedRows:
     @property
     def packed_size(self) -> int:
         """The number of elements of the largest part."""
-        return math.prod(self.shape) // self.shape[self.axis] * max(self.sizes)
+        return math.prod(self.shape) // self.shape[self.axis] * int(max(self.sizes))
 
     def packed(self, rows: Any, place: int) -> Any:
         """Return a replica's rows as a vector, padded to the length of the largest part."""
@@ -172,12 +172,29 @@ class Collectives:
             blocks = []
             for part, device in zip(summed.parts, self.devices, strict=True):
                 with tf.device(device):
-                    blocks.append(tf.split(part, summed.sizes, summed.axis))
+                    blocks.append(self._split(part, summed))
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
                     found[-1].append(add_in_order([each[place] for each in blocks]))
         return found
+
+    def rows_of_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
+        """Return each device's own rows of sums: after a sum, each replica keeps its rows."""
+        found: list[list[Any]] = []
+        sums = self.sums([summed.parts for summed in values])
+        for summed, wholes in zip(values, sums, strict=True):
+            found.append([])
+            for whole, place, device in zip(wholes, self.places, self.devices, strict=True):
+                with tf.device(device):
+                    # The results of `split` may share the memory of the whole sum, and keep it.
+                    own = tf.raw_ops.DeepCopy(x=self._split(whole, summed)[place])
+                found[-1].append(own)
+        return found
+
+    def _split(self, whole: Any, rows: ExchangedRows) -> list[Any]:
+        """Return the rows of all replicas."""
+        return list(tf.split(whole, rows.sizes, rows.axis, num=self.replicas))
 
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         """Return the concatenation of the replicas' tensors on every device."""
@@ -298,19 +315,8 @@ class WorkerCollectives(Collectives):
             ]
 
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, each device's own rows of the sum.
-
-        After an all-reduce each replica keeps its rows.
-        """
-        sums = self.sums([summed.parts for summed in values])
-        return [
-            [
-                # The results of `split` may share the memory of the whole sum, and keep it.
-                tf.raw_ops.DeepCopy(x=tf.split(whole, summed.sizes, summed.axis)[place])
-                for whole, place in zip(wholes, self.places, strict=True)
-            ]
-            for summed, wholes in zip(values, sums, strict=True)
-        ]
+        """Return, for each list of the replicas' tensors, each device's own rows of the sum."""
+        return self.rows_of_sums(values)
 
     @in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:

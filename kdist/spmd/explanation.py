@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from ..errors import cut_line, user_line
 from .costs import Costs, Work
-from .functions import called_graphs, frames_of
+from .functions import called_graphs, frames_of, kernel_of
 from .memory import Lives
+from .op_types import FUNCTION_CALLS
 from .placements import Partial, Shard
 from .plan import GraphPlan, bytes_of
 from .tensor_facts import Ref
@@ -145,7 +146,7 @@ def explain(
             continue
         name = line_of(source, names)
         place = places.setdefault(name, Place(name))
-        place.types[planned.op.type] = None
+        place.types[_type_of(planned.op)] = None
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
     lives = Lives(plan, costs, replicas) if is_asked else None
@@ -163,6 +164,11 @@ def explain(
         weights_together=lives.largest_group() if lives else 0.0,
         peak=lives.peak() if lives else 0.0,
     )
+
+
+def _type_of(op: tf.Operation) -> str:
+    """Return the type of an operation, or the name of the kernel of kdist that it calls."""
+    return op.type if op.type not in FUNCTION_CALLS else kernel_of(op) or op.type
 
 
 def _is_update(op: tf.Operation) -> bool:

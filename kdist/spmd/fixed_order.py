@@ -2,7 +2,8 @@
 
 Sums are added in a fixed order. Each stage is a function that TensorFlow must not inline
 (`Program`). A stage changes variables after all of its reads, as the shards of a device share the
-variables (`ProgramStage.writer`, `GraphPlan._after_changes`).
+variables (`ProgramStage.writers`, `GraphPlan._after_changes`). A divided variable has a part for
+each shard, wherever the shard is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tensorflow as tf
 from .._upstream.ordered_sum import add_in_order
 from .collectives import (
     Collectives,
+    ExchangedRows,
     WorkerCollectives,
     device_for,
     in_a_function,
@@ -33,6 +35,10 @@ class FixedOrder(Collectives):
 
     def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         return self.copies(_added(parts, self.devices)[0])
+
+    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[tf.Tensor]]:
+        """Return, for each list of the shards' tensors, each shard's own rows of the sum."""
+        return self.rows_of_sums(values)
 
     def copies(self, tensor: tf.Tensor) -> list[tf.Tensor]:
         """Return a tensor for every shard, once on each device; strings stay on the host."""

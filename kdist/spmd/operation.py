@@ -110,7 +110,11 @@ class Rewrite:
 class Operation:
     """An operation of a traced step, as a rule sees it.
 
-    An operation on rows of a batch sees divided weights whole: they are gathered for it.
+    An operation on rows of a batch sees divided weights whole: they are gathered for it, unless its
+    rule wants the parts.
+
+    Attributes:
+        weights: The placements of the inputs that are divided weights, by index.
     """
 
     def __init__(self, facts: TensorFacts, op: tf.Operation) -> None:
@@ -119,21 +123,22 @@ class Operation:
         self.inputs = [facts.canonical(tensor) for tensor in op.inputs]
         self.placements = [facts.placement(tensor) for tensor in self.inputs]
         self.outputs: Sequence[tf.Tensor] = op.outputs
-        self.weights: set[int] = set()  # The inputs that are weights.
+        self.weights: dict[int, Shard] = {}
         if facts.step.weight_bytes is not None and self.has_rows_of_batch:
-            self.weights = {index for index in range(len(self.inputs)) if self._is_weight(index)}
-            for index in self.weights:
-                self.placements[index] = REPLICATE
+            for index, placement in enumerate(self.placements):
+                if isinstance(placement, Shard) and self._is_weight(index, placement):
+                    self.weights[index] = placement.plain()
+                    self.placements[index] = REPLICATE
 
     @property
     def has_rows_of_batch(self) -> bool:
         """Whether any input has rows of a batch."""
         return any(isinstance(p, Shard) and p.rows.is_batch for p in self.placements)
 
-    def _is_weight(self, index: int) -> bool:
-        placement, tensor = self.placements[index], self.inputs[index]
+    def _is_weight(self, index: int, placement: Shard) -> bool:
+        tensor = self.inputs[index]
         is_value = tensor.dtype != tf.resource and tensor.shape.is_fully_defined()
-        return is_value and isinstance(placement, Shard) and not placement.rows.is_batch
+        return is_value and not placement.rows.is_batch
 
     def attr(self, name: str) -> Any:
         """Return an attribute of the operation."""

@@ -64,6 +64,7 @@ class Step:
         keeps_rows: Whether results that are divided along their first axis stay divided.
         jit_compile: Whether XLA compiles the operations between two exchanges.
         draws_by_xla: Whether XLA compiles the draws in any case.
+        batch_rows: The expected number of rows of a batch, where shapes do not say the number.
     """
 
     fn: Callable[..., Any]
@@ -71,6 +72,7 @@ class Step:
     keeps_rows: bool = True
     jit_compile: bool = False
     draws_by_xla: bool = False
+    batch_rows: int | None = None
 
 
 def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, Explanation]:
@@ -94,7 +96,7 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         for tensor, may_keep in zip(traced.outputs, _may_keep_rows(traced.structure), strict=True)
         if tensor is not None
     ]
-    planned = _plan(strategy, traced, results, collectives, can_check=not step.jit_compile)
+    planned = _plan(strategy, step, traced, results, collectives)
     plan = planned.plan
     digest = None
     if is_alike:
@@ -316,23 +318,23 @@ class _PlannedStep:
 
 def _plan(
     strategy: Any,
+    step: Step,
     traced: Trace,
     results: Sequence[tuple[tf.Tensor, bool]],
     collectives: Collectives,
-    *,
-    can_check: bool,
 ) -> _PlannedStep:
     """Plan a traced step."""
     operations = live_operations(traced.graph, [tensor for tensor, _ in results])
     bodies = Bodies()
     whole: set[tf.Operation] = set()
     while True:  # Each attempt computes more operations whole, so the attempts end.
-        step = StepFacts(
+        facts = StepFacts(
             bodies,
             in_fixed_order=collectives.in_fixed_order,
             weight_bytes=WEIGHT_BYTES if strategy.extended.divides_weights else None,
+            batch_rows=strategy.explained_rows or step.batch_rows,
         )
-        plan = GraphPlan(whole=whole, step=step, can_check=can_check)
+        plan = GraphPlan(whole=whole, step=facts, can_check=not step.jit_compile)
         batches = _set_inputs(plan, traced, collectives)
         captured = _set_captured(plan, strategy, traced, len(collectives.devices))
         try:

@@ -20,6 +20,9 @@ from .sizes import BatchAxis
 from .stage import REPLICA_INDEX, Stage, UnknownNumber, end_function, live_planned, local_shape
 from .tensor_facts import INPUTS, Ref, StageNumber
 
+COPIES, PARTS = "copies", "parts"
+"""Variables that a part of a stage changes: with a copy on each device, or divided over shards."""
+
 # Arguments of stages.
 
 
@@ -118,9 +121,10 @@ class Program:
         stage = self.stage(planned.stage)
         if not planned.changes_variables or not self.collectives.in_fixed_order:
             return stage
-        if stage.writer is None:
-            stage.writer = ProgramStage(self, planned.stage, changes_variables=True)
-        return stage.writer
+        changed = PARTS if any(map(self.plan.is_divided, planned.inputs)) else COPIES
+        if changed not in stage.writers:
+            stage.writers[changed] = ProgramStage(self, planned.stage, changed)
+        return stage.writers[changed]
 
     def write(self, results: Sequence[tuple[tf.Tensor, bool]]) -> list[Any]:
         """Write the step.
@@ -182,8 +186,8 @@ class Program:
             stage = self.stages.get(number)
             if stage is not None and (stage.outputs or stage.has_effects):
                 self._called[number] = self._call_stage(stage, outer)
-            if stage is not None and stage.writer is not None:
-                self._call_stage(stage.writer, outer)
+            for writer in () if stage is None else stage.writers.values():
+                self._call_stage(writer, outer)
         return [
             [*self._values(result)] if stays else self._values(result)[0]
             for (stays, _), result in zip(kept, results, strict=True)
@@ -242,8 +246,7 @@ class Program:
 
     def all_stages(self) -> list[ProgramStage]:
         """Return all functions."""
-        writers = [stage.writer for stage in self.stages.values() if stage.writer is not None]
-        return [*self.stages.values(), *writers]
+        return [each for stage in self.stages.values() for each in stage.with_writers()]
 
     def _export_all(self) -> None:
         for planned in self.plan.operations:
@@ -298,7 +301,10 @@ class Program:
             parts = [*self._values(self._exported(source.tensor))]
             placement, shape = self.plan.placement(source.tensor), self.plan.shape(source.tensor)
             if source.shard is not None:
-                scattered[key] = _exchanged_rows(parts, shape, source.shard)
+                shard = source.shard
+                scattered[key] = ExchangedRows(
+                    parts, shape.as_list(), shard.axis, self._sizes(shard)
+                )
             elif isinstance(placement, Shard) and _has_known_rows(shape, placement.rows):
                 gathered[key] = _exchanged_rows(parts, shape, placement)
             elif isinstance(placement, Shard):
@@ -312,6 +318,14 @@ class Program:
         whole = self.collectives.gathered(list(gathered.values()))
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
+
+    def _sizes(self, shard: Shard) -> Any:
+        """Return the numbers of rows of all replicas: a list of numbers, or a vector."""
+        known = shard.rows.known_parts
+        if known is not None:
+            return known
+        ((batch_axis, unit),) = shard.rows.segments
+        return self.counts[batch_axis.root()] * unit
 
     def _gather_weights(self, number: StageNumber) -> None:
         """Write the gathers of the divided weights for the stage of a round.
@@ -402,28 +416,27 @@ class ProgramStage(Stage):
     Args:
         program: The program.
         number: The stage's place in the order of the step.
-        changes_variables: Whether this is the part of a stage that changes variables, for shards of
-            a device that share variables. This part runs once on each device, after the stage has
-            run for all shards.
+        changed: The variables that are changed by a part of a stage, for shards of a device that
+            share variables. The part runs after the stage has run for all shards: once on each
+            device for `COPIES` of variables, for each shard for `PARTS` of divided variables.
+            `None` for a whole stage.
 
     Attributes:
-        writer: The part of this stage that changes variables; `None` if there is no such part.
+        writers: The parts of this stage that change variables.
         calls: The calls of the function, by replica.
         after: Stages that have to run before.
     """
 
-    def __init__(
-        self, program: Program, number: StageNumber, *, changes_variables: bool = False
-    ) -> None:
-        kind = "_writes" if changes_variables else "" if number.on_every_replica else "_once"
+    def __init__(self, program: Program, number: StageNumber, changed: str | None = None) -> None:
+        kind = f"_writes_{changed}" if changed else "" if number.on_every_replica else "_once"
         super().__init__(program.plan, f"stage_{number.round}{kind}")
-        self.program, self.number, self.changes_variables = program, number, changes_variables
+        self.program, self.number, self.changed = program, number, changed
         if all("CPU" in device for device in program.devices):
             # XLA compiles a kernel once for every device, and all CPU devices are one processor.
             self.kernel_device = program.devices[0]
         self.runs_once = not number.on_every_replica
         self.draws_by_xla = program.draws_by_xla
-        self.writer: ProgramStage | None = None
+        self.writers: dict[str, ProgramStage] = {}
         self.outputs: list[tf.Tensor] = []
         self.calls: dict[int, tf.Operation] = {}
         self.after: dict[ProgramStage, None] = {}
@@ -437,9 +450,13 @@ class ProgramStage(Stage):
         devices = self.program.devices
         if self.runs_once:
             return [0]
-        if self.changes_variables:
+        if self.changed == COPIES:
             return [devices.index(device) for device in dict.fromkeys(devices)]
         return range(len(devices))
+
+    def with_writers(self) -> list[ProgramStage]:
+        """Return the stage and its parts that change variables."""
+        return [self, *self.writers.values()]
 
     @property
     def is_compiled(self) -> bool:
@@ -469,7 +486,7 @@ class ProgramStage(Stage):
         """Add the function's call for a replica."""
         self.calls[replica] = call
         in_fixed_order = self.program.collectives.in_fixed_order
-        if in_fixed_order and not self.runs_once and not self.changes_variables:
+        if in_fixed_order and not self.runs_once and not self.changed:
             _set_read_only(call)
         if self.is_compiled:
             call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
@@ -514,7 +531,7 @@ class ProgramStage(Stage):
     # Values of other functions
 
     def makes(self, tensor: tf.Tensor) -> bool:
-        return self.plan.stage_of(tensor) == self.number and not self.changes_variables
+        return self.plan.stage_of(tensor) == self.number and not self.changed
 
     def _from(self, source: ProgramStage, value: tf.Tensor) -> tf.Tensor:
         key = Result(source.number, source.export(value))
@@ -596,10 +613,10 @@ class ProgramStage(Stage):
     # Order
 
     def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
-        if self.changes_variables:  # Variables are changed after all reads.
+        if self.changed:  # Variables are changed after all reads.
             self.after[self.program.stage(self.number)] = None
-        before = [stage for number, stage in self.program.stages.items() if number < self.number]
-        before += [stage.writer for stage in before if stage.writer is not None]
+        stages = self.program.stages.items()
+        before = [each for n, stage in stages if n < self.number for each in stage.with_writers()]
         found = []
         for op in planned.controls:
             if op in self.written:

@@ -12,6 +12,7 @@ plan. A stage follows the way (`Stage.read`), and the program exchanges tensors 
 | replicate | a shard, `BroadcastRows` | `SliceRows` of the tensor |
 | shard, partial | another shard, `BroadcastRows` | `SliceRows` of the whole, as for `TakeWhole` |
 | partial sum | rows of a divided variable | `TakeRowsOfSum`: each replica gets its own rows |
+| partial of one term | a shard | `TakeRowsOfSum` |
 | replicate, shard | partial sum | `CountOnce`: zeros on all replicas but the first replica |
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 
 from .operation import BroadcastRows, Form, LocalSizes, LocalValue
 from .placements import PARTIAL, Opaque, Partial, Placement, Replicate, Shard
+from .reduction import ONE_TERM
 from .rows import Rows
 
 
@@ -120,7 +122,8 @@ def _way_to_rows(
 ) -> Way:
     if isinstance(placement, Shard) and placement.fits(shard):
         return KEEP
-    if placement == PARTIAL and division is not None and division.fits(shard):
+    is_own = placement == PARTIAL and division is not None and division.fits(shard)
+    if is_own or placement == Partial(ONE_TERM):
         return TakeRowsOfSum(shard)
     return SliceRows(shard, may_broadcast)
 

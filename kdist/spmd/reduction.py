@@ -111,4 +111,6 @@ MAXIMUM = Elementwise("max", tf.reduce_max)
 MINIMUM = Elementwise("min", tf.reduce_min)
 ALL = Elementwise("all", tf.reduce_all)
 ANY = Elementwise("any", tf.reduce_any)
+ONE_TERM = Elementwise("one term", tf.reduce_sum)
+"""One replica has the value, and all other replicas have -0.0, which changes no sum."""
 COUNTED_MOMENTS = CountedMoments()

@@ -183,6 +183,28 @@ def key_of(size: AnySize) -> Any:
     return size.key if isinstance(size, Size) else size
 
 
+def expected_number(size: AnySize, rows: int | None) -> int | None:
+    """Return a size if the numbers of rows in it are known, or expected; else `None`.
+
+    Args:
+        size: The size.
+        rows: The expected number of rows of a batch of an unknown number; `None` without one.
+    """
+    if isinstance(size, int):
+        return size
+    total = 0
+    for symbols, factor in size.terms.items():
+        for symbol in symbols:
+            if not isinstance(symbol, BatchAxis) or symbol.source is not None:
+                return None
+            number = rows if symbol.total is None else symbol.total
+            if number is None:
+                return None
+            factor *= number
+        total += factor
+    return total
+
+
 def symbolic(symbol: Symbol) -> Size:
     """Return a symbol as a size."""
     return Size({(symbol.root(),): 1})

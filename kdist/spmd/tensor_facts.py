@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from .functions import Bodies
 from .placements import Placement, Shard
 from .rows import Rows, rows_of
 from .size_reader import read_sizes
-from .sizes import AnySize, AxisSize, BatchAxis, symbolic
+from .sizes import AnySize, AxisSize, BatchAxis, expected_number, symbolic
 
 Ref = Any
 """Key of a tensor in a dictionary, as `tf.Tensor.ref` returns it."""
@@ -94,6 +95,8 @@ class StepFacts:
         list_elements: For each operation that makes a list, the placement of the list's elements.
         weight_bytes: Bytes of the divided weights that are gathered for a stage; `None` if weights
             are not divided.
+        batch_rows: The expected number of rows of a batch, where shapes do not say the number; for
+            costs only. `None` without an expectation.
     """
 
     bodies: Bodies = field(default_factory=Bodies)
@@ -103,6 +106,7 @@ class StepFacts:
     layouts: list[Rows] = field(default_factory=list)
     list_elements: dict[tf.Operation, Placement] = field(default_factory=dict)
     weight_bytes: int | None = None
+    batch_rows: int | None = None
 
 
 class TensorFacts:
@@ -256,6 +260,11 @@ class TensorFacts:
             return tensor.shape
         known = [size if isinstance(size, int) else None for size in dims]
         return tensor.shape.merge_with(known)
+
+    def expected_elements(self, tensor: tf.Tensor) -> int | None:
+        """Return the number of elements of a tensor over all replicas, if it can be expected."""
+        dims = self.dims(tensor)
+        return None if dims is None else expected_number(math.prod(dims), self.step.batch_rows)
 
     def set_dims(self, tensor: tf.Tensor, dims: Sequence[AnySize]) -> None:
         """Set the sizes of a tensor's axes, where its traced shape does not say them."""

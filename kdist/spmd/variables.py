@@ -283,7 +283,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         blocks, parts = division.blocks(value, places), []
         name = options.get("name") or "Variable"
         options.pop("colocate_with", None)
-        for place, block, device in zip(places, blocks, self.worker_devices, strict=True):
+        for place, block, device in zip(places, blocks, self.shard_devices, strict=True):
             given = {"initial_value": block, "name": f"{name}/part_{place}"}
             with tf.device(device):
                 parts.append(next_creator(**{**options, **given}))

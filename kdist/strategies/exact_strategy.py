@@ -54,6 +54,8 @@ class ModelState:
     """Whether the model's step is compiled with XLA inside `run`."""
     chosen_steps: dict[int | None, int] | None = None
     """Steps per execution by global batch; `None` if the model was not compiled with "auto"."""
+    batch_rows: int | None = None
+    """The number of samples of a batch, over all replicas; `None` if it is unknown."""
     is_evaluating: bool = False
     """Whether the model is evaluating or predicting, with one step per execution."""
 
@@ -191,12 +193,14 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             return Step(fn)
         model, name = own
         global_seed(self)  # in the thread that traces the step
+        state = self.model_state(model)
         return Step(
             fn,
             splits=True,
             keeps_rows=name == "predict_step",
-            jit_compile=self.model_state(model).is_jitted,
+            jit_compile=state.is_jitted,
             draws_by_xla=model.jit_compile is DRAWS_ALONE,
+            batch_rows=state.batch_rows,
         )
 
     @unconverted
@@ -287,10 +291,11 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def reset(self, model: keras.Model) -> None:
         self._states[model] = ModelState()
 
-    def prepare(self, model: keras.Model) -> None:
+    def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
         if strategy_of(model) is not self:
             raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")
         state = self.model_state(model)
+        state.batch_rows = global_batch
         if model.jit_compile and self.extended.parts > 1:
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..arguments import check_sharding, read_tf_config
+from ..arguments import read_tf_config
 from ..errors import UserError
 from ..spmd.variables import GlobalViewExtended
 from .devices import device_type, first_devices, known_devices, use_one_core_each
@@ -31,12 +31,11 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             equal up to rounding.
         shard_optimizer: Whether the optimizer's state (momentum, Adam's two moments, averages of
             weights, accumulated gradients) is divided over the replicas: each replica has a part
-            instead of a copy (ZeRO stage 1). The model and its files are the same. Not with
-            `shards`.
+            instead of a copy (ZeRO stage 1). The model and its files are the same.
         shard_weights: Whether the weights and the optimizer's state are divided over the replicas
             (ZeRO stage 3, fully sharded data parallel): a replica gathers weights shortly before it
-            computes with them, and then lets go of them. The model and its files are the same. Not
-            with `shards`.
+            computes with them, and then lets go of them. Rows of a large table are looked up where
+            they lie. The model and its files are the same.
         cross_device_ops: A `tf.distribute.CrossDeviceOps` that reduces values over replicas. `None`
             uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default (NCCL) on
             GPUs. Not with `shards`: kdist adds up shards in its own order.
@@ -71,7 +70,6 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             raise UserError(
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
-        check_sharding(shards, shard_optimizer, shard_weights)
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # TensorFlow reads it, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if shards is not None:

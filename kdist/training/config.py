@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..arguments import check_sharding
 from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
@@ -138,7 +137,6 @@ class TrainConfig(
                 f"received shards={self.shards} for {self.replicas} replicas, each of which has to"
                 f" have equally many: pass a multiple of {self.replicas}"
             )
-        check_sharding(self.shards, self.shard_optimizer, self.shard_weights)
         check_momentum(self.optimizer, self.momentum)
         if self.warmup_epochs >= self.epochs:
             raise UserError(

@@ -21,7 +21,6 @@ from .._upstream.worker_devices import (
     worker_counts,
 )
 from .._upstream.worker_failures import abort_collectives, failures
-from ..arguments import check_sharding
 from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
 from ..spmd.collectives import Collectives, WorkerCollectives
@@ -126,7 +125,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             hang_seconds=hang_seconds,
             start_timeout_seconds=start_timeout_seconds,
         )
-        check_sharding(shards, shard_optimizer, shard_weights)
         resolver = find_cluster() if cluster_resolver is None else cluster_resolver
         options = communication_options or tf.distribute.experimental.CommunicationOptions()
         _check_resolver(resolver)
@@ -194,7 +192,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self._hang_watch.traces()
         return super().run(fn, args, kwargs, options)
 
-    def prepare(self, model: keras.Model) -> None:
+    def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
         state = self.model_state(model)
         if self.workers > 1 and not state.is_compared:
             event = "the start of training or evaluation"
@@ -208,7 +206,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 },
             )
             state.is_compared = True
-        super().prepare(model)
+        super().prepare(model, global_batch)
 
     def collectives(self) -> Collectives:
         """Return the collectives of the replicas of all workers."""

@@ -229,6 +229,14 @@ CASES = {
         ),
         samples=ONE_LEFT,
     ),
+    "embedding_of_many_words_uneven": uneven(
+        Case(
+            model=lambda: models.bag_of_tokens(samples.WORDS),
+            data=samples.words,
+            optimizer=lambda: optimizers.Adam(0.01),
+            scored=False,
+        )
+    ),
     "embedding_accumulation_uneven": uneven(
         Case(
             model=models.bag_of_tokens,

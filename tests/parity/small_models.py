@@ -166,9 +166,9 @@ def embedding(*, tagger):
     return keras.Model(inputs, classes()(x))
 
 
-def bag_of_tokens():
+def bag_of_tokens(words=10):
     inputs = keras.Input((5,), dtype="int32")
-    x = layers.GlobalAveragePooling1D()(layers.Embedding(10, 4, mask_zero=True)(inputs))
+    x = layers.GlobalAveragePooling1D()(layers.Embedding(words, 4, mask_zero=True)(inputs))
     return keras.Model(inputs, classes()(x))
 
 

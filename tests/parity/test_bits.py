@@ -32,8 +32,24 @@ def test_a_model_has_the_same_bits_on_one_two_and_four_devices(name):
     assert len(set(found.values())) == 1, found
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "name", ["words", *(pytest.param(n, marks=pytest.mark.slow) for n in trained_bits.MODELS)]
+)
+@pytest.mark.parametrize("option", ["shard_weights", "shard_optimizer"])
+def test_divided_variables_have_the_same_bits_on_one_two_and_four_devices(name, option):
+    found = {}
+    for replicas in (1, 2, 4):
+        strategy = kdist.MirroredStrategy(replicas=replicas, shards=4, **{option: True})
+        found[replicas] = trained_bits.digest(strategy, name)
+    assert len(set(found.values())) == 1, found
+
+
 @pytest.mark.slow
-def test_workers_have_the_same_bits_as_one_device():
+@pytest.mark.parametrize(
+    "models", [[*trained_bits.MODELS], [*trained_bits.DIVIDED]], ids=["whole", "divided"]
+)
+def test_workers_have_the_same_bits_as_one_device(models):
     """In processes of their own, where TensorFlow takes as many threads as it likes."""
     commands = {"one device": [], "2 x 1": ["launch", "--workers", "2"]}
     commands["2 x 2"] = commands["2 x 1"]
@@ -41,13 +57,14 @@ def test_workers_have_the_same_bits_as_one_device():
     for kind, launch in commands.items():
         start = ["-m", "kdist", *launch] if launch else []
         replicas = "2" if kind == "2 x 2" else "1"
-        rest = [str(PROGRAM), replicas, *trained_bits.MODELS, *(["--workers"] if launch else [])]
+        rest = [str(PROGRAM), replicas, *models, *(["--workers"] if launch else [])]
+        rest += ["--divided"] if models == [*trained_bits.DIVIDED] else []
         done = subprocess.run(
             [sys.executable, *start, *rest], capture_output=True, text=True, timeout=900
         )
         assert not done.returncode, done.stderr[-3000:]
         found[kind] = re.findall(r"digest of (\w+): (\w+)", done.stdout)
-        assert [name for name, _ in found[kind]] == [*trained_bits.MODELS]
+        assert [name for name, _ in found[kind]] == models
     assert found["one device"] == found["2 x 1"] == found["2 x 2"]
 
 

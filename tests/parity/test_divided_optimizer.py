@@ -8,7 +8,6 @@ import optimizer_cases
 import pytest
 import tensorflow as tf
 from cases import CASES, on_one_replica
-from kdist.errors import UserError
 from kdist.spmd import divided_variables
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -112,8 +111,3 @@ def test_explain_shows_the_memory_of_divided_variables():
     assert weights.step.weights_together == kernel
     assert "gathered weights (25.6 kB together)" in str(weights)
     assert "shard_weights" not in str(weights)
-
-
-def test_shards_are_refused():
-    with pytest.raises(UserError, match="shards=2 and shard_optimizer=True"):
-        kdist.MirroredStrategy(replicas=2, shards=2, shard_optimizer=True)

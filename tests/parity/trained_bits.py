@@ -1,8 +1,9 @@
 """Models of four kinds, trained in float32; a digest of all that comes out of it.
 
-    python trained_bits.py REPLICAS MODEL... [--workers]
+    python trained_bits.py REPLICAS MODEL... [--divided] [--workers]
 
-prints the digests, on one of several workers with `--workers`.
+prints the digests, with divided weights with `--divided`, on one of several workers with
+`--workers`.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from keras import layers, ops
 SHARDS = 4
 ROWS, BATCH = 22, 10  # batches of 10, 10 and 2 rows: one has fewer rows than shards
 IMAGE = (8, 8, 3)
+WORDS = 1001
 
 
 def network():
@@ -87,7 +89,17 @@ class GAN(keras.Model):
         return {"loss": self.mean.result()}
 
 
+def words():
+    """A table with more rows than a batch looks up."""
+    inputs = keras.Input(IMAGE)
+    places = ops.cast(ops.abs(inputs[:, :, 0, :]) * 400, "int32") % WORDS
+    x = layers.GlobalAveragePooling2D()(layers.Embedding(WORDS, 8)(places))
+    x = layers.Dense(600, activation="relu")(x)
+    return keras.Model(inputs, layers.Dense(5, activation="softmax")(x))
+
+
 MODELS = {"network": network, "lstm": lstm, "transformer": transformer, "gan": GAN}
+DIVIDED = {"words": words}
 
 
 def digest(strategy, name):
@@ -96,7 +108,7 @@ def digest(strategy, name):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS, *IMAGE)).astype("float32")
     y = rng.integers(0, 5, ROWS)
-    model = strategy.build(MODELS[name])
+    model = strategy.build((MODELS | DIVIDED)[name])
     if name == "gan":
         model.compile()
     else:
@@ -113,10 +125,11 @@ def digest(strategy, name):
 
 
 def main():
-    on_workers = sys.argv[-1] == "--workers"
-    replicas, *names = sys.argv[1 : -1 if on_workers else None]
+    options = {argument for argument in sys.argv if argument.startswith("--")}
+    replicas, *names = (argument for argument in sys.argv[1:] if argument not in options)
+    on_workers = "--workers" in options
     kind = kdist.MultiWorkerMirroredStrategy if on_workers else kdist.MirroredStrategy
-    strategy = kind(replicas=int(replicas), shards=SHARDS)
+    strategy = kind(replicas=int(replicas), shards=SHARDS, shard_weights="--divided" in options)
     for name in names:
         found = digest(strategy, name)
         if strategy.worker == 0:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
 from kdist.spmd import divided_variables, partition
+from kdist.spmd.rules import indexing
 from random_programs import BATCHES, INPUTS, VARIABLES, programs
 from rule_harness import whole_array
 from tensorflow.python.distribute import values
@@ -143,7 +144,11 @@ class Runs:
             [self.spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
             for name in BATCHES
         ]
-        with mock.patch.object(partition, "WEIGHT_BYTES", 100):
+        with contextlib.ExitStack() as beside:
+            beside.enter_context(mock.patch.object(partition, "WEIGHT_BYTES", 100))
+            if divided == WEIGHTS:  # Rows are looked up in parts, although the tables are small.
+                fewer = mock.patch.object(indexing, "_fewer_rows", return_value=True)
+                beside.enter_context(fewer)
             self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
 
     def _whole(self, rounded):

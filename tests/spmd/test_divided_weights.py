@@ -5,9 +5,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.errors import UserError
 from kdist.spmd import partition, program
 from kdist.spmd.divided_variables import DividedVariable
+from kdist.spmd.placements import REPLICATE, Partial
+from kdist.spmd.reduction import ONE_TERM
 from kdist.spmd.tensor_facts import StageNumber
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small")
@@ -149,9 +150,14 @@ def test_gradients_outside_of_steps():
     np.testing.assert_array_equal(tape.gradient(value, variable), 2 * np.ones((4, 3)))
 
 
-def test_shards_are_refused():
-    with pytest.raises(UserError, match="shards=2 and shard_weights=True"):
-        kdist.MirroredStrategy(replicas=2, shards=2, shard_weights=True)
+def test_each_shard_has_a_part():
+    strategy = kdist.MirroredStrategy(replicas=2, shards=4, shard_weights=True)
+    with strategy.scope():
+        variable = tf.Variable(np.arange(20.0).reshape(10, 2))
+    assert [len(part.numpy()) for part in variable.parts] == [3, 3, 2, 2]
+    assert [part.device[-5:] for part in variable.parts] == ["CPU:0", "CPU:1"] * 2
+    variable.assign_add(tf.ones((10, 2), variable.dtype))
+    np.testing.assert_array_equal(variable.numpy(), np.arange(20.0).reshape(10, 2) + 1)
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
@@ -202,3 +208,166 @@ def test_saved_models_are_loaded_in_the_scope(tmp_path):
         loaded = tf.saved_model.load(str(tmp_path / "served"))
         kernels = [each.numpy() for each in loaded.variables if each.shape == (6, 7)]
         np.testing.assert_array_equal(kernels[0], model.layers[0].kernel)
+
+
+# Tables
+
+WORDS, SIZE = 1001, 4
+
+
+def run_on_rows(strategy, step, rows):
+    """Run a step for a batch of a known number of rows; return its results."""
+
+    @tf.function(autograph=False)
+    def run(batch):
+        return strategy.run(step, args=(batch,))
+
+    dataset = tf.data.Dataset.from_tensors(tf.constant(rows))
+    (batch,) = strategy.experimental_distribute_dataset(dataset)
+    return strategy.gather(run(batch), 0)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Return the plans of the steps that are traced."""
+    found = []
+    original = partition._plan
+
+    def plan(*args):
+        found.append(original(*args).plan)
+        return original(*args)
+
+    monkeypatch.setattr(partition, "_plan", plan)
+    return found
+
+
+def kept_bits(variable, step, rows, replicas):
+    strategy = kdist.MirroredStrategy(replicas=replicas, shard_weights=True)
+    with strategy.scope():
+        table = tf.Variable(variable)
+    result = run_on_rows(strategy, lambda batch: step(table, batch), rows)
+    return result.numpy().tobytes(), table.numpy().tobytes()
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_looked_up_rows_have_the_bits_of_the_table(replicas, dtype):
+    """Numbers that are not finite stay in their rows, and zeros keep their signs."""
+    values = np.random.default_rng(0).normal(size=(WORDS, SIZE))
+    values[::7, 0], values[3::11] = -0.0, np.nan
+    values[5::13, 1], values[4, 2] = np.inf, -np.inf
+    values = tf.cast(values, dtype)
+    indices = np.random.default_rng(1).integers(0, WORDS, (7, 3))
+    found, _ = kept_bits(values, lambda table, rows: tf.gather(table, rows), indices, replicas)
+    assert found == tf.gather(values, indices).numpy().tobytes()
+
+
+@pytest.mark.parametrize("change", ["scatter_add", "scatter_sub"])
+def test_updates_of_rows_leave_all_other_rows(change):
+    """Zeros keep their signs."""
+    values = np.full((WORDS, SIZE), -0.0)
+    indices = np.array([1, 700, 1, 999, 700])
+
+    def update(table, rows):
+        slices = tf.IndexedSlices(tf.ones((tf.shape(rows)[0], SIZE), "float64") / 3, rows)
+        getattr(table, change)(slices)
+        return rows
+
+    _, found = kept_bits(values, update, indices, 2)
+    with tf.device("CPU:0"):
+        expected = tf.Variable(values)
+        update(expected, tf.constant(indices))
+    assert found == expected.numpy().tobytes()
+
+
+@pytest.mark.parametrize("change", ["scatter_add", "scatter_update"])
+def test_an_update_of_a_row_out_of_range_is_an_error(change):
+    def update(table, rows):
+        slices = tf.IndexedSlices(tf.ones((tf.shape(rows)[0], SIZE), "float64"), rows)
+        getattr(table, change)(slices)
+        return rows
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=str(WORDS)):
+        kept_bits(np.zeros((WORDS, SIZE)), update, np.array([0, 1, WORDS]), 2)
+
+
+def train_words(strategy, optimizer, batch=8):
+    inputs = keras.Input((3,), dtype="int32")
+    table = keras.layers.Embedding(WORDS, SIZE)
+    outputs = keras.layers.Dense(2)(table(inputs))
+    model = strategy.build(lambda: keras.Model(inputs, outputs))
+    model.compile(optimizer, "mse")
+    x = np.random.default_rng(0).integers(0, WORDS, (2 * batch, 3))
+    model.fit(x, np.zeros((2 * batch, 3, 2)), batch_size=batch, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["adam", "sgd", "adamw", "adamax", "nadam", "lion", "ftrl", "muon"]
+)
+def test_no_replica_has_a_whole_table(optimizer, plans, monkeypatch):
+    """No tensor that a replica has whole, and no exchanged tensor, is as large as the table."""
+    programs = []
+    original = program.Program.__init__
+
+    def made(self, *args, **options):
+        original(self, *args, **options)
+        programs.append(self)
+
+    monkeypatch.setattr(program.Program, "__init__", made)
+    train_words(kdist.MirroredStrategy(replicas=2, shard_weights=True), optimizer)
+    for plan in plans:
+        plan.step.batch_rows = 8
+        wholes = [exchange.tensor for exchange in plan.exchanges.values()]
+        wholes += [tensor for group in plan.weights.values() for tensor, _ in group.values()]
+        for planned in plan.operations:
+            results = zip(planned.op.outputs, planned.decision.output_placements, strict=True)
+            wholes += [
+                tensor
+                for tensor, placement in results
+                if placement == REPLICATE or isinstance(placement, Partial)
+            ]
+        sizes = [plan.expected_elements(t) for t in wholes if t.dtype != tf.resource]
+        assert None not in sizes
+        assert max(sizes) < WORDS
+    for stage in (stage for made in programs for stage in made.all_stages()):
+        shapes = [out.shape for op in stage.graph.get_operations() for out in op.outputs]
+        assert not [shape for shape in shapes if shape.rank and shape[0] == WORDS]
+
+
+@pytest.mark.parametrize(
+    ("batch", "is_in_parts"), [(8, True), (333, True), (334, False), (None, False)]
+)
+def test_a_table_is_gathered_if_it_is_smaller_than_its_rows(batch, is_in_parts, plans):
+    """An own step does not know its number of rows before it runs: the table is gathered."""
+    strategy = kdist.MirroredStrategy(replicas=2, shard_weights=True)
+    model = train_words(strategy, "sgd", batch or 8)
+    if batch is None:
+        del plans[:]
+        own = tf.function(
+            lambda x: strategy.run(model, args=(x,)),
+            input_signature=[tf.TensorSpec((None, 3), "int32")],
+            autograph=False,
+        )
+        own(np.zeros((4, 3), "int32"))
+    found = [
+        planned
+        for planned in plans[0].operations
+        if Partial(ONE_TERM) in planned.decision.output_placements
+    ]
+    assert bool(found) == is_in_parts
+    assert bool(plans[0].weights) or is_in_parts
+
+
+def test_explain_counts_the_exchanged_rows():
+    strategy = kdist.MirroredStrategy(replicas=2, shard_weights=True)
+    model = train_words(strategy, "sgd")
+    batch = (np.zeros((8, 3), "int32"), np.zeros((8, 3, 2)))
+    few = kdist.explain(model, batch).step
+    many = kdist.explain(model, tuple(np.repeat(part, 100, 0) for part in batch)).step
+    dense, table = (SIZE * 2 + 2) * 4, WORDS * SIZE * 4
+    assert few.weights_gathered == dense
+    assert many.weights_gathered == dense + table
+    assert few.divided_share == many.divided_share == 1
+    assert few.summed >= 8 * 3 * SIZE * 4
+    assert "look_up" in {kind for place in few.places for kind in place.types}

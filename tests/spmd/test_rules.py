@@ -52,6 +52,8 @@ WITHOUT_ROW = {  # the kernels, variables that are divided and cuDNN have tests 
     "CudnnRNNBackpropV3",
     "CudnnRNNV3",
     "Placeholder",
+    "kernel:look_up",
+    "kernel:take_rows",
 }
 
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint
-from kdist.errors import UserError
 from kdist.spmd.divided_variables import DividedVariable
-from kdist.training.config import TrainConfig
 from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float64")
@@ -227,8 +225,3 @@ def test_an_optimizer_is_built_by_a_step_of_ones_own(kind, in_scope):
                 own(*batch)
         results.append([*model.get_weights(), *(v.numpy() for v in optimizer.variables)])
     assert_close(*results, rtol=0, atol=1e-12)
-
-
-def test_settings_that_contradict_are_refused():
-    with pytest.raises(UserError, match="shards=2 and shard_optimizer=True"):
-        TrainConfig(shards=2, shard_optimizer=True)

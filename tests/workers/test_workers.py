@@ -65,6 +65,7 @@ DIVIDED = (
     "global_clipnorm_uneven",
     "ema_overwrite_uneven",
     "embedding_accumulation_uneven",
+    "embedding_of_many_words_uneven",
     "steps_per_execution_3_uneven",
     "batch_by_batch_weighted",
     "custom_step_clipped_and_accumulated",

@@ -6,8 +6,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..operation import LOCAL, Decision, Form, Operation, Tensors, local_size, rule
+from ..operation import (
+    LOCAL,
+    NOT_READ,
+    Decision,
+    Form,
+    Operation,
+    Rewrite,
+    Tensors,
+    local_size,
+    rule,
+)
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Replicate, Shard
+from ..reduction import ONE_TERM
 from ..rows import Rows
 from ..sizes import BatchAxis
 from ..stage import Stage
@@ -15,7 +26,7 @@ from .reductions import PARTS
 
 
 @rule("GatherV2", "ResourceGather")
-def gather(op: Operation) -> Decision | None:
+def gather(op: Operation) -> Decision | Rewrite | None:
     """Look up rows of a table, with divided indices, or a table divided along a different axis."""
     resource = op.type == "ResourceGather"
     axis = 0 if resource else op.constant(2)
@@ -40,8 +51,115 @@ def gather(op: Operation) -> Decision | None:
         out = table.axis if table.axis < axis else table.axis + index_rank - 1
         return Decision([LOCAL, REPLICATE, *rest], [table.at(out).plain()])
     if isinstance(index, Shard):
+        if axis == 0 and _is_looked_up_in_parts(op, index):
+            values, indices = op.op.inputs[:2]
+            return Rewrite(lambda: [take_rows(look_up(values, indices), indices)])
         return Decision([REPLICATE, LOCAL, *rest], [index.plain().at(axis + index.axis)])
     return None
+
+
+def _is_looked_up_in_parts(op: Operation, index: Shard) -> bool:
+    """Whether each replica looks up the indices of all replicas in its rows of a divided table.
+
+    Otherwise the whole table is gathered: if it has fewer rows than there are indices, if their
+    number is unknown, and in bodies, which have no exchanges.
+    """
+    table = op.weights.get(0)
+    if table is None or table.axis or table.rows.known_parts is None or op.in_body:
+        return False
+    ((batch_axis, unit), *others) = index.rows.segments
+    is_batch = batch_axis.root().source is None and isinstance(unit, int) and not others
+    return is_batch and op.inputs[0].dtype.is_floating and _fewer_rows(op, 1, op.inputs[0])
+
+
+def _fewer_rows(op: Operation, index: int, table: tf.Tensor) -> bool:
+    """Whether an input is expected to have fewer elements than a table has rows."""
+    elements = op.facts.expected_elements(op.inputs[index])
+    return elements is not None and elements < op.facts.shape(table)[0]
+
+
+@tf.function(autograph=False, experimental_implements="look_up")
+def look_up(table: Any, indices: Any) -> Any:
+    """Return rows of a table, by their indices."""
+    return tf.gather(table, indices)
+
+
+@tf.function(autograph=False, experimental_implements="take_rows")
+def take_rows(rows: Any, indices: Any) -> Any:
+    """Return the rows of all indices; a replica gets the rows of its own indices."""
+    del indices
+    return tf.identity(rows)
+
+
+@rule("kernel:look_up")
+def look_up_own_rows(op: Operation) -> Decision | None:
+    """Look up the indices of all replicas in a replica's rows of a table."""
+    table, dims = op.weights.get(0), op.dims(1)
+    if table is None or dims is None:
+        return None
+    op.set_dims(op.outputs[0], [*dims, *op.inputs[0].shape.as_list()[1:]])
+
+    def look_up_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        rows, indices = inputs
+        if indices.dtype.size < 4:  # The number of a row may be larger.
+            indices = tf.cast(indices, tf.int32)
+        own, is_own, _ = own_places(stage, table.rows, indices, least=0)
+        found = tf.gather(rows, tf.where(is_own, own, 0))
+        no_row = tf.constant(-0.0, found.dtype)
+        return [tf.where(_expanded(is_own, found), found, no_row)]
+
+    return Decision(
+        [table, REPLICATE],
+        [Partial(ONE_TERM)],
+        look_up_local_rows,
+        needs=[table.rows],
+        needs_all_rows=True,
+    )
+
+
+@rule("kernel:take_rows")
+def take_own_rows(op: Operation) -> Decision | None:
+    """Take the rows of a replica's own indices, which different replicas have looked up."""
+    index, dims = op.shard(1), op.dims(0)
+    if index is None or dims is None or not op.is_partial(0, ONE_TERM):
+        return None
+    op.set_dims(op.outputs[0], dims)
+    wanted = index.plain()
+    return Decision([wanted, NOT_READ], [wanted], lambda stage, op, inputs: inputs[:1])
+
+
+def own_places(
+    stage: Stage, rows: Rows, places: Any, least: int | None
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return places within a replica's rows, whether each is its own, and the number of its rows.
+
+    Places that no replica has are an error on CPUs, as they are for TensorFlow's kernels there.
+
+    Args:
+        stage: The function that is being written.
+        rows: The rows of a divided variable.
+        places: Places among the rows of all replicas.
+        least: The least place that is right; `None` for any number.
+    """
+    ((count, first),) = stage.blocks(rows, places.dtype)
+    checks = []
+    if stage.on_cpus and rows.known_parts is not None:
+        total = sum(rows.known_parts)
+        is_right = places < total
+        if least is not None:
+            is_right = tf.logical_and(is_right, places >= least)
+        message = f"an index is not in [0, {total}): the least and the largest index are"
+        data = [message, tf.reduce_min(places), tf.reduce_max(places)]
+        checks = [tf.debugging.Assert(tf.reduce_all(is_right), data)]
+    with tf.control_dependencies(checks):
+        own = places - first
+    return own, tf.logical_and(own >= 0, own < count), count
+
+
+def _expanded(condition: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Return a condition of the values' rows with an axis of size 1 for each axis of a row."""
+    ones = tf.ones_like(tf.shape(values)[condition.shape.rank :])
+    return tf.reshape(condition, tf.concat([tf.shape(condition), ones], 0))
 
 
 def _within(
@@ -122,6 +240,10 @@ def segments(op: Operation) -> Decision | None:
     named = _named_rows(op, count)
     if named is not None:
         return _segments_of_rows([*forms, REPLICATE], named)
+    return _segments_of_variable(op) or _partial_segments(op, forms)
+
+
+def _partial_segments(op: Operation, forms: list[Form]) -> Decision:
     kind = op.type.removeprefix("UnsortedSegment")
     return Decision([*forms, REPLICATE], [Partial(PARTS[kind])])
 
@@ -133,6 +255,29 @@ def _named_rows(op: Operation, count: Any) -> Rows | None:
     if rows is None or count is None or len(rows.segments) != 1:
         return None
     return rows if rows.is_total(count.item()) else None
+
+
+def _segments_of_variable(op: Operation) -> Decision | None:
+    """Add up the segments that are a replica's rows of a divided variable, such as a table.
+
+    The values of all replicas are gathered, in the order of the batch, if they are fewer rows than
+    the variable has: so no replica has the whole gradient of the table.
+    """
+    table = op.facts.variable_shard(op.outputs[0])
+    if op.type != "UnsortedSegmentSum" or table is None or table.axis or op.in_body:
+        return None
+    if not _fewer_rows(op, 1, op.outputs[0]):
+        return None
+
+    def add_up_own_segments(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+        values, ids, _ = inputs
+        own, is_own, count = own_places(stage, table.rows, ids, least=None)
+        own = tf.where(is_own, own, -1)  # Values with a negative id are left out.
+        return stage.copy(op, [values, own, tf.cast(count, op.inputs[2].dtype)])
+
+    return Decision(
+        [REPLICATE] * 3, [table], add_up_own_segments, needs=[table.rows], needs_all_rows=True
+    )
 
 
 def _segments_of_rows(forms: list[Any], rows: Rows) -> Decision:
@@ -213,29 +358,29 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
     Tensors with rows of a batch are computed whole: a replica may have no rows of a batch, and
     TensorFlow refuses to scatter into a tensor without rows.
     """
-    shard, rank, depth = op.shard(0), op.rank(1), op.inputs[1].shape[-1]
+    shard, rank, depth = op.weights.get(0) or op.shard(0), op.rank(1), op.inputs[1].shape[-1]
     if shard is None or shard.rows.is_batch or rank is None or depth is None:
         return None
     if shard.axis >= depth:
         updates = shard.plain().at(rank - 1 + shard.axis - depth)
-        return Decision([LOCAL, REPLICATE, updates], [shard.plain()], needs_all_rows=True)
+        return Decision([shard, REPLICATE, updates], [shard.plain()], needs_all_rows=True)
     if len(shard.rows.segments) > 1 or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
         return None
 
     def scatter_own_updates(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         tensor, indices, updates = inputs
-        ((count, first),) = stage.blocks(shard.rows, indices.dtype)
-        own = indices[..., shard.axis] - first
-        is_own = tf.logical_and(own >= 0, own < count)
-        # Updates of rows on all other replicas become zeros for the first row.
+        own, is_own, _ = own_places(stage, shard.rows, indices[..., shard.axis], least=0)
+        # Updates of rows on all other replicas become zeros for the first row, which -0.0 and a
+        # subtracted 0.0 do not change.
         parts = tf.unstack(indices, axis=-1)
         parts[shard.axis] = tf.where(is_own, own, 0)
-        shape = tf.concat([tf.shape(is_own), tf.ones_like(tf.shape(updates)[rank - 1 :])], 0)
-        kept = tf.where(tf.reshape(is_own, shape), updates, tf.zeros_like(updates))
+        is_signed = op.type == "TensorScatterAdd" and updates.dtype.is_floating
+        no_update = tf.constant(-0.0 if is_signed else 0, updates.dtype)
+        kept = tf.where(_expanded(is_own, updates), updates, no_update)
         return stage.copy(op, [tensor, tf.stack(parts, -1), kept])
 
     return Decision(
-        [LOCAL, REPLICATE, REPLICATE],
+        [shard, REPLICATE, REPLICATE],
         [shard.plain()],
         scatter_own_updates,
         needs=[shard.rows],

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from ...arguments import check_sharding
 from ...fields import check_fields
 
 # More logical CPUs take minutes to trace.
@@ -42,7 +41,6 @@ class CheckOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_sharding(self.shards, False, self.shard_weights)
 
     @property
     def shards(self) -> int | None:

@@ -150,12 +150,12 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         model=model.name,
         devices=strategy.devices,
         step=strategy.explanation,
-        weights=_bytes_on_replica(model.weights),
+        weights=_bytes_on_device(model.weights, strategy),
         gradients=sum(map(_variable_size, model.trainable_weights)),
-        optimizer=_bytes_on_replica(state),
+        optimizer=_bytes_on_device(state, strategy),
         divided=(
-            _bytes_on_replica(model.weights, strategy.extended.parts),
-            _bytes_on_replica(state, strategy.extended.parts),
+            _bytes_on_device(model.weights, strategy, all_divided=True),
+            _bytes_on_device(state, strategy, all_divided=True),
         ),
     )
 
@@ -209,16 +209,28 @@ def _variable_size(variable: keras.Variable) -> int:
     return int(tf.as_dtype(variable.dtype).size) * math.prod(map(int, variable.shape))
 
 
-def _bytes_on_replica(variables: Iterable[keras.Variable], parts: int | None = None) -> int:
-    """Return the bytes of variables on the replica with the largest parts."""
+def _bytes_on_device(
+    variables: Iterable[keras.Variable], strategy: ExactStrategy, *, all_divided: bool = False
+) -> int:
+    """Return the bytes of variables on the device with the largest parts.
+
+    Args:
+        variables: The variables.
+        strategy: The strategy of the variables.
+        all_divided: Whether all variables are counted as divided, not as they are.
+    """
+    extended = strategy.extended
+    each = len(extended.shard_devices) // len(extended.worker_devices)  # Parts on a device.
     total = 0
     for variable in variables:
         size, division = _variable_size(variable), None
-        if parts is not None:
-            division = division_of(variable.shape, parts)
+        if all_divided:
+            division = division_of(variable.shape, extended.parts)
         elif isinstance(variable.value, DividedVariable):
             division = variable.value.division
-        total += size if division is None else size * max(division.sizes) // sum(division.sizes)
+        if division is not None:
+            size = size * each * max(division.sizes) // sum(division.sizes)
+        total += size
     return total
 
 
