@@ -46,8 +46,8 @@ def folder_address(name: str, value: object) -> str:
     import fsspec
 
     try:
-        if "://" not in text:  # `Path` leaves a single slash of the two
-            raise ValueError("an address has to be text, not a Path")
+        if "://" not in text.rstrip("/"):  # `Path` leaves a single slash of the two
+            raise ValueError("an address is text, such as s3://bucket/run, not a Path")
         fsspec.get_filesystem_class(fsspec.utils.get_protocol(text))
     except (ImportError, ValueError) as error:
         raise UserError(

@@ -236,7 +236,8 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(monkeypatch):
     ("address", "words"),
     [
         ("ram://a", "folder is ram://a, which cannot be opened .*not known.*s3fs"),
-        ("memory:/a", "an address has to be text, not a Path"),
+        (Path("memory://a"), "an address is text, such as s3://bucket/run, not a Path"),
+        ("memory://", "an address is text, such as s3://bucket/run"),
         ("", "folder has to be a path"),
     ],
 )
