@@ -10,10 +10,10 @@ import keras
 from .._upstream import patches
 from .._upstream.fit_data import running_fit
 from .._upstream.hooks import is_chief
-from ..arguments import local_path
 from ..checkpoint.checkpoint_options import CheckpointOptions
 from ..checkpoint.fit_checkpoints import FitCheckpoints
 from ..errors import UserError
+from ..remote import folder_address
 from .resumable import ResumableCallback
 
 
@@ -38,7 +38,9 @@ class Checkpoint(ResumableCallback):
     same step.
 
     Args:
-        folder: Folder for the checkpoints of this training only; created if it does not exist.
+        folder: Folder for the checkpoints of this training only; created if it does not exist. The
+            address of a remote storage, such as `"s3://bucket/run"`, needs the extra
+            `kdist[remote]` and the storage's package.
         every_seconds: Seconds from one save to the next; `None` for no saves by time.
         every_steps: Steps from one save to the next; `None` for no saves by steps.
         keep: Number of checkpoints to keep.
@@ -79,7 +81,7 @@ class Checkpoint(ResumableCallback):
     ) -> None:
         super().__init__(verbose=verbose)
         self.options = CheckpointOptions(
-            folder=local_path("folder", folder),
+            folder=folder_address("folder", folder),
             every_seconds=every_seconds,
             every_steps=every_steps,
             keep=keep,

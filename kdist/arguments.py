@@ -60,13 +60,23 @@ def local_path(name: str, value: object) -> str:
         'runs/1'
     """
     text = path_text(name, value)
-    # `Path` leaves a single slash of the two.
-    if re.match(r"[a-z][a-z0-9+.-]+:/", text, re.IGNORECASE):
+    if is_remote(text):
         raise UserError(
             f"{name} is {text}, the address of a remote storage, and has to be on this machine:"
             " mount the storage, for example with gcsfuse or s3fs, and pass the path of the mount"
         )
     return text
+
+
+def is_remote(path: str | None) -> bool:
+    """Whether a path is the address of a remote storage.
+
+    Example:
+        >>> is_remote("s3://bucket/run"), is_remote("runs/1")
+        (True, False)
+    """
+    # `Path` leaves a single slash of the two.
+    return re.match(r"[a-z][a-z0-9+.-]+:/", path or "", re.IGNORECASE) is not None
 
 
 def positive_integer(name: str, value: object, *, hint: str) -> int:

@@ -15,11 +15,14 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from .arguments import as_integer, as_real, local_path
 from .errors import UserError
+from .remote import folder_address
 
 
 @dataclasses.dataclass(frozen=True)
 class IsFolder:
     """Marks a field that is the path of a folder."""
+
+    may_be_remote: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +45,7 @@ class HelpEnd:
 
 
 Folder = Annotated[str, IsFolder()]
+LocalOrRemoteFolder = Annotated[str, IsFolder(may_be_remote=True)]
 Mark = TypeVar("Mark")
 
 # Python refuses to print longer integers; a command line can contain them as `0x…`.
@@ -150,7 +154,8 @@ class Field:
                 raise UserError(f"{self.name} has to be {words}, received {value!r}")
             return value
         if self.has(IsFolder):
-            return local_path(self.name, value)
+            is_local = IsFolder() in self.marks
+            return (local_path if is_local else folder_address)(self.name, value)
         if self.kind is str and not isinstance(value, str):
             raise UserError(f"{self.name} has to be a text, received {value!r}")
         return self._number(value) if self.kind in (int, float) else value

@@ -13,6 +13,7 @@ EXTRAS = {
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "tune": ("sklearn",),
     "ray": ("ray",),
+    "remote": ("fsspec",),
 }
 """The modules of each extra in `pyproject.toml`."""
 _PACKAGES = ("kdist", "tensorflow", "keras", "numpy")

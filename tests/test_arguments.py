@@ -83,10 +83,9 @@ def test_a_path_with_a_colon_is_local(path):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: kdist.callbacks.Checkpoint("gs://bucket/run"),
         lambda: kdist.callbacks.SaveTrainingData("s3://bucket/training.csv"),
         lambda: kdist.tracking.tracking("tensorboard", folder="gs://bucket/run", config={}),
-        lambda: TrainConfig(run_dir="gs://bucket/run"),
+        lambda: TrainConfig(log_dir="gs://bucket/run"),
     ],
 )
 def test_nothing_is_saved_in_a_folder_named_like_a_remote_storage(make, tmp_path, monkeypatch):

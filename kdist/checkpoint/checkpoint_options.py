@@ -3,11 +3,11 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any, Literal
 
 from ..arguments import number_within, positive_integer
 from ..errors import UserError
+from ..remote import RemoteFolder
 from ..signals import PreemptionSignals, Received
 
 Resume = Literal["auto", "must", "never"]
@@ -25,6 +25,8 @@ class CheckpointOptions:
             is raised.
         data: Description that tells the data from different data with as many steps.
         any_rate: Whether a training may be resumed with another learning rate.
+        run: The remote folder of a run, whose local copy contains `folder`; uploaded after each
+            checkpoint.
 
     Raises:
         UserError: An option is invalid.
@@ -40,6 +42,7 @@ class CheckpointOptions:
     held: Received | None = None
     data: str | None = None
     any_rate: bool = False
+    run: RemoteFolder | None = None
 
     def __post_init__(self) -> None:
         if self.every_seconds is not None:
@@ -54,11 +57,6 @@ class CheckpointOptions:
                 f'resume is {self.resume!r}, but has to be one of "auto", "must", "never"'
             )
         self.preemption_signals()
-
-    @property
-    def path(self) -> Path:
-        """The folder."""
-        return Path(self.folder)
 
     @property
     def ends_by_signal(self) -> bool:

@@ -137,7 +137,6 @@ class FitCheckpoints:
         self._exchange = StepExchange(
             self._workers, self._signals, self._writer, self._times, options.clock
         )
-        self.greeting = f"Checkpoints: {options.path}"
         self.resumed_from: Path | None = None
         self._epoch = self._batch = 0
         self._logs: Any = None
@@ -147,7 +146,8 @@ class FitCheckpoints:
         self._failure: str | None = None  # why the last checkpoint was not written
         self._guard = WeightsGuard(model, self._workers)
         self._about_run = about_run(model, self._steps, options)
-        self._store = SharedStore(options.path, self._workers, keep=options.keep, announce=announce)
+        self._store = SharedStore(options, self._workers, announce=announce)
+        self.greeting = f"Checkpoints: {self._store.show(options.folder)}"
         try:
             self._saved = self._find_saved()
             if self._saved is not None:
@@ -281,7 +281,8 @@ class FitCheckpoints:
         if self.is_over:
             self.greeting = f"{saved.ending}: nothing is left to train"
             return
-        self.greeting = f"Resumed in epoch {saved.epoch + 1} after step {saved.batch} from {path}"
+        place = f"epoch {saved.epoch + 1} after step {saved.batch}"
+        self.greeting = f"Resumed in {place} from {self._store.show(path)}"
         if inexact:
             self._announce(inexact)
 

@@ -40,7 +40,7 @@ _TYPE_NAMES = {
     "uint64": "U64",
 }
 _TYPES_OF_BYTES = "types_of_bytes"
-_NAME = re.compile(r"e(\d+)-b(\d+)-([0-9a-f]{32})\.safetensors")
+FILE_NAME = re.compile(r"e(\d+)-b(\d+)-([0-9a-f]{32})\.safetensors")
 
 
 class DamagedCheckpointError(Exception):
@@ -66,7 +66,7 @@ class CheckpointFile:
     @classmethod
     def of_file(cls, path: Path) -> Self | None:
         """Return the checkpoint in a file; `None` if the file is not named like a checkpoint."""
-        match = _NAME.fullmatch(path.name)
+        match = FILE_NAME.fullmatch(path.name)
         if match is None:
             return None
         epoch, batch, digest = match.groups()

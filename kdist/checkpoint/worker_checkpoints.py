@@ -3,6 +3,8 @@
 A single worker is its own chief.
 """
 
+import contextlib
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -11,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import is_remote
 from ..errors import NonFiniteWeightsError, UserError
+from ..remote import RemoteFolder
 from ..signals import PreemptionSignals, Received
 from ..workers.exchange import PeriodicExchange, Workers
-from .checkpoint_options import Resume
+from .checkpoint_options import CheckpointOptions, Resume
 from .save_times import SaveTimes
-from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
+from .store import FILE_NAME, CheckpointFile, CheckpointStore, Found, checkpoint_files
 
 
 class SharedStore:
@@ -25,9 +29,8 @@ class SharedStore:
     All workers must create the store together.
 
     Args:
-        folder: The folder; created if missing.
+        options: The folder, and how many checkpoints to keep.
         workers: Workers of the training.
-        keep: Number of checkpoints to keep.
         announce: Called on the chief with a line for each event that the user should know.
 
     Raises:
@@ -35,20 +38,32 @@ class SharedStore:
     """
 
     def __init__(
-        self, folder: Path, workers: Workers, *, keep: int, announce: Callable[[str], None]
+        self, options: CheckpointOptions, workers: Workers, *, announce: Callable[[str], None]
     ) -> None:
-        self._folder, self._workers = folder, workers
+        self._name, self._workers = os.fspath(options.folder), workers
+        self._folder = Path(self._name)
         self._store: CheckpointStore | None = None
+        self._remote = options.run
 
         def use() -> None:
-            self._store = CheckpointStore(folder, keep=keep, announce=announce)
+            if is_remote(self._name):
+                self._remote = RemoteFolder(self._name, FILE_NAME)
+                self._remote.download()
+                self._remote.check_writable()
+                self._folder = self._remote.local
+            self._store = CheckpointStore(self._folder, keep=options.keep, announce=announce)
 
-        workers.of_chief("the folder of the checkpoints", use)
+        with workers.slow("downloading checkpoints"):
+            workers.of_chief("the folder of the checkpoints", use)
 
     def close(self) -> None:
         """Let other processes use the folder."""
         if self._store is not None:
             self._store.close()
+
+    def show(self, path: object) -> str:
+        """Return the path of a checkpoint or its folder, as the user knows it."""
+        return str(path) if self._remote is None else self._remote.show(path)
 
     def find(self, resume: Resume) -> Found | None:
         """Return the checkpoint to resume on all workers: the chief's newest whole checkpoint.
@@ -70,14 +85,15 @@ class SharedStore:
 
         def find() -> dict[str, Any] | None:
             nonlocal found
-            found = self._store.newest() if self._store is not None else None
+            with self._remote.own_errors() if self._remote else contextlib.nullcontext():
+                found = self._store.newest() if self._store is not None else None
             return None if found is None else _described(found[0])
 
         about = self._workers.of_chief("the newest checkpoint", find)
         if about is None and resume == "must":
             raise UserError(
-                f'resume is "must", but {self._folder} has no checkpoint: pass the folder of the'
-                ' training to resume, or resume="auto"'
+                f'resume is "must", but {self.show(self._name)} has no checkpoint: pass the folder'
+                ' of the training to resume, or resume="auto"'
             )
         if about is None or self._workers.count == 1:
             return found
@@ -96,6 +112,8 @@ class SharedStore:
         """Write a checkpoint on the chief, as `CheckpointStore.commit` does."""
         if self._store is not None:
             self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
+        if self._remote is not None:
+            self._remote.upload()
 
     def check_room(self, size: int) -> None:
         """Check that the chief's disk has room for a checkpoint.
@@ -117,8 +135,8 @@ class SharedStore:
         there = checkpoint_files(self._folder)
         if there:
             raise UserError(
-                f'resume is "never", but {self._folder} has checkpoints, the newest'
-                f' {there[0].path.name}: pass another folder, or resume="auto"'
+                f'resume is "never", but {self.show(self._name)} has checkpoints,'
+                f' the newest {there[0].path.name}: pass another folder, or resume="auto"'
             )
 
 

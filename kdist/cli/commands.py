@@ -45,7 +45,7 @@ def check(
 
 @takes(options=options_of(EvaluateOptions))
 def evaluate(
-    folder: Annotated[str, Parameter(help="Folder of a run.", show_default=False)],
+    folder: Annotated[str, Parameter(help="Folder of a run, or its address.", show_default=False)],
     /,
     *,
     options: Any = None,

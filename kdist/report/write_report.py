@@ -1,13 +1,16 @@
 """`write_report`: the tables and charts of runs, sweeps and searches as one page."""
 
+import contextlib
 import datetime
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .. import __version__
+from ..arguments import is_remote
 from ..errors import UserError
 from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
+from ..remote import local_records
 from ..study.experiment import shared_cores_warning
 from ..study.folder import Row
 from ..study.search_results import trials_table
@@ -38,9 +41,10 @@ def write_report(
     """Write an HTML report of runs, sweeps and searches.
 
     Args:
-        paths: Folders of runs, sweeps and searches, or folders of these.
+        paths: Folders of runs, sweeps and searches, or folders of these; they may be remote.
         output: The HTML file; an existing report is replaced. By default `report.html` in the
-            folder that contains all paths, which may be the only one of them.
+            folder that contains all local paths, which may be the only one of them; else in the
+            working directory.
 
     Returns:
         The file, and the paths that the report does not show, each with the reason.
@@ -49,14 +53,23 @@ def write_report(
         UserError: Nothing can be shown, a path does not exist, `output` cannot be written or is not
             a report, or there is none and the paths have no folder in common.
     """
-    sources = find_sources(paths)
-    page = output_file(_beside(paths) if output is None else output, option="--output")
-    with explain_write_errors(page, hint=_HINT):
-        if page.exists():
-            with page.open("rb") as file:
-                if GENERATOR.encode() not in file.read(_FIRST_BYTES):
-                    raise UserError(f"{page} is not a report of kdist: {_HINT}, or remove it")
-    text = make_report(sources)
+    with contextlib.ExitStack() as copies:
+        addresses = {
+            str(copies.enter_context(local_records(path))): path
+            for path in paths
+            if is_remote(path)
+        }
+        local = [path for path in paths if not is_remote(path)]
+        sources = find_sources([*local, *addresses])
+        page = output_file(_beside(local or ["."]) if output is None else output, option="--output")
+        with explain_write_errors(page, hint=_HINT):
+            if page.exists():
+                with page.open("rb") as file:
+                    if GENERATOR.encode() not in file.read(_FIRST_BYTES):
+                        raise UserError(f"{page} is not a report of kdist: {_HINT}, or remove it")
+        text = make_report(sources)
+    for folder, address in addresses.items():
+        text = text.replace(folder, address)
     with explain_write_errors(page, hint=_HINT), folder_for_files(page.parent):
         atomic_write(page, text)
     return page, sources.skipped

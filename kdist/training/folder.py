@@ -1,5 +1,6 @@
 """`RunFolder`: the files of a run."""
 
+import contextlib
 import datetime
 import json
 import re
@@ -8,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..arguments import is_remote
 from ..errors import UserError, error_text
 from ..files import (
     atomic_path,
@@ -17,6 +19,7 @@ from ..files import (
     remove_empty,
     writable_folder,
 )
+from ..remote import RemoteFolder
 
 RUNS = Path("runs")
 """Default folder of runs and sweeps, in the working directory."""
@@ -24,6 +27,7 @@ RUNS = Path("runs")
 _HINT = "free some space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
+REMOTE_FILES = re.compile(rf"{_FILES}|checkpoints/[^./]+\.safetensors|wandb/sent\.json")
 _OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb|mlflow")
 
 
@@ -41,10 +45,13 @@ class RunFolder:
 
     Args:
         path: The folder; `None` makes `runs/<date>-<time>`. The folder is created with its parents.
-            It must be empty, except for files of a run that was killed before its first step.
+            It must be empty, except for files of a run that was killed before its first step. A
+            remote folder is written in a local copy, which `upload` uploads.
         resumed: Whether the folder belongs to a run that is resumed, and may have files.
 
     Attributes:
+        path: The local folder.
+        remote: The remote folder, or `None`.
         is_resumed: Whether the run is resumed.
 
     Raises:
@@ -53,10 +60,14 @@ class RunFolder:
 
     is_written = True
     """Whether this process writes the run."""
+    remote: RemoteFolder | None = None
 
     def __init__(self, path: str | None, *, resumed: bool = False) -> None:
-        self.path = Path(path) if path is not None else unused_path()
         self.is_resumed = resumed
+        if path is not None and is_remote(path):
+            self.remote = _open_remote(path, resumed=resumed)
+            path = str(self.remote.local)
+        self.path = Path(path) if path is not None else unused_path()
         self._made = writable_folder(self.path, option="--run-dir")
         if not resumed and not self._was_never_begun():
             raise UserError(
@@ -70,7 +81,27 @@ class RunFolder:
             for name in names:
                 (self.path / name).unlink(missing_ok=True)
             remove_empty([self.checkpoints])
+        elif self.remote is not None:
+            with contextlib.suppress(OSError):  # the error that ends the run is reported
+                self.remote.upload()
         remove_empty(self._made)
+
+    def upload(self) -> None:
+        """Upload the files, if the folder is remote.
+
+        Raises:
+            UserError: The remote folder cannot be written. The local copy stays on the disk.
+        """
+        if self.remote is None:
+            return
+        try:
+            self.remote.upload()
+        except OSError as error:
+            raise UserError(f"cannot write {error}; the run is in {self.remote.keep()}") from error
+
+    def show(self, text: object) -> str:
+        """Return a text, such as a path, with the address of a remote folder in place of `path`."""
+        return str(text) if self.remote is None else self.remote.show(text)
 
     def _was_never_begun(self) -> bool:
         """Whether nothing was trained here: `config.json` is written before the first step."""
@@ -143,6 +174,17 @@ class RunFolder:
         """
         with explain_write_errors(path, hint=_HINT), atomic_path(path) as part:
             save(part)
+
+
+def _open_remote(address: str, *, resumed: bool) -> RemoteFolder:
+    remote = RemoteFolder(address, REMOTE_FILES)
+    if not resumed and remote.names():
+        raise UserError(
+            f"the run folder {address} is not empty: pass another --run-dir, or remove it"
+        )
+    remote.check_writable()
+    remote.download()
+    return remote
 
 
 def clear_run(path: Path) -> bool:

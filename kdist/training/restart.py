@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..arguments import is_remote
 from ..errors import UserError
+from ..remote import local_records
 from ..workers.place import NOTES, RESTART_COUNT, worker_place
 from .folder import RunFolder, clear_run, saved_model
 from .record import read_run
@@ -41,7 +43,7 @@ def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
     """
     notes = environment.get(NOTES)
     if notes and folder.is_written and not folder.is_resumed:
-        Path(notes, _NAME).write_text(str(folder.path), encoding="utf-8")
+        Path(notes, _NAME).write_text(folder.show(folder.path), encoding="utf-8")
 
 
 def after_restart(
@@ -74,23 +76,26 @@ def after_restart(
     own = {**settings, "run_dir": run}
     if Path(settings.get("run_dir") or run) != Path(run):  # a different run of the program
         return dict(settings), resume
-    if _can_be_resumed(Path(run)):
+    if _can_be_resumed(run):
         return own, run
     if worker_place(environment).is_chief and clear_run(Path(run)):
         announce(f"{run} has no checkpoints (--checkpoint-every): begins again at the first step")
     return own, resume
 
 
-def _can_be_resumed(path: Path) -> bool:
+def _can_be_resumed(path: str) -> bool:
     """Whether a run has checkpoints, or is finished with its model.
 
     Resuming a finished run prints that nothing is left to train.
     """
     try:
-        run = read_run(path, unfinished=True)
+        with local_records(path) as folder:
+            run = read_run(folder, unfinished=True)
     except (UserError, OSError):  # ended before it was trained, or the chief has cleared it
         return False
     if run.settings.get("checkpoint_every") is not None:
         return True
-    lacks_model = bool(run.settings.get("save_model")) and saved_model(path) is None
+    # Of a remote run, the model is uploaded before the summary.
+    needs_model = bool(run.settings.get("save_model")) and not is_remote(path)
+    lacks_model = needs_model and saved_model(Path(path)) is None
     return run.status.is_complete and not lacks_model

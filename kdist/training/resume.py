@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..arguments import local_path
+from ..arguments import is_remote
 from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors
+from ..remote import folder_address, local_records
 from ..workers.place import worker_place
 from .config import TrainConfig
 from .folder import RunFolder, saved_model
@@ -38,7 +39,7 @@ def resume_run(
     then spans the new number of epochs.
 
     Args:
-        path: The run's folder, trained with `checkpoint_every`.
+        path: The run's folder or its address, trained with `checkpoint_every`.
         changes: Settings by name. Unchanged settings may be repeated. Only `replicas`,
             `shard_optimizer`, `shard_weights`, a larger `epochs`, `data_dir`, `checkpoint_every`,
             `keep` and `preemption_signal` may differ, and the location of a `model` or `data` file
@@ -78,35 +79,36 @@ def config_to_resume(
     Raises:
         UserError: As in `resume_run`.
     """
-    folder = Path(local_path("the run to resume", path))
-    try:
-        run = read_run(folder, unfinished=True)
-    except (UserError, OSError) as error:
-        raise UserError(f"cannot resume {folder}: {error_text(error)}") from error
-    config = resumed_config(run, changes)
-    line = nothing_left(run, config)
+    address = folder_address("the run to resume", path)
+    with local_records(address) as folder:
+        name = address if is_remote(address) else str(folder)
+        try:
+            run = read_run(folder, unfinished=True)
+        except (UserError, OSError) as error:
+            raise UserError(f"cannot resume {name}: {error_text(error)}") from error
+        config = resumed_config(run, changes, run_dir=name)
+        line = nothing_left(run, config)
     if line is not None:
         if worker_place(os.environ).is_chief:
-            announce(line)
+            announce(line.replace(str(folder), name))
         return None
-    if worker_place(os.environ).is_chief:
+    if worker_place(os.environ).is_chief and not is_remote(address):
         _check_free(folder)
     return config
 
 
-def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
+def resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
     """Return the settings to resume a run with: the run's own, with the permitted changes.
 
     Args:
         run: The run.
         changes: Settings by name.
+        run_dir: The path or address of the run's folder.
 
     Raises:
         UserError: A setting that may not change differs. The message names the first such setting.
     """
-    own = TrainConfig.from_dict(
-        {**run.settings, "run_dir": str(run.path), **_moved_files(run, changes)}
-    )
+    own = TrainConfig.from_dict({**run.settings, "run_dir": run_dir, **_moved_files(run, changes)})
     config = TrainConfig.from_dict({**own.to_dict(), **changes})
     for name, was in own.to_dict().items():
         asked = getattr(config, name)

@@ -106,6 +106,7 @@ def train(
         note_run(folder, os.environ)
     else:
         folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
+    print_line, announce = announce, lambda line: print_line(folder.show(line))
     try:
         if config.log_dir is not None:
             check_writable_folder(Path(config.log_dir), option="--log-dir")
@@ -121,7 +122,9 @@ def train(
             precision_scope(config.precision, strategy.devices),
             explain_out_of_memory(config, data),
         ):
-            return _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
+            result = _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
+            folder.upload()
+            return dataclasses.replace(result, run_dir=folder.show(folder.path))
     except NonFiniteWeightsError as error:  # where the loss was finite still
         folder.discard()
         raise TrainingError(str(error)) from error
@@ -167,7 +170,8 @@ def _train(
         # 6. The result. The summary is written before the large model file: the disk may be full,
         # and a batch system may not wait.
         result = _make_result(made, folder, parts.model, seconds, interrupted, received.first)
-        folder.write_json("summary.json", _summary(result, strategy, parts))
+        run_dir = folder.show(folder.path)
+        folder.write_json("summary.json", _summary(result, strategy, parts, run_dir))
         if config.save_model and result.diverged is None:
             _save_model(parts.model, folder, announce, interrupted=interrupted)
     _announce_result(result, received.first, announce, resumable=checkpoint is not None)
@@ -561,12 +565,15 @@ def _make_result(
     )
 
 
-def _summary(result: TrainResult, strategy: "ExactStrategy", parts: "RunParts") -> dict[str, Any]:
+def _summary(
+    result: TrainResult, strategy: "ExactStrategy", parts: "RunParts", run_dir: str
+) -> dict[str, Any]:
     """Return the result, hardware and versions as plain data for `summary.json`."""
     names = [field.name for field in dataclasses.fields(result)]
     values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
     found = result.diverged
     return values | {
+        "run_dir": run_dir,
         "signal": None if result.signal is None else result.signal.name,
         "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
         "replicas": parts.plan.replicas,

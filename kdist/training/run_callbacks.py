@@ -54,6 +54,7 @@ class RunCheckpoint(Checkpoint):
             self.options,
             held=held,
             data=data,
+            run=folder.remote,
             any_rate=True,  # more epochs change the schedule; the settings were compared
         )
         self._begin = begin

@@ -23,6 +23,7 @@ from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
 from ..fields import (
     Folder,
     HelpEnd,
+    LocalOrRemoteFolder,
     NotTimed,
     NotTuned,
     field_names,
@@ -251,13 +252,14 @@ class Output:
     """Output and tracking.
 
     Attributes:
-        run_dir: New folder for the run's files; `runs/<date>` by default.
+        run_dir: New folder for the run's files; `runs/<date>` by default. It may be remote, such as
+            `s3://bucket/run`.
         log_dir: Folder for TensorBoard's files; turns TensorBoard on.
         track: Trackers, separated by commas.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
-    run_dir: Folder | None = None
+    run_dir: LocalOrRemoteFolder | None = None
     log_dir: Folder | None = None
     track: Annotated[str, HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
     track_batches: Count | None = None

@@ -110,6 +110,12 @@ def resumes_bit_for_bit(strategy, folder):
     same(found, expected)
 
 
+def resumes_from_a_remote_folder(strategy, folder):
+    training = standard(strategy)
+    expected = _expected(training)
+    same(killed(training, strategy, f"file://{folder}/remote", 3, VALIDATION), expected)
+
+
 class _Process(Training):
     """Each fit is that of a new process, with data of its own."""
 
@@ -258,6 +264,7 @@ CASES = {
     one.__name__: one
     for one in (
         resumes_bit_for_bit,
+        resumes_from_a_remote_folder,
         resumes_at_its_place_in_the_data,
         goes_on_with_other_workers,
         ends_all_by_the_signal_of_one,

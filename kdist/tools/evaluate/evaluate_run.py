@@ -35,7 +35,7 @@ def evaluate(
     model is compiled with. The functions are loaded from the files that the run used.
 
     Args:
-        path: The folder of a run of `kdist train`.
+        path: The folder of a run of `kdist train`, or its address.
         options: Options of the evaluation.
         announce: Called with each line of the table.
         sleep: Waits for the given number of seconds.
@@ -53,16 +53,17 @@ def evaluate(
         ```
     """
     options = options or EvaluateOptions()
-    folder = run_folder(path)
+    folder, remote = run_folder(path)
+    name = path if remote is not None else folder
     config = options.config(read_run_record(folder).settings)
     if options.averaged and config.model is None and config.ema_momentum is None:
         raise UserError(
-            f"{folder} keeps no averages of its weights: remove --averaged, or train with"
+            f"{name} keeps no averages of its weights: remove --averaged, or train with"
             " --ema-momentum"
         )
     if options.watch is None and not newest_models(folder):
         raise UserError(
-            f"{folder} has neither a checkpoint nor a model: train with --checkpoint-every, or"
+            f"{name} has neither a checkpoint nor a model: train with --checkpoint-every, or"
             " pass --watch to wait for one"
         )
     # Mistakes are reported before TensorFlow is imported.
@@ -72,7 +73,13 @@ def evaluate(
     models: Iterable[SavedModel] = newest_models(folder)
     if options.watch is not None:
         seconds = min(options.watch, _MOST_SECONDS)
-        models = new_models(folder, lambda: sleep(seconds))
+
+        def wait() -> None:
+            sleep(seconds)
+            if remote is not None:
+                remote.download()
+
+        models = new_models(folder, wait)
     found: list[Evaluation] = []
     for model in models:
         try:
@@ -86,7 +93,7 @@ def evaluate(
         found.append(evaluation)
         announce(str(evaluation))
         if options.watch is None:
-            return found
-    if options.watch is None:
-        raise UserError(f"none of the checkpoints of {folder} is whole")
+            break
+    if not found and options.watch is None:
+        raise UserError(f"none of the checkpoints of {name} is whole")
     return found

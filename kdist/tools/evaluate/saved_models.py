@@ -5,10 +5,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ...arguments import local_path
+from ...arguments import is_remote
 from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ...errors import UserError, error_text
-from ...training.folder import saved_model
+from ...remote import RemoteFolder, folder_address
+from ...training.folder import REMOTE_FILES, saved_model
 from ...training.record import RunRecord, read_run
 
 
@@ -66,15 +67,26 @@ class Evaluation:
         return "  ".join([*(text.rjust(max(len(name), 8)) for name, text in columns), file])
 
 
-def run_folder(path: str) -> Path:
-    """Return the folder of a run; raise `UserError` if there is no such folder."""
-    folder = Path(local_path("the run", path))
+def run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
+    """Return a run's folder; of a remote one, the local copy and the remote folder.
+
+    Raises:
+        UserError: There is no such folder.
+    """
+    address = folder_address("the run", path)
+    if is_remote(address):
+        remote = RemoteFolder(address, REMOTE_FILES)
+        remote.download()
+        if not (remote.local / "config.json").is_file():
+            raise UserError(f"cannot evaluate {address}: it has no config.json of a run")
+        return remote.local, remote
+    folder = Path(address)
     if not os.path.isdir(folder):  # unlike `Path`, takes any path
         raise UserError(
             f"{folder} is not a folder: pass the folder that kdist train has named; for a"
             " model file, call kdist.load_model(path, strategy=...).evaluate(...)"
         )
-    return folder
+    return folder, None
 
 
 def read_run_record(folder: Path) -> RunRecord:

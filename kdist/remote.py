@@ -1,0 +1,278 @@
+"""`RemoteFolder`: a folder of a remote storage, such as S3 or GCS, and its local copy."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .arguments import is_remote, path_text
+from .errors import UserError, error_text
+from .versions import require
+
+RECORDS = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
+"""Small files of runs, at any depth."""
+# These storages show a file once all of its bytes have arrived; there, a rename is a second copy.
+_OBJECT_STORES = {"s3", "gs", "abfs"}
+_PART = ".part"
+_DOWNLOADS = 8
+_COPY = "kdist-copy-"
+_RESULT = "summary.json"
+
+
+def folder_address(name: str, value: object) -> str:
+    """Return the path of a local folder, or the address of a remote folder, as text.
+
+    Args:
+        name: Name of the argument or option, as the caller wrote it.
+        value: The caller's value.
+
+    Raises:
+        UserError: The value is neither, or no installed package opens the address.
+
+    Example:
+        >>> folder_address("run_dir", "memory://runs/1")
+        'memory://runs/1'
+    """
+    text = path_text(name, value)
+    if not is_remote(text):
+        return text
+    require("remote")
+    import fsspec
+
+    try:
+        if "://" not in text.rstrip("/"):  # `Path` leaves a single slash of the two
+            raise ValueError("an address is text, such as s3://bucket/run, not a Path")
+        fsspec.get_filesystem_class(fsspec.utils.get_protocol(text))
+    except (ImportError, ValueError) as error:
+        raise UserError(
+            f"{name} is {text}, which cannot be opened ({error}): s3:// needs the package s3fs,"
+            " gs:// needs gcsfs; or mount the storage, and pass the path of the mount"
+        ) from error
+    return text
+
+
+class RemoteFolder:
+    """A folder of a remote storage, and a local copy that is removed with the object.
+
+    The next object removes the copies of killed processes.
+
+    Files are read and written in the copy, which `download` and `upload` compare with the storage.
+    A file appears in the storage whole or not at all. A single process may upload.
+
+    Args:
+        address: Address of the folder, such as `"s3://bucket/run"`.
+        pattern: Matches the names of the files that are copied.
+
+    Attributes:
+        local: The folder of the copy.
+
+    Raises:
+        UserError: The storage cannot be opened.
+    """
+
+    def __init__(self, address: str, pattern: re.Pattern[str]) -> None:
+        import fsspec
+
+        self.address = address.rstrip("/")
+        self._pattern = pattern
+        try:
+            self._storage, root = fsspec.core.url_to_fs(self.address)
+        except Exception as error:  # each storage has its own, such as of missing credentials
+            raise self._unreadable(error) from error
+        self._root = root.rstrip("/")
+        protocol = self._storage.protocol
+        protocols = {protocol} if isinstance(protocol, str) else {*protocol}
+        self._is_object_store = not protocols.isdisjoint(_OBJECT_STORES)
+        _remove_left_copies()
+        parent, lock = _make_copy_folder()
+        self._remover = weakref.finalize(self, _remove_copy, parent, lock)
+        self.local = parent / (self.address.rpartition("/")[2] or "folder")
+        self.local.mkdir()
+        self._remote_facts: dict[str, str] = {}  # of each downloaded file
+        self._local_facts: dict[str, tuple[int, int]] = {}  # of each file that both sides have
+
+    def names(self) -> list[str]:
+        """Return the names of all files in the storage, relative to the folder.
+
+        Raises:
+            UserError: The folder cannot be read. A missing folder is empty.
+        """
+        return list(self._find())
+
+    def download(self) -> None:
+        """Download new and changed files; remove files of the copy that the storage has no more.
+
+        Raises:
+            UserError: The folder cannot be read.
+        """
+        found = {n: facts for n, facts in self._find().items() if self._pattern.fullmatch(n)}
+        new = [name for name, facts in found.items() if self._remote_facts.get(name) != facts]
+        try:
+            with ThreadPoolExecutor(_DOWNLOADS) as pool:
+                list(pool.map(self._get, new))
+        except Exception as error:
+            raise self._unreadable(error) from error
+        for name in self._remote_facts.keys() - found.keys():
+            (self.local / name).unlink(missing_ok=True)
+        self._remote_facts = found
+        self._local_facts = self._copied_files()
+
+    def upload(self) -> None:
+        """Upload new and changed files, then remove files that the copy has no more.
+
+        A run's history is uploaded before its checkpoints; its result is uploaded last, and removed
+        first. So a killed upload leaves a run that can be resumed.
+
+        Raises:
+            OSError: The folder cannot be written. The next upload tries again.
+        """
+        files = self._copied_files()
+        changed = [name for name in files if self._local_facts.get(name) != files[name]]
+        removed = self._local_facts.keys() - files.keys()
+        with self._write_errors():
+            if _RESULT in removed:
+                self._remove(_RESULT)
+            for name in sorted(changed, key=lambda name: (name == _RESULT, "/" in name, name)):
+                self._put(name)
+                self._local_facts[name] = files[name]
+            for name in removed - {_RESULT}:
+                self._remove(name)
+
+    def check_writable(self) -> None:
+        """Raise `UserError` if no file can be written and removed in the storage."""
+        empty = self.local / ".writable"
+        empty.touch()
+        try:
+            with self._write_errors():
+                self._put(empty.name)
+                self._remove(empty.name)
+        except OSError as error:
+            raise UserError(
+                f"cannot write {error}; check the address and the permissions"
+            ) from error
+        finally:
+            empty.unlink()
+
+    def keep(self) -> Path:
+        """Leave the local copy on the disk, after the end of the process, too; returns its path."""
+        self._remover.detach()
+        parent = self.local.parent
+        kept = parent.rename(parent.with_name(parent.name.replace(_COPY, "kdist-kept-")))
+        self.local = kept / self.local.name
+        return self.local
+
+    def show(self, text: object) -> str:
+        """Return a text, such as a message, with the address in place of the copy's path."""
+        return str(text).replace(str(self.local), self.address)
+
+    @contextlib.contextmanager
+    def own_errors(self) -> Iterator[None]:
+        """Name the address in place of the copy's path in each `UserError` of the block."""
+        try:
+            yield
+        except UserError as error:
+            raise type(error)(self.show(error)) from error
+
+    def _find(self) -> dict[str, str]:
+        """Return facts that change with the content of a file, by name."""
+        try:
+            self._storage.invalidate_cache()
+            found = self._storage.find(self._root, detail=True)
+        except Exception as error:
+            raise self._unreadable(error) from error
+        return {path[len(self._root) :].lstrip("/"): str(info) for path, info in found.items()}
+
+    def _copied_files(self) -> dict[str, tuple[int, int]]:
+        """Return the time and size of each file of the copy."""
+        files = {}
+        for path in self.local.rglob("*"):
+            name = path.relative_to(self.local).as_posix()
+            if self._pattern.fullmatch(name) and path.is_file():
+                status = path.stat()
+                files[name] = (status.st_mtime_ns, status.st_size)
+        return files
+
+    def _get(self, name: str) -> None:
+        target = self.local / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # a training has removed it meanwhile
+            self._storage.get_file(f"{self._root}/{name}", str(target))
+
+    def _put(self, name: str) -> None:
+        source, target = str(self.local / name), f"{self._root}/{name}"
+        if self._is_object_store:
+            self._storage.put_file(source, target)
+            return
+        self._storage.makedirs(target.rpartition("/")[0], exist_ok=True)
+        part = f"{self._root}/{_PART}"
+        self._storage.put_file(source, part)
+        self._storage.mv(part, target)
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._storage.rm_file(f"{self._root}/{name}")
+        self._local_facts.pop(name, None)
+
+    @contextlib.contextmanager
+    def _write_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # each storage has its own
+            raise OSError(f"{self.address}: {error_text(error)}") from error
+
+    def _unreadable(self, error: Exception) -> UserError:
+        return UserError(
+            f"cannot read {self.address}: {error_text(error)}; check the address and your"
+            " credentials"
+        )
+
+
+def _make_copy_folder() -> tuple[Path, int]:
+    """Create a folder for a copy; returns it, and a lock that ends with this process."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{_COPY}"))
+    lock = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    # Under this name, a folder without a lock is removed.
+    return folder.rename(folder.with_name(folder.name[1:])), lock
+
+
+def _remove_copy(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _remove_left_copies() -> None:
+    """Remove the copies of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_COPY}*"):
+        with contextlib.suppress(OSError):  # another user's
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(lock)
+
+
+@contextlib.contextmanager
+def local_records(path: str) -> Iterator[Path]:
+    """Yield a local folder as it is, or a copy of the small files of a remote folder.
+
+    Errors of the block name the address in place of the copy.
+
+    Raises:
+        UserError: The remote folder cannot be read.
+    """
+    if not is_remote(path):
+        yield Path(path)
+        return
+    remote = RemoteFolder(folder_address("the folder", path), RECORDS)
+    remote.download()
+    with remote.own_errors():
+        yield remote.local

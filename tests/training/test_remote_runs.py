@@ -1,0 +1,186 @@
+"""Trainings in remote folders: killed, resumed, evaluated and reported."""
+
+import csv
+import functools
+
+import fsspec
+import keras
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from kdist.errors import UserError
+from kdist.report.write_report import write_report
+from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
+from kdist.training import TrainConfig, resume_run, train
+from kdist.training import model as training_model
+from kdist.training.folder import RunFolder
+from kdist.training.restart import after_restart, note_run
+from kdist.workers.place import NOTES, RESTART_COUNT
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+ADDRESS = "memory://bucket/run"
+SETTINGS = {
+    "dataset": "sample",
+    "subset": 96,
+    "batch_size": 16,
+    "replicas": 2,
+    "epochs": 2,
+    "momentum": 0.9,
+    "checkpoint_every": 1e-9,  # after every step
+    "keep": 2,
+}
+
+
+class KilledError(Exception):
+    """The process is gone."""
+
+
+class Kill(keras.callbacks.Callback):
+    """Ends the process in a step of the second epoch."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.epoch, batch) == (1, 1):
+            raise KilledError
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass
+
+
+def tiny(config, data, strategy, plan):
+    layers = [keras.Input(data.image_shape), keras.layers.Flatten(), keras.layers.Dropout(0.3)]
+    layers += [keras.layers.Dense(data.classes, activation="softmax")]
+    model = strategy.build(lambda: keras.Sequential(layers))
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(plan.learning_rate, momentum=config.momentum)
+        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(training_model, "make_model", tiny)
+    monkeypatch.setattr(evaluator, "make_model", tiny)
+    yield
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
+
+
+def remote_names(root="/bucket/run"):
+    return [path.removeprefix(f"{root}/") for path in fsspec.filesystem("memory").find(root)]
+
+
+def begin(run_dir, *callbacks, **values):
+    lines = []
+    config = TrainConfig(**{**SETTINGS, "run_dir": str(run_dir), **values})
+    return train(config, callbacks=callbacks, announce=lines.append, verbose=0), lines
+
+
+def rows_of(text):
+    rows = csv.DictReader(text.splitlines())
+    times = ("seconds", "images_per_sec")
+    return [{n: value for n, value in row.items() if n not in times} for row in rows]
+
+
+def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
+    whole, _ = begin(tmp_path / "whole")
+    with pytest.raises(KilledError):
+        begin(ADDRESS, Kill())
+    names = remote_names()
+    assert [name for name in names if "/" not in name] == [
+        "config.json",
+        "history.csv",
+        "plan.json",
+    ]
+    assert len(names) == 5
+    lines = []
+    result = resume_run(ADDRESS, announce=lines.append, verbose=1)
+    printed = capsys.readouterr().out
+    assert f"Resumed in epoch 2 after step 1 from {ADDRESS}/checkpoints/e000001-b" in printed
+    assert f"{ADDRESS}/model.keras" in "\n".join(lines)
+    assert "/kdist-" not in printed + "\n".join(lines)
+    assert result.run_dir == ADDRESS
+    pairs = zip(result.model.get_weights(), whole.model.get_weights(), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    storage = fsspec.filesystem("memory")
+    expected = (tmp_path / "whole" / "history.csv").read_text()
+    assert rows_of(storage.cat("/bucket/run/history.csv").decode()) == rows_of(expected)
+    assert f'"run_dir": "{ADDRESS}"'.encode() in storage.cat("/bucket/run/summary.json")
+
+    assert resume_run(ADDRESS, announce=lines.append) is None
+    assert lines[-1].startswith(f"{ADDRESS} is finished after 2 epochs: nothing is left to train")
+    with pytest.raises(UserError, match=f"{ADDRESS} was trained with batch_size=16"):
+        resume_run(ADDRESS, {"batch_size": 8})
+    with pytest.raises(UserError, match=f"the run folder {ADDRESS} is not empty"):
+        begin(ADDRESS)
+    assert resume_run(ADDRESS, {"epochs": 3}, announce=lines.append, verbose=0).epochs == 3
+
+
+def test_evaluate_watch_and_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KilledError):
+        begin(ADDRESS, Kill())
+    evaluate_run = functools.partial(evaluate, ADDRESS, announce=[].append)
+    [newest] = evaluate_run(EvaluateOptions(replicas=1))
+    assert newest.file.startswith("e000001-b000000001")
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 1:
+            resume_run(ADDRESS, announce=[].append, verbose=0)
+
+    found = evaluate_run(EvaluateOptions(replicas=1, watch=5), sleep=sleep)
+    assert [one.epoch for one in found] == [1, 2, 2, 2, 2]
+    assert (found[-1].file, waits) == ("model.keras", [5])
+    page, skipped = write_report([ADDRESS])
+    assert (page.resolve(), skipped) == (tmp_path / "report.html", [])
+    text = page.read_text()
+    assert ADDRESS in text
+    assert "/kdist-" not in text
+    for call in (lambda: evaluate("memory://none"), lambda: write_report(["memory://none"])):
+        with pytest.raises(UserError, match="memory://none"):
+            call()
+    with pytest.raises(UserError, match="cannot resume memory://none: not a run folder"):
+        resume_run("memory://none")
+
+
+def test_a_run_that_cannot_be_uploaded_at_its_end_stays_on_the_disk(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError("Access Denied")
+
+    class Refuse(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
+
+    with pytest.raises(UserError, match=f"cannot write {ADDRESS}: Access Denied; the run is in"):
+        begin(ADDRESS, Refuse(), checkpoint_every=None, epochs=1)
+    assert remote_names() == []
+
+
+def test_a_run_that_fails_before_its_first_step_leaves_nothing(monkeypatch):
+    class Fail(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        begin(ADDRESS, Fail())
+    assert remote_names() == []
+
+
+def test_restarted_workers_find_the_run(tmp_path):
+    environment = {NOTES: str(tmp_path), RESTART_COUNT: "0"}
+    note_run(RunFolder(ADDRESS), environment)
+    again = environment | {RESTART_COUNT: "1"}
+    assert after_restart(again, {}, None) == ({"run_dir": ADDRESS}, None)
+    with pytest.raises(KilledError):
+        begin(ADDRESS, Kill())
+    assert after_restart(again, {}, None) == ({"run_dir": ADDRESS}, ADDRESS)
+    own, resume = after_restart(again, {"epochs": 3}, None)
+    assert resume_run(resume, own, announce=[].append, verbose=0).epochs == 3
