@@ -6,29 +6,20 @@ from typing import Any
 
 from cyclopts import App
 
-from ..fields import NotTimed, field_names, marked
+from ..fields import field_names
 from ..study.experiment import Experiment
 from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
 from .commands import end_study
-from .options import (
-    ConfigFile,
-    OwnModelName,
-    Recipe,
-    given,
-    options_of,
-    read_files,
-    takes,
-    with_model,
-)
+from .options import ConfigFile, OwnModelName, Recipe, given, options_of, read_settings, takes
 
 # A sweep's runs have folders of their own, and a fixed place for each file.
 _OWN_FOLDERS = FOLDERS & field_names(Output)
 # Settings without effect on speed, and settings that a sweep of speeds decides.
 _NOT_TIMED = (
-    field_names(Batches, Checkpoints, Stopping)
-    | frozenset(marked(TrainConfig, NotTimed))
+    {"model", "monitor", "validate", "save_model"}
+    | field_names(Batches, Checkpoints, Stopping)
     | _OWN_FOLDERS
 )
 # Settings that a sweep of accuracies decides.
@@ -47,7 +38,7 @@ class SweepFolder:
 
     Attributes:
         output: Folder of the sweep; an unfinished sweep in it is resumed, a finished one is shown.
-            `runs/sweep-<date>` by default.
+            By default a folder in `runs/` named after the settings.
         retry_failed: Run failed points again.
     """
 
@@ -116,10 +107,8 @@ def _train_settings(
     Raises:
         UserError: A setting is out of its range.
     """
-    files = read_files(recipe, config)
-    settings = {n: value for n, value in files.items() if n not in decided or n == "model"}
-    settings |= given(options)
-    settings = with_model(model, settings, given(options))
+    settings = read_settings(recipe, config, options, model=model)
+    settings = {n: value for n, value in settings.items() if n not in decided or n == "model"}
     checked = TrainConfig.from_dict(settings).to_dict()  # refuses invalid settings
     # Runs of a model of the user's find it from any folder.
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}

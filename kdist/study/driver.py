@@ -6,7 +6,6 @@ continues after a kill.
 """
 
 import dataclasses
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -134,7 +133,7 @@ class Driver:
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
         except OSError as error:
-            return dataclasses.replace(outcome, stopped=explain_disk(error, self._folder.path))
+            return dataclasses.replace(outcome, stopped=error_text(error))
         finally:
             self._end_all()
         return outcome
@@ -169,13 +168,9 @@ class Driver:
     def _read(self, trial: Trial) -> Row:
         path = self._folder.trial(trial.name) / "run"
         try:
-            run = read_run(path)
+            result = self._study.read_result(trial, read_run(path))
         except (UserError, OSError) as error:
-            return {"status": "failed", "error": f"its run folder cannot be read: {error}"}
-        try:
-            result = self._study.read_result(trial, run)
-        except UserError as error:
-            return {"status": "failed", "error": str(error)}
+            return {"status": "failed", "error": f"its run cannot be used: {error}"}
         return {"status": "done", "run_dir": str(path.relative_to(self._folder.path)), **result}
 
     def _record(self, trial: Trial, result: Row) -> None:
@@ -208,12 +203,3 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
         ended = f"{count(len(outcome.rows), noun)} ended in {outcome.folder}"
         print_line(console, f"{reason}; {ended}, where the same command resumes.")
-
-
-def explain_disk(error: OSError, path: Path) -> str:
-    """Return the reason why files cannot be written, with the space that is left."""
-    try:
-        where = f"{shutil.disk_usage(path).free / 2**20:,.0f} MiB free in {path}"
-    except OSError as gone:  # the folder was removed, or its disk
-        where = f"{path}: {error_text(gone)}"
-    return f"{error_text(error)} ({where})"

@@ -22,8 +22,6 @@ _SHOWN = {
     *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
     *SIZES,
 }
-# After a shorter warm-up, the first steps at the full rate diverge easily.
-_FEWEST_WARM_UP_STEPS = 10
 # A file has no width, so lines are not broken.
 _WIDE = 1000
 
@@ -40,12 +38,16 @@ def settings_lines(
         folder: The run folder.
     """
     hardware = ", ".join(dict.fromkeys(device_names(devices)))
+    per_replica = f"{plan.batch_per_replica}"
+    if plan.global_batch % plan.replicas:  # of a run that is resumed on other replicas
+        per_replica = f"at most {per_replica}"
+    base = f"{config.base_lr:g} for one replica, " if config.model is None else ""
     rows = {
         "devices": f"{', '.join(devices)} ({hardware})",
         "replicas": f"{plan.replicas}",
         "model": model_name(config.to_dict()),
-        "global batch": f"{plan.global_batch} ({_per_replica(plan)} per replica)",
-        "learning rate": f"{plan.learning_rate:g} ({_base_rate(config)}rule {config.lr_rule})",
+        "global batch": f"{plan.global_batch} ({per_replica} per replica)",
+        "learning rate": f"{plan.learning_rate:g} ({base}rule {config.lr_rule})",
         "epochs": f"{config.epochs} at most",
         "run folder": f"{folder.path}",
     }
@@ -60,22 +62,6 @@ def settings_lines(
     return _two_columns([*rows.items(), *changed.items()])
 
 
-def warn_of_short_warm_up(config: TrainConfig, steps_per_epoch: int) -> str | None:
-    """Return a line about a warm-up of very few steps, as with a small `subset`; else `None`.
-
-    Example:
-        >>> warn_of_short_warm_up(TrainConfig(warmup_epochs=0.3), 8)
-        'The warm-up has only 2 steps: if training diverges, raise --warmup-epochs, which is 0.3'
-    """
-    steps = int(config.warmup_epochs * steps_per_epoch)
-    if not config.warmup_epochs or steps >= _FEWEST_WARM_UP_STEPS:
-        return None
-    return (
-        f"The warm-up has only {count(steps, 'step')}: if training diverges, raise"
-        f" --warmup-epochs, which is {config.warmup_epochs:g}"
-    )
-
-
 def result_lines(result: TrainResult) -> list[str]:
     """Format a result as a table: the best epoch, the speed, and the paths of its files."""
     folder = Path(result.run_dir)
@@ -88,16 +74,6 @@ def result_lines(result: TrainResult) -> list[str]:
         "report": f"kdist report {shlex.quote(result.run_dir)}",
     }
     return _two_columns(rows.items())
-
-
-def _base_rate(config: TrainConfig) -> str:
-    return f"{config.base_lr:g} for one replica, " if config.model is None else ""
-
-
-def _per_replica(plan: TrainPlan) -> str:
-    """A run resumed on more replicas may divide its batch with a remainder."""
-    most = plan.batch_per_replica
-    return f"{most}" if most * plan.replicas == plan.global_batch else f"at most {most}"
 
 
 def _best(result: TrainResult) -> str:

@@ -162,21 +162,20 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     return training, validation
 
 
-def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
+def save_stock_model(
+    model: "keras.Model", folder: RunFolder, announce: Callable[[str], None]
+) -> None:
     """Save the model in the run folder, with Keras's own batch normalization layers.
 
-    If the model's configuration cannot be serialized, only the weights are saved.
-
-    Returns:
-        A line for the user if only the weights were saved; otherwise `None`.
+    If the model's configuration cannot be serialized, only the weights are saved, and announced.
     """
     with stock_batch_norms(model):
         fault = _fault_of_configuration(model)
         if fault is None:
             folder.write(folder.model, model.save)
-            return None
+            return
         folder.write(folder.weights, model.save_weights)
-    return (
+    announce(
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
         f" {folder.weights} has its weights, for load_weights"
     )

@@ -141,12 +141,6 @@ class RaiseWhenDiverged(ResumableCallback):
             raise DivergedError
 
 
-_BAR = 20
-_SHORTEST_BAR = 5
-# Width of Keras's remaining time and time per step: ` 10:00:00 999ms/step`.
-_TIMES = 20
-
-
 class _Progress(keras.callbacks.ProgbarLogger):
     """Base class that `Checkpoint` accepts: a progress display has no state to resume."""
 
@@ -181,61 +175,33 @@ class EpochLines(_Progress):
         print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
 
 
-class FittedBar(_Progress):
-    """Keras's progress bar with the metrics that fit, then a line with the remaining metrics.
+class ShortBar(_Progress):
+    """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
 
     Keras prints a bar that is wider than the terminal anew at every step.
 
     Args:
         total_time: The callback that counts the seconds, earlier in the list of callbacks.
-        console: Tells the width of the terminal, which may change.
     """
 
-    def __init__(self, total_time: PrintTotalTime, console: Console) -> None:
+    def __init__(self, total_time: PrintTotalTime) -> None:
         super().__init__()
         self.total_time = total_time
-        self.console = console
-        self._shown: dict[str, float] = {}
-        self._metrics: set[str] = set()
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Begin a bar."""
-        self._shown = {}
-        super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Show the training metrics that fit."""
-        self._metrics.update(logs or {})
-        super().on_train_batch_end(batch, self._fitting(logs or {}))
+        """Show two metrics."""
+        super().on_train_batch_end(batch, _first_two(logs))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Add the validation metrics that fit, and print all remaining values in a line below."""
-        logs = logs or {}
-        super().on_epoch_end(epoch, self._fitting(logs))
-        rest = {name: value for name, value in logs.items() if name not in self._shown}
+        """Print the other values in a line below."""
+        shown = _first_two(logs)
+        super().on_epoch_end(epoch, shown)
+        rest = {name: value for name, value in (logs or {}).items() if name not in shown}
         print(describe_epoch(rest, self.total_time.seconds), flush=True)
 
-    def _fitting(self, logs: Mapping[str, Any]) -> dict[str, float]:
-        count = len(f"{self.target}/{self.target} ") if self.target else len("      1/Unknown")
-        room = self.console.width - 1 - count - _TIMES - _SHORTEST_BAR
-        room -= sum(map(_width, self._shown.items()))
-        for name, value in logs.items():
-            if name in self._shown or name.removeprefix("val_") not in self._metrics:
-                continue
-            width = _width((name, value))
-            if width <= room:
-                self._shown[name] = value
-                room -= width
-        if self.progbar is not None:
-            self.progbar.width = max(_SHORTEST_BAR, min(_BAR, _SHORTEST_BAR + room))
-        self._shown.update({name: logs[name] for name in self._shown if name in logs})
-        return self._shown
 
-
-def _width(metric: tuple[str, Any]) -> int:
-    name, value = metric
-    shown = f"{value:.4f}" if abs(value) > 1e-3 else f"{value:.4e}"  # as Keras writes it
-    return len(f" - {name}: {shown}")
+def _first_two(logs: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(list((logs or {}).items())[:2])
 
 
 def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
@@ -278,4 +244,4 @@ def make_progress(
     if not verbose:
         return []
     redraws = (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
-    return [FittedBar(total_time, console) if verbose == 1 and redraws else EpochLines(total_time)]
+    return [ShortBar(total_time) if verbose == 1 and redraws else EpochLines(total_time)]
