@@ -31,9 +31,6 @@ class HelpEnd:
 
 Folder = Annotated[str, IsFolder()]
 
-# Python refuses to print longer integers; a command line can contain them as `0x…`.
-_MOST_BITS = 1000
-
 _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Ge: ("at least", operator.ge),
     Gt: ("above", operator.gt),
@@ -158,8 +155,6 @@ class Field:
         return number
 
     def _written(self, number: float) -> str:
-        if isinstance(number, int) and number.bit_length() > _MOST_BITS:
-            return f"one of {number.bit_length()} bits"
         return format(number, "" if self.kind is int else "g")
 
 

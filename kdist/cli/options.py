@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from cyclopts import Token
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_MOST_CHARACTERS = 50
 
 
 def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
@@ -28,8 +27,7 @@ def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
     try:
         return int(text, 0 if re.match(r"[+-]?0[xob]", text, re.I) else 10)
     except ValueError:  # also for thousands of digits
-        shown = repr(token.value) if len(token.value) < _MOST_CHARACTERS else "a long text"
-        raise ValueError(f"expected an integer, received {shown}") from None
+        raise ValueError(f"expected an integer, received {token.value!r}") from None
 
 
 ConfigFile = Annotated[

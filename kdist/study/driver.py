@@ -20,7 +20,7 @@ from ..signals import signal_of
 from ..training.console import count
 from ..training.record import RunRecord, read_run
 from .folder import Row, StudyFolder
-from .progress import Progress, print_line
+from .tables import print_line
 from .trial import Trial
 from .trial_process import TrialProcess
 
@@ -111,9 +111,7 @@ class Driver:
     ) -> None:
         self._study, self._folder, self._console = study, folder, console
         self._rows = list(rows)
-        self._progress = Progress(
-            console, noun=folder.noun, total=study.total, ended=len(self._rows)
-        )
+        self._begun: dict[str, float] = {}  # seconds of the clock, by the name of the trial
         self._free, self._start = list(shares), start
         self._running: list[tuple[TrialProcess, Share]] = []
 
@@ -141,7 +139,9 @@ class Driver:
     def _begin_trials(self) -> None:
         """Begin trials while there are shares; record those that cannot be run."""
         while self._free and (trial := self._study.next_trial()) is not None:
-            self._progress.begin(trial.name, trial.words)
+            self._begun[trial.name] = time.perf_counter()
+            if trial.words:
+                print_line(self._console, f"{trial.name}: {trial.words}")
             if trial.error:
                 self._record(trial, {"status": "failed", "error": trial.error})
                 continue
@@ -178,7 +178,11 @@ class Driver:
         self._folder.write_rows([*self._rows, row])
         self._rows.append(row)
         self._study.end_trial(trial, row)
-        self._progress.end(trial.name, self._study.describe_row(row))
+        seconds = time.perf_counter() - self._begun.pop(trial.name)
+        ended, total = len(self._rows), self._study.total
+        of_all = "" if total is None else f"; {ended} of {count(total, self._folder.noun)}"
+        words = self._study.describe_row(row)
+        print_line(self._console, f"{trial.name}: {words} ({seconds:.1f} seconds){of_all}")
 
     def _end_all(self) -> None:
         """End the processes once their trials are saved; at once at a second signal."""

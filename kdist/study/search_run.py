@@ -15,10 +15,9 @@ from ..training.run import load_data
 from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, print_end
 from .folder import Row, StudyFolder
-from .progress import print_line
 from .search_results import best_settings, read_trials, sort_trials, trials_table
 from .search_settings import MAY_CHANGE, Search
-from .tables import print_table
+from .tables import print_line, print_table
 from .trial_process import TrialProcess
 
 

@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
-from ..training.networks import without_unused
+from ..training.networks import NETWORKS, SPECIFIC
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS
@@ -79,8 +79,9 @@ class Search:
         if self.tuner == "hyperband" and "epochs" in (self.space or ()):
             raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
         if self.space is None:
-            names = without_unused([*DEFAULT_SPACE], self.config.network)
-            object.__setattr__(self, "space", {name: DEFAULT_SPACE[name] for name in names})
+            unused = SPECIFIC - NETWORKS[self.config.network].settings
+            space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
+            object.__setattr__(self, "space", space)
         self.search_space()
 
     def _check_config(self) -> None:

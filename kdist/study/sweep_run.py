@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,7 @@ from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
 from .folder import About, Row, StudyFolder
-from .progress import print_line
-from .tables import print_table
+from .tables import print_line, print_table
 from .trial import Trial, measure
 from .trial_process import TrialProcess, remove_checkpoints
 
@@ -37,7 +36,6 @@ def sweep(
     experiment: Experiment,
     *,
     output: str | None = None,
-    retry_failed: bool = False,
     start: StartTrial = TrialProcess,
     machine: Callable[[], dict[str, Any]] = describe_machine,
     console: Console | None = None,
@@ -47,7 +45,6 @@ def sweep(
     Args:
         experiment: The experiment.
         output: The folder; by default a folder in `runs/` that is named after the settings.
-        retry_failed: Run points again that failed in an earlier call.
         start: Starts the process of a point.
         machine: Describes the machine of the sweep.
         console: Takes all output.
@@ -71,7 +68,7 @@ def sweep(
     here = machine()
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     with folder.open(about) as resumed:
-        points = SweepPoints(experiment, folder, _rows(folder, experiment, retry_failed))
+        points = SweepPoints(experiment, folder)
         left = count(len(points.left), "point")
         resuming = f"Resuming the sweep in {folder.path}, {left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
@@ -83,8 +80,8 @@ def sweep(
                 outcome = dataclasses.replace(outcome, stopped=error_text(error))
             _show(points, here, console)
     print_end(outcome, folder.noun, console)
-    if len(points.failed) == points.total:
-        print_line(console, "Every point failed: --retry-failed runs them again")
+    if points.failed and outcome.is_whole:
+        print_line(console, "The same command runs the points again that failed.")
     return outcome
 
 
@@ -129,29 +126,20 @@ def default_folder(experiment: Experiment) -> Path:
     return RUNS / f"sweep-{experiment.kind}-{digest}"
 
 
-def _rows(folder: StudyFolder, experiment: Experiment, retry_failed: bool) -> list[Row]:
-    """Read the rows of points that need not run again."""
-    names = {point.name for point in experiment.points()}
-    return [
-        row
-        for row in read_rows(folder, type(experiment))
-        if row["name"] in names and not (retry_failed and row["status"] == "failed")
-    ]
-
-
 class SweepPoints:
     """The points of a sweep: a list of trials, each with a row when it has ended.
 
     Args:
         experiment: The experiment.
         folder: The folder of the sweep.
-        rows: The rows of the points that ended before.
     """
 
-    def __init__(self, experiment: Experiment, folder: StudyFolder, rows: Sequence[Row]) -> None:
+    def __init__(self, experiment: Experiment, folder: StudyFolder) -> None:
         self.experiment, self._folder = experiment, folder
         self._points = experiment.points()
-        self._rows = {row["name"]: row for row in rows}
+        names = {point.name for point in self._points}
+        done = [row for row in read_rows(folder, type(experiment)) if row["status"] == "done"]
+        self._rows = {row["name"]: row for row in done if row["name"] in names}
         self.left = [point for point in self._points if point.name not in self._rows]
         self.total: int | None = len(self._points)
 
@@ -201,7 +189,7 @@ class SweepPoints:
         return ", ".join(words) or "done"
 
     def end_trial(self, trial: Trial, row: Row) -> None:
-        """Keep the row; a failed point keeps its checkpoints, to be continued on demand."""
+        """Keep the row; a failed point keeps its checkpoints, to be continued later."""
         self._rows[trial.name] = row
         if row["status"] == "done":
             remove_checkpoints(self._folder.trial(trial.name))

@@ -178,27 +178,13 @@ class SearchTrial:
         epochs: Epochs after which the run pauses; `None` for all epochs of its settings. A schedule
             spans all epochs in both cases.
         has_target: Whether the target accuracy ends the run.
-        group: The name of the search on a dashboard.
-        run_name: The name of the trial on a dashboard.
-        hyperparameters: The values that were drawn.
-        objective: The name of the objective, and `"max"` or `"min"`.
+        tracked: Arguments for `kdist.tracking.tracking`: `group`, `run_name`, `hyperparameters` and
+            `objective`.
     """
 
     epochs: int | None
     has_target: bool
-    group: str
-    run_name: str
-    hyperparameters: Mapping[str, Any]
-    objective: tuple[str, str]
-
-    def tracked(self) -> dict[str, Any]:
-        """Return the arguments for `kdist.tracking.tracking`."""
-        return {
-            "group": self.group,
-            "run_name": self.run_name,
-            "hyperparameters": self.hyperparameters,
-            "objective": self.objective,
-        }
+    tracked: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -225,9 +211,6 @@ class TrainPlan:
     def steps_per_epoch(self, images: int) -> int:
         """Return the steps per epoch, including a smaller last batch.
 
-        Args:
-            images: Number of training images.
-
         Example:
             >>> make_plan(TrainConfig(batch_size=16), replicas=2).steps_per_epoch(97)
             4
@@ -237,10 +220,6 @@ class TrainPlan:
 
 def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
     """Compute a run's batch sizes and learning rate.
-
-    Args:
-        config: The settings.
-        replicas: Number of replicas.
 
     Example:
         >>> make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)

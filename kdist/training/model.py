@@ -37,14 +37,10 @@ if TYPE_CHECKING:
 
 def make_model(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
-) -> "keras.Model":
+) -> keras.Model:
     """Make and compile the network described by `config`, in the strategy's scope.
 
-    Args:
-        config: The settings.
-        data: The images. The model depends on their number, shape and classes.
-        strategy: The strategy that trains the model.
-        plan: The learning rate and the batch.
+    The model depends on the number, shape and classes of the images.
     """
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
@@ -113,12 +109,7 @@ class Preprocessing:
 
 
 def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
-    """Return the preparation of a run's images.
-
-    Args:
-        config: The settings.
-        data: The images. Mean and deviation are computed from the training images.
-    """
+    """Return the preparation of a run's images, with statistics of the training images."""
     augmentation = AUGMENTATIONS[config.augmentation]
     return Preprocessing(
         image_shape=augmentation.seen_shape(data.image_shape),
@@ -129,11 +120,6 @@ def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
 
 def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
     """Make the batches of the training and validation images.
-
-    Args:
-        config: The settings.
-        data: The images.
-        plan: The batch sizes.
 
     Returns:
         Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
@@ -163,7 +149,7 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
 
 
 def save_stock_model(
-    model: "keras.Model", folder: RunFolder, announce: Callable[[str], None]
+    model: keras.Model, folder: RunFolder, announce: Callable[[str], None]
 ) -> None:
     """Save the model in the run folder, with Keras's own batch normalization layers.
 
@@ -181,7 +167,7 @@ def save_stock_model(
     )
 
 
-def _fault_of_configuration(model: "keras.Model") -> str | None:
+def _fault_of_configuration(model: keras.Model) -> str | None:
     """Return why the model's configuration cannot be serialized; `None` if it can be."""
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
@@ -193,7 +179,7 @@ def _fault_of_configuration(model: "keras.Model") -> str | None:
 
 
 @contextlib.contextmanager
-def stock_batch_norms(model: "keras.Model") -> Iterator[None]:
+def stock_batch_norms(model: keras.Model) -> Iterator[None]:
     """Replace a model's synchronized batch norms by Keras's own within the block.
 
     A model with a user's subclass of kdist's layer keeps all its layers.
@@ -229,7 +215,7 @@ class RunParts:
     """
 
     plan: TrainPlan
-    model: "keras.Model"
+    model: keras.Model
     fit: Mapping[str, Any]
     source: str
     training_images: int | None
@@ -252,14 +238,7 @@ class RunParts:
 def image_parts(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
 ) -> RunParts:
-    """Make the built-in model and the batches of its images.
-
-    Args:
-        config: The settings.
-        data: The images.
-        strategy: The strategy that trains the model.
-        plan: Batches and learning rate.
-    """
+    """Make the built-in model and the batches of its images."""
     training, validation = make_pipelines(config, data, plan)
     return RunParts(
         plan=plan,
@@ -284,8 +263,7 @@ def own_parts(
     Args:
         config: The settings, with `model`.
         strategy: The strategy that trains the model.
-        saved: The saved plan of a resumed run, with its batches and its learning rate; `None` for a
-            new run.
+        saved: The saved plan of a resumed run; `None` for a new run.
 
     Raises:
         UserError: The functions fail, or their model or data cannot be used for training.
@@ -303,7 +281,8 @@ def own_parts(
         model=model,
         fit=arguments,
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
-        training_images=_training_samples(model, data),
+        # The data are read once if neither they nor the model's train step count the samples.
+        training_images=data.samples() or (None if counts_images(model) else data.count()),
         validation_images=UserData(training=data.validation).samples(),
         arrays=_arrays(data),
     )
@@ -316,19 +295,10 @@ def own_data(
     replicas: int,
     saved: Mapping[str, Any] | None = None,
 ) -> tuple[TrainPlan, UserData]:
-    """Load the user's data, and plan their batches.
-
-    Args:
-        config: The settings.
-        functions: The user's functions.
-        replicas: Number of replicas.
-        saved: As in `own_parts`.
+    """Load the user's data, and plan their batches; see `own_parts`.
 
     Returns:
         The plan and the data. The plan of a new run has learning rate 0.0.
-
-    Raises:
-        UserError: As in `own_parts`.
     """
     if saved is None:
         plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)
@@ -363,7 +333,7 @@ def own_model(
     *,
     rate: float | None = None,
 ) -> keras.Model:
-    """Make the user's model in the strategy's scope, and scale its learning rate.
+    """Make the user's model in the strategy's scope; see `own_parts`.
 
     Args:
         config: The settings.
@@ -373,9 +343,6 @@ def own_model(
         plan: The batches.
         rate: Learning rate for `model.optimizer`; `None` scales the rate that the model is compiled
             with.
-
-    Raises:
-        UserError: The function returns no compiled model, or the model does not take the data.
     """
     name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 
@@ -399,15 +366,6 @@ def own_model(
     if config.xla is not None:
         model.jit_compile = config.xla
     return model
-
-
-def _training_samples(model: keras.Model, data: UserData) -> int | None:
-    """Return the number of training samples; `None` if unknown.
-
-    The data are read once if neither the data nor the model's train step counts the samples.
-    """
-    known = data.samples()
-    return data.count() if known is None and not counts_images(model) else known
 
 
 def _arrays(data: UserData) -> tuple[Any, ...]:

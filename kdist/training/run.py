@@ -227,15 +227,10 @@ def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
 def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
     """Make and train models in a number format, and restore the previous format at the end.
 
-    Weights and batch norm statistics are float32 in all formats. `"mixed_bfloat16"` and
-    `"mixed_float16"` are Keras policies. With `"mixed_float16"`, Keras scales the loss so that
-    small gradients do not underflow (Micikevicius et al. 2018, "Mixed Precision Training"). With
-    `"tf32"`, the Tensor Cores of a GPU round the factors of products to 10 bits of mantissa. TF32
-    is TensorFlow's default; `"float32"` turns it off.
-
-    Args:
-        precision: A value of `Precision`.
-        devices: Names of the devices, e.g. `("GPU:0", "GPU:1")`.
+    Weights and batch norm statistics are float32 in all formats. With `"mixed_float16"`, Keras
+    scales the loss so that small gradients do not underflow (Micikevicius et al. 2018, "Mixed
+    Precision Training"). With `"tf32"`, the Tensor Cores of a GPU round the factors of products to
+    10 bits of mantissa. TF32 is TensorFlow's default; `"float32"` turns it off.
 
     Raises:
         UserError: `precision` is `"tf32"` and a device is not a GPU.
@@ -312,15 +307,7 @@ def _make_parts(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCallbacks:
-    """The callbacks of a run. Four of them are also available by name.
-
-    Attributes:
-        ordered: All callbacks, in order.
-        stop: Stops the run at its target.
-        finite: Stops the run when its loss is not finite.
-        history: Records the values of every epoch.
-        total_time: Counts the seconds, including the time before the run was resumed.
-    """
+    """The callbacks of a run, in calling order, and four of them by name."""
 
     ordered: Sequence["keras.callbacks.Callback"]
     stop: "StopAtAccuracy"
@@ -426,7 +413,7 @@ def _make_trackers(
         tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
-        **({} if trial is None else trial.tracked()),
+        **({} if trial is None else trial.tracked),
     )
     for tracker in trackers:
         if isinstance(tracker, Tracker):
@@ -479,14 +466,6 @@ def _fit(
     """Train, and end as after the last epoch if a signal or a loss that is not finite ends it.
 
     A second signal raises `KeyboardInterrupt`. Any other exception passes through unchanged.
-
-    Args:
-        parts: The model and the arguments of `fit`.
-        made: The callbacks.
-        checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
-        received: The signals that the run holds.
-        epochs: Number of epochs.
-        verbose: As in `fit`.
 
     Returns:
         Whether a signal to this worker interrupted the training.

@@ -84,24 +84,16 @@ def end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callbac
             callback.on_train_end()
 
 
-class _OnSignal(keras.callbacks.Callback):
-    """Base class of callbacks that end the training once a signal has arrived.
-
-    Args:
-        received: The value that `hold_signals` yielded.
-    """
-
-    def __init__(self, received: Received) -> None:
-        super().__init__()
-        self.received = received
-
-
-class RaiseAtBatchEnd(_OnSignal):
+class RaiseAtBatchEnd(keras.callbacks.Callback):
     """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
 
     At this point the model is consistent. During a step, the optimizer's variables may be half
     updated, and TensorFlow prints and drops an exception that is raised in a destructor.
     """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         """Raise, if a signal has arrived."""
@@ -110,11 +102,15 @@ class RaiseAtBatchEnd(_OnSignal):
     on_test_batch_end = on_epoch_begin = on_train_batch_end
 
 
-class StopAfterEpoch(_OnSignal):
+class StopAfterEpoch(keras.callbacks.Callback):
     """Ends the training of all workers after the current epoch, once a signal has arrived.
 
     If a single worker left within an epoch, the remaining workers would wait forever.
     """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         """Stop, if a signal has arrived."""
@@ -142,7 +138,15 @@ class RaiseWhenDiverged(ResumableCallback):
 
 
 class _Progress(keras.callbacks.ProgbarLogger):
-    """Base class that `Checkpoint` accepts: a progress display has no state to resume."""
+    """Base class that `Checkpoint` accepts: a progress display has no state to resume.
+
+    Args:
+        total_time: The callback that counts the seconds, earlier in the list of callbacks.
+    """
+
+    def __init__(self, total_time: PrintTotalTime) -> None:
+        super().__init__()
+        self.total_time = total_time
 
     def get_state(self) -> dict[str, Any]:
         """Return an empty dictionary."""
@@ -153,21 +157,12 @@ class _Progress(keras.callbacks.ProgbarLogger):
 
 
 class EpochLines(_Progress):
-    """Prints one line per epoch, in place of Keras's progress bar.
-
-    Args:
-        total_time: The callback that counts the seconds, earlier in the list of callbacks.
-    """
-
-    def __init__(self, total_time: PrintTotalTime) -> None:
-        super().__init__()
-        self.total_time = total_time
+    """Prints one line per epoch, in place of Keras's progress bar."""
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print nothing yet."""
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print nothing yet."""
+    on_train_batch_end = on_epoch_begin
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the line."""
@@ -179,14 +174,7 @@ class ShortBar(_Progress):
     """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
 
     Keras prints a bar that is wider than the terminal anew at every step.
-
-    Args:
-        total_time: The callback that counts the seconds, earlier in the list of callbacks.
     """
-
-    def __init__(self, total_time: PrintTotalTime) -> None:
-        super().__init__()
-        self.total_time = total_time
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Show two metrics."""
@@ -206,10 +194,6 @@ def _first_two(logs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
     """Format the values of an epoch in one line.
-
-    Args:
-        logs: Values by name, as in the `logs` of a Keras callback.
-        seconds: Seconds since training began.
 
     Example:
         >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
@@ -232,14 +216,7 @@ def _number(value: Any) -> str:
 def make_progress(
     verbose: int, total_time: PrintTotalTime, *, console: Console | None = None
 ) -> list[keras.callbacks.Callback]:
-    """Make the callback that shows the progress of a run, if any.
-
-    Args:
-        verbose: 0 for no output; 2 for a line per epoch; 1 for a bar as well, where it can be
-            redrawn.
-        total_time: Counts the seconds.
-        console: Console to print on; standard output by default.
-    """
+    """Make the callback that shows the progress of a run, if any; see `train` for `verbose`."""
     console = console or Console()
     if not verbose:
         return []

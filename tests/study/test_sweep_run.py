@@ -4,7 +4,6 @@ import csv
 import errno
 import io
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -87,7 +86,6 @@ def test_other_settings_have_another_folder(here, runs):
 
 
 def test_a_finished_sweep_shows_its_results_again(here, runs):
-    runs.at[SECOND] = {"error": "ValueError: no"}
     _, first = run(runs, output="out")
     assert runs.names == NAMES
     code, again = run(runs, output="out")
@@ -98,7 +96,7 @@ def test_a_finished_sweep_shows_its_results_again(here, runs):
     assert again[again.index(begin) :] == first[first.index(begin) :]
 
 
-def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
+def test_a_point_that_fails_is_recorded_and_run_by_the_next_command(here, runs):
     failed = {"error": "ValueError: no"}
     runs.at[SECOND] = failed
     code, out = run(runs, output="out")
@@ -107,23 +105,11 @@ def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
     assert f"Failed: {SECOND}: ValueError: no" in out
     rows = {row["name"]: row for row in read_study(here / "out").rows}
     assert (rows[SECOND]["status"], rows[SECOND]["error"]) == ("failed", "ValueError: no")
+    assert out.endswith("The same command runs the points again that failed.\n")
     again = FakeRuns()
     run(again, output="out")
-    assert again.names == []
-    run(again, output="out", retry_failed=True)
     assert again.names == [SECOND]
     assert {row["status"] for row in read_study(here / "out").rows} == {"done"}
-
-
-def test_a_sweep_of_which_every_point_failed_has_no_result(here, runs):
-    failed = {"error": "ValueError: no"}
-    runs.at |= dict.fromkeys(NAMES, failed)
-    for _ in range(2):  # the second time it is shown
-        code, out = run(runs, output="out")
-        assert code == 1
-        assert out.endswith("Every point failed: --retry-failed runs them again\n")
-    assert runs.names == NAMES
-    assert run(FakeRuns(), output="out", retry_failed=True)[0] == 0
 
 
 def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs, monkeypatch):
@@ -144,16 +130,6 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
     again = FakeRuns()
     assert run(again)[0] == 0
     assert again.names == NAMES[1:]
-
-
-def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
-    def remove(point, folder, share):
-        shutil.rmtree(here / "out")
-        raise OSError(errno.EIO, "Input/output error")
-
-    code, out = run(remove, output="out")
-    assert code == 1
-    assert "Stopped: Input/output error;" in out
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from kdist.checkpoint.store import CheckpointStore
-from kdist.errors import RefusedCheckpointsError, TrainingError, UserError
+from kdist.errors import TrainingError, UserError
 from kdist.launch.child import judge
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
@@ -292,21 +292,6 @@ def test_an_error_is_a_line_and_an_exit_code(order, monkeypatch, capsys, error, 
     assert (end.value.code, answers, capsys.readouterr().err) == (code, told, "why\n")
 
 
-def test_a_run_whose_checkpoints_are_refused_begins_anew(order, monkeypatch, capsys):
-    def fail(*_, **__):
-        raise RefusedCheckpointsError("why")
-
-    begun = []
-    monkeypatch.setattr("kdist.training.run.train", fail)
-    monkeypatch.setattr("os.execv", lambda *command: begun.append(command))
-    trial_process.main()
-    ((program, command),) = begun
-    assert (program, command[-1]) == (sys.executable, str(order))
-    assert json.loads(order.read_text())["resume"] is False
-    assert not (order.parent / "run").exists()
-    assert capsys.readouterr().err == "why\n"
-
-
 def tiny(name, epochs=None, continues=None):
     """A trial of the tiniest network, which pauses after so many of its two epochs."""
     return Trial(
@@ -333,10 +318,12 @@ def tiny(name, epochs=None, continues=None):
         search=SearchTrial(
             epochs=epochs,
             has_target=False,
-            group="group",
-            run_name=name,
-            hyperparameters={"drawn_rate": 0.05},
-            objective=("val_accuracy", "max"),
+            tracked={
+                "group": "group",
+                "run_name": name,
+                "hyperparameters": {"drawn_rate": 0.05},
+                "objective": ("val_accuracy", "max"),
+            },
         ),
         continues=continues,
     )

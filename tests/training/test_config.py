@@ -86,7 +86,6 @@ def test_the_defaults_are_the_labs():
         ({"dataset": "sample", "data_dir": "/data"}, "the sample is embedded"),
         ({"replicas": 10**20}, "replicas has to be from 1 to 64, received 1" + "0" * 20),
         ({"width": 10**40}, "width has to be from 1 to 200, received 1" + "0" * 40),
-        ({"width": 1 << 20_000}, "width has to be from 1 to 200, received one of 20001 bits"),
         ({"batch_size": 60_001}, "batch_size has to be from 1 to 60000, received 60001"),
         ({"depth": 1006}, "depth has to be from 10 to 1000, received 1006"),
         ({"epochs": 2_000_000}, "epochs has to be from 1 to 1000000"),
