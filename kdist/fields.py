@@ -8,7 +8,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import docstring_parser
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
@@ -26,18 +26,6 @@ class IsFolder:
 
 
 @dataclasses.dataclass(frozen=True)
-class NotTimed:
-    """Marks a field without effect on speed; a sweep that measures speed does not take it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class NotTuned:
-    """Marks a field that a search cannot vary, with the reason."""
-
-    why: str
-
-
-@dataclasses.dataclass(frozen=True)
 class HelpEnd:
     """Ends the help text of a field with a text from a table."""
 
@@ -46,10 +34,6 @@ class HelpEnd:
 
 Folder = Annotated[str, IsFolder()]
 LocalOrRemoteFolder = Annotated[str, IsFolder(may_be_remote=True)]
-Mark = TypeVar("Mark")
-
-# Python refuses to print longer integers; a command line can contain them as `0x…`.
-_MOST_BITS = 1000
 
 _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Ge: ("at least", operator.ge),
@@ -176,8 +160,6 @@ class Field:
         return number
 
     def _written(self, number: float) -> str:
-        if isinstance(number, int) and number.bit_length() > _MOST_BITS:
-            return f"one of {number.bit_length()} bits"
         return format(number, "" if self.kind is int else "g")
 
 
@@ -262,15 +244,10 @@ def field_names(*groups: type) -> frozenset[str]:
     return frozenset(field.name for group in groups for field in dataclasses.fields(group))
 
 
-def marked(settings: type, kind: type[Mark]) -> dict[str, Mark]:
-    """Return the marks of a class, by name of the setting."""
-    marks = {field.name: field.marks for field in fields_of(settings)}
-    return {name: one for name, of in marks.items() for one in of if isinstance(one, kind)}
-
-
 def folder_names(*groups: type) -> frozenset[str]:
     """Return the names of the settings in the groups that are folder paths."""
-    return frozenset(name for group in groups for name in marked(group, IsFolder))
+    fields = [field for group in groups for field in fields_of(group)]
+    return frozenset(field.name for field in fields if field.has(IsFolder))
 
 
 def check_fields(settings: Any) -> None:

@@ -1,32 +1,125 @@
-"""The command line; `main` handles signals, `app.py` errors."""
+"""The `kdist` command: its subcommands, and a line and an exit code for every error."""
 
+import logging
+import os
 import sys
+from typing import TYPE_CHECKING
 
-from ..errors import handle_failure
+from ..arguments import check_backend
+from ..errors import TrainingError, UserError, handle_failure
 from ..signals import raise_signals, signal_of
 from ..strategies.tensorflow_logging import prepare_process
 
+if TYPE_CHECKING:
+    from cyclopts import App
+
+_MOST_CHARACTERS = 1000
+
 
 def main() -> None:
-    """Run the command line; after Ctrl-C, SIGTERM or SIGHUP print a line and exit with 128 + N.
+    """Run the command line, and exit with its code; an error is a line.
 
-    N is the number of the signal.
+    The code is 2 for a user's mistake, 1 for a training that failed, and 128 + N after the signal N
+    (Ctrl-C, SIGTERM or SIGHUP).
     """
     prepare_process()
     with raise_signals() as received:
         failed: BaseException
         try:
-            from .app import main as run  # its imports may be interrupted, too
-
-            run(received)
+            sys.exit(run_command(sys.argv[1:]))
         except KeyboardInterrupt as error:
             number, failed = signal_of(error), error
         except Exception as error:
+            # An interrupted import of a library may end in any exception.
             if received.first is None:
                 raise
             number, failed = received.first, error
-        else:
-            return
     print(f"kdist: interrupted by {number.name}", file=sys.stderr)
     handle_failure(failed, 128 + number)
     sys.exit(128 + number)
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run a command, print its error as a line, and return its exit code."""
+    from cyclopts import CycloptsError
+
+    from .launch import keep_program
+
+    # TensorFlow's Python logger reports every reduction at level INFO.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    try:
+        code = make_app()(keep_program(arguments), exit_on_error=False, print_error=False) or 0
+        print(end="", flush=True)  # flushed here, to catch a closed pipe
+    except (UserError, CycloptsError) as error:
+        return _print_error(error, 2)
+    except TrainingError as error:
+        return _print_error(error, 1)
+    except BrokenPipeError:  # `kdist … | head`
+        _drop_output()
+        return 1
+    except Exception:
+        try:
+            check_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")  # a possible cause
+        except UserError as cause:
+            return _print_error(cause, 2)
+        raise
+    return int(code)
+
+
+def make_app() -> "App":
+    """Make the parser of all commands."""
+    from cyclopts import App
+
+    from .. import __version__
+    from . import commands, find, sweep
+    from .launch import launch
+    from .train import train
+    from .tune import tune
+
+    app = App(
+        name="kdist",
+        help="Multi-GPU training for Keras: the same model on any number of replicas, only sooner.",
+        version=__version__,
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,  # `main` has an exit code for every signal
+    )
+    for command in (
+        train,
+        commands.check,
+        commands.evaluate,
+        launch,
+        sweep.app,
+        find.app,
+        tune,
+        commands.report,
+        commands.dashboard,
+        commands.devices,
+        commands.doctor,
+    ):
+        app.command(command)
+    app.register_install_completion_command()
+    return app
+
+
+def _print_error(error: Exception, code: int) -> int:
+    print(f"kdist: error: {one_line(error)}", file=sys.stderr)
+    handle_failure(error, code)
+    return code
+
+
+def one_line(text: object) -> str:
+    """Return text for a line of a terminal, with escapes for control characters.
+
+    The middle of a long text is cut out.
+    """
+    words = " ".join(str(text).split())
+    if len(words) > _MOST_CHARACTERS:
+        half = _MOST_CHARACTERS // 2
+        words = f"{words[:half]} … {words[-half:]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
+def _drop_output() -> None:
+    """Send output that nobody reads to nowhere; Python would flush it at its end, and fail."""
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        os.dup2(nothing.fileno(), sys.stdout.fileno())

@@ -9,7 +9,7 @@ from ..errors import UserError
 from ..fields import fields_of
 from ..versions import require
 from ..workers.launch_options import AUTO, LaunchOptions
-from .options import DEBUG, given, options_of, takes
+from .options import given, options_of, takes
 
 # Commands that start processes themselves, each with a hint on how to run it.
 _NOT_LAUNCHED = {
@@ -18,7 +18,7 @@ _NOT_LAUNCHED = {
 }
 _OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
 # Options without a value.
-_FLAGS = {"--help", "-h", DEBUG}.union(*({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS))
+_FLAGS = {"--help", "-h"}.union(*({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS))
 
 
 @takes(options=options_of(LaunchOptions, without={"workers"}))

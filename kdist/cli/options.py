@@ -2,23 +2,18 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
 from ..fields import Field, fields_of
-from ..training.config import refuse_with_own_model
-from ..training.recipes import read_recipe, read_settings, recipe_names
+from ..training.recipes import read_recipe, read_settings_file, recipe_names
 
 if TYPE_CHECKING:
     from cyclopts import Token
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_MOST_CHARACTERS = 50
-
-DEBUG = "--debug"
-"""Option that prints the trace of an unexpected error, at any place of the command line."""
 
 
 def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
@@ -32,8 +27,7 @@ def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
     try:
         return int(text, 0 if re.match(r"[+-]?0[xob]", text, re.I) else 10)
     except ValueError:  # also for thousands of digits
-        shown = repr(token.value) if len(token.value) < _MOST_CHARACTERS else "a long text"
-        raise ValueError(f"expected an integer, received {shown}") from None
+        raise ValueError(f"expected an integer, received {token.value!r}") from None
 
 
 ConfigFile = Annotated[
@@ -120,29 +114,22 @@ def given(options: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(options).items() if value is not None}
 
 
-def read_files(recipe: str | None, config: str | None) -> dict[str, Any]:
-    """Return the settings of a recipe and of a file; the file overrides the recipe.
+def read_settings(
+    recipe: str | None, config: str | None, options: Any, *, model: str | None = None
+) -> dict[str, Any]:
+    """Return the settings of a recipe, a file and options, each over those before.
+
+    Args:
+        recipe: Name of a recipe, or `None`.
+        config: The file, or `None`.
+        options: Options on the command line.
+        model: The user's own model; `None` keeps the model of the file, if any.
 
     Raises:
         UserError: The recipe does not exist, or the file cannot be read.
     """
     settings = {} if recipe is None else read_recipe(recipe)
-    return settings if config is None else settings | read_settings(config)
-
-
-def with_model(
-    model: str | None, settings: Mapping[str, Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the settings of files, with the model of the command line.
-
-    Args:
-        model: The user's own model; `None` keeps the model of the files, if any.
-        settings: The settings of the files.
-        given: The options on the command line.
-
-    Raises:
-        UserError: An option is for --network, but the model is the user's own.
-    """
-    chosen = {**settings} if model is None else {**settings, "model": model}
-    refuse_with_own_model(chosen.get("model"), given)
-    return chosen
+    if config is not None:
+        settings |= read_settings_file(config)
+    own = {} if model is None else {"model": model}
+    return settings | given(options) | own

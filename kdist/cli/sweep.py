@@ -1,34 +1,24 @@
 """`kdist sweep`: a command for each kind of sweep."""
 
-import dataclasses
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Group, Parameter
 
-from ..fields import NotTimed, field_names, marked
+from ..fields import field_names
 from ..study.experiment import Experiment
 from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
-from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
+from ..training.settings import Batches, Checkpoints, OwnModel, Stopping
 from .commands import end_study
-from .options import (
-    ConfigFile,
-    OwnModelName,
-    Recipe,
-    given,
-    options_of,
-    read_files,
-    takes,
-    with_model,
-)
+from .options import ConfigFile, OwnModelName, Recipe, given, options_of, read_settings, takes
 
 # A sweep's runs have folders of their own, and a fixed place for each file.
-_OWN_FOLDERS = FOLDERS & field_names(Output)
+_OWN_FOLDERS = {"run_dir", "log_dir"}
 # Settings without effect on speed, and settings that a sweep of speeds decides.
 _NOT_TIMED = (
-    field_names(Batches, Checkpoints, Stopping)
-    | frozenset(marked(TrainConfig, NotTimed))
+    {"model", "monitor", "validate", "save_model"}
+    | field_names(Batches, Checkpoints, Stopping)
     | _OWN_FOLDERS
 )
 # Settings that a sweep of accuracies decides.
@@ -41,25 +31,20 @@ _DECIDED = (
 _AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SweepFolder:
-    """The folder of a sweep.
-
-    Attributes:
-        output: Folder of the sweep; an unfinished sweep in it is resumed, a finished one is shown.
-            `runs/sweep-<date>` by default.
-        retry_failed: Run failed points again.
-    """
-
-    output: str | None = None
-    retry_failed: bool = False
+Output = Annotated[
+    str | None,
+    Parameter(
+        help="Folder of the sweep; points in it that are done are not run again. By default a"
+        " folder in `runs/` named after the settings.",
+        group=Group("Sweep", sort_key=-1),
+    ),
+]
 
 
 def _own(experiment: type[Experiment], *without: str) -> Any:
     return options_of(experiment, without={"train", *without}, group="Sweep")
 
 
-_FOLDER = options_of(SweepFolder, group="Sweep")
 _TIMED = options_of(TrainConfig, without=_NOT_TIMED)
 _TRAINED = options_of(TrainConfig, without=_DECIDED)
 
@@ -67,28 +52,28 @@ _TRAINED = options_of(TrainConfig, without=_DECIDED)
 def _timed(experiment: type[Experiment]) -> Callable[..., int]:
     """Return the command of a sweep that measures speed."""
 
-    @takes(own=_own(experiment), folder=_FOLDER, settings=_TIMED)
+    @takes(own=_own(experiment), settings=_TIMED)
     def command(
         model: OwnModelName = None,
         /,
         *,
         own: Any = None,
-        folder: Any = None,
+        output: Output = None,
         config: ConfigFile = None,
         recipe: Recipe = None,
         settings: Any = None,
     ) -> int:
         train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
-        return _sweep(experiment(train=train, **given(own)), folder)
+        return _sweep(experiment(train=train, **given(own)), output)
 
     return command
 
 
-@takes(own=_own(AccuracySweep, "base_lr"), folder=_FOLDER, settings=_TRAINED)
+@takes(own=_own(AccuracySweep, "base_lr"), settings=_TRAINED)
 def accuracy(
     *,
     own: Any = None,
-    folder: Any = None,
+    output: Output = None,
     config: ConfigFile = None,
     recipe: Recipe = None,
     settings: Any = None,
@@ -100,7 +85,7 @@ def accuracy(
     if train.get("time_budget", 0) is None:
         del train["time_budget"]
     base_lr = train.pop("base_lr")
-    return _sweep(AccuracySweep(train=train, base_lr=base_lr, **given(own)), folder)
+    return _sweep(AccuracySweep(train=train, base_lr=base_lr, **given(own)), output)
 
 
 def _train_settings(
@@ -116,19 +101,17 @@ def _train_settings(
     Raises:
         UserError: A setting is out of its range.
     """
-    files = read_files(recipe, config)
-    settings = {n: value for n, value in files.items() if n not in decided or n == "model"}
-    settings |= given(options)
-    settings = with_model(model, settings, given(options))
+    settings = read_settings(recipe, config, options, model=model)
+    settings = {n: value for n, value in settings.items() if n not in decided or n == "model"}
     checked = TrainConfig.from_dict(settings).to_dict()  # refuses invalid settings
     # Runs of a model of the user's find it from any folder.
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 
 
-def _sweep(experiment: Experiment, folder: Any) -> int:
+def _sweep(experiment: Experiment, output: str | None) -> int:
     from ..study.sweep_run import sweep
 
-    return end_study(sweep(experiment, **given(folder)))
+    return end_study(sweep(experiment, output=output))
 
 
 app = App(

@@ -8,16 +8,7 @@ from cyclopts import Parameter
 from ..errors import TrainingError
 from ..training.config import TrainConfig
 from ..training.restart import after_restart
-from .options import (
-    ConfigFile,
-    OwnModelName,
-    Recipe,
-    given,
-    options_of,
-    read_files,
-    takes,
-    with_model,
-)
+from .options import ConfigFile, OwnModelName, Recipe, options_of, read_settings, takes
 
 
 @takes(settings=options_of(TrainConfig, without={"model"}))
@@ -37,8 +28,8 @@ def train(
     settings: Any = None,
 ) -> int:
     """Train a network on one of the data sets, or your own model on your own data."""
-    chosen = with_model(model, read_files(recipe, config), given(settings))
-    own, resume = after_restart(os.environ, chosen | given(settings), resume)
+    chosen = read_settings(recipe, config, settings, model=model)
+    own, resume = after_restart(os.environ, chosen, resume)
     if resume is not None:
         from ..training.resume import config_to_resume
 

@@ -7,10 +7,10 @@ from cyclopts import Parameter
 from ..fields import field_names
 from ..study.search_settings import Search, check_given
 from ..training.config import TrainConfig
-from ..training.recipes import read_settings
+from ..training.recipes import read_settings_file
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from .commands import end_study
-from .options import ConfigFile, given, options_of, read_files, takes
+from .options import ConfigFile, given, options_of, read_settings, takes
 
 # A search validates and saves its trials itself, in a folder of its own.
 _NOT_TAKEN = (
@@ -35,8 +35,8 @@ def tune(
 ) -> int:
     """Search for good hyperparameters; the same command again resumes an interrupted search."""
     asked = Search(
-        space=None if space is None else read_settings(space),
-        config=TrainConfig.from_dict(read_files(None, config) | given(settings)),
+        space=None if space is None else read_settings_file(space),
+        config=TrainConfig.from_dict(read_settings(None, config, settings)),
         **given(search),
     )
     check_given(asked, given(settings))

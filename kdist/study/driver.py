@@ -6,7 +6,6 @@ continues after a kill.
 """
 
 import dataclasses
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from ..signals import signal_of
 from ..training.console import count
 from ..training.record import RunRecord, read_run
 from .folder import Row, StudyFolder
-from .progress import Progress, print_line
+from .tables import print_line
 from .trial import Trial
 from .trial_process import TrialProcess
 
@@ -112,9 +111,7 @@ class Driver:
     ) -> None:
         self._study, self._folder, self._console = study, folder, console
         self._rows = list(rows)
-        self._progress = Progress(
-            console, noun=folder.noun, total=study.total, ended=len(self._rows)
-        )
+        self._begun: dict[str, float] = {}  # seconds of the clock, by the name of the trial
         self._free, self._start = list(shares), start
         self._running: list[tuple[TrialProcess, Share]] = []
 
@@ -134,7 +131,7 @@ class Driver:
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
         except OSError as error:
-            return dataclasses.replace(outcome, stopped=explain_disk(error, self._folder.path))
+            return dataclasses.replace(outcome, stopped=error_text(error))
         finally:
             self._end_all()
         return outcome
@@ -142,7 +139,9 @@ class Driver:
     def _begin_trials(self) -> None:
         """Begin trials while there are shares; record those that cannot be run."""
         while self._free and (trial := self._study.next_trial()) is not None:
-            self._progress.begin(trial.name, trial.words)
+            self._begun[trial.name] = time.perf_counter()
+            if trial.words:
+                print_line(self._console, f"{trial.name}: {trial.words}")
             if trial.error:
                 self._record(trial, {"status": "failed", "error": trial.error})
                 continue
@@ -169,13 +168,9 @@ class Driver:
     def _read(self, trial: Trial) -> Row:
         path = self._folder.trial(trial.name) / "run"
         try:
-            run = read_run(path)
+            result = self._study.read_result(trial, read_run(path))
         except (UserError, OSError) as error:
-            return {"status": "failed", "error": f"its run folder cannot be read: {error}"}
-        try:
-            result = self._study.read_result(trial, run)
-        except UserError as error:
-            return {"status": "failed", "error": str(error)}
+            return {"status": "failed", "error": f"its run cannot be used: {error}"}
         return {"status": "done", "run_dir": str(path.relative_to(self._folder.path)), **result}
 
     def _record(self, trial: Trial, result: Row) -> None:
@@ -183,7 +178,11 @@ class Driver:
         self._folder.write_rows([*self._rows, row])
         self._rows.append(row)
         self._study.end_trial(trial, row)
-        self._progress.end(trial.name, self._study.describe_row(row))
+        seconds = time.perf_counter() - self._begun.pop(trial.name)
+        ended, total = len(self._rows), self._study.total
+        of_all = "" if total is None else f"; {ended} of {count(total, self._folder.noun)}"
+        words = self._study.describe_row(row)
+        print_line(self._console, f"{trial.name}: {words} ({seconds:.1f} seconds){of_all}")
 
     def _end_all(self) -> None:
         """End the processes once their trials are saved; at once at a second signal."""
@@ -208,12 +207,3 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
         ended = f"{count(len(outcome.rows), noun)} ended in {outcome.folder}"
         print_line(console, f"{reason}; {ended}, where the same command resumes.")
-
-
-def explain_disk(error: OSError, path: Path) -> str:
-    """Return the reason why files cannot be written, with the space that is left."""
-    try:
-        where = f"{shutil.disk_usage(path).free / 2**20:,.0f} MiB free in {path}"
-    except OSError as gone:  # the folder was removed, or its disk
-        where = f"{path}: {error_text(gone)}"
-    return f"{error_text(error)} ({where})"

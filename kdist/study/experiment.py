@@ -12,7 +12,6 @@ from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import on_cpu
 from ..training.console import count
-from ..training.record import finite
 from ..training.user_model.functions import files_of
 from .folder import Row, StudyFolder, as_list
 from .tables import MISSING, ResultsTable, Spread
@@ -20,6 +19,16 @@ from .trial import Trial
 
 # At most a hundred values of a setting, each of which is a run of several seconds.
 Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MaxLen(100)]
+
+COLUMNS = (
+    *("name", "kind", "status", "error", "batch_size", "replicas", "global_batch"),
+    *("round", "mode", "lr_rule", "seed"),  # by the kind of sweep
+    *("learning_rate", "images_per_step"),  # and the following: read from the folder of the run
+    *("images_per_sec", "images_per_sec_low", "images_per_sec_high", "seconds", "epochs"),
+    *("diverged", "reached_target", "seconds_to_target", "epochs_to_target"),
+    *("val_accuracy", "best_val_accuracy", "run_dir"),
+)
+"""The columns of a point's row, in the order of `points.csv`; a kind has some of them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,10 +80,9 @@ class Experiment(abc.ABC):
 
     def describe(self) -> str:
         """Describe the sweep in one line, such as `Sweep throughput: 8 runs (…)`."""
-        own = vars(type(self))["__annotations__"]  # first, then the settings of every kind
-        names = sorted({*self.settings} - {"train", "files"}, key=[*own, *self.settings].index)
-        words = [f"{name} {as_list(self.settings[name])}" for name in names]
-        return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
+        own = {n: value for n, value in self.settings.items() if n not in ("train", "files")}
+        words = "; ".join(f"{name} {as_list(value)}" for name, value in own.items())
+        return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({words})"
 
     @property
     @abc.abstractmethod
@@ -110,7 +118,6 @@ class Experiment(abc.ABC):
             name=name,
             config={**config, "batch_size": batch, "replicas": replicas},
             columns={**dict.fromkeys(COLUMNS), "name": name, "kind": self.kind, **axes},
-            group=tuple(axes[name] for name in self.setting),
         )
 
     def common_settings(self) -> dict[str, Any]:
@@ -156,11 +163,7 @@ class Experiment(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def title(cls, settings: Mapping[str, Any]) -> str:
-        """Return the title of the table.
-
-        Args:
-            settings: The settings of the sweep, as in `study.json`.
-        """
+        """Return the title of the table of a sweep with these settings."""
 
     @classmethod
     def table(cls, summary: Sequence[Row], settings: Mapping[str, Any]) -> ResultsTable:
@@ -194,31 +197,12 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
         about: The result of `kdist.strategies.hardware.machine`.
         rows: The rows of the points.
     """
-    most = max((row["replicas"] for row in rows), default=1)
-    if most == 1 or not on_cpu(about):
+    if all(row["replicas"] == 1 for row in rows) or not on_cpu(about):
         return None
     return (
         "Replicas are logical CPUs that share this machine's cores: these figures do not measure a"
         " speed-up, only the overhead of a step on several replicas."
     )
-
-
-_WORDS = ("name", "kind", "status", "error", "mode", "lr_rule", "run_dir")
-_POSITIVE = (
-    *("batch_size", "replicas", "global_batch", "round", "images_per_step"),
-    *("images_per_sec", "images_per_sec_low", "images_per_sec_high"),
-    *("seconds", "seconds_to_target", "epochs_to_target"),
-)
-
-COLUMNS = (
-    *("name", "kind", "status", "error", "batch_size", "replicas", "global_batch"),
-    *("round", "mode", "lr_rule", "seed"),  # by the kind of sweep
-    *("learning_rate", "images_per_step"),  # and the following: read from the folder of the run
-    *("images_per_sec", "images_per_sec_low", "images_per_sec_high", "seconds", "epochs"),
-    *("diverged", "reached_target", "seconds_to_target", "epochs_to_target"),
-    *("val_accuracy", "best_val_accuracy", "run_dir"),
-)
-"""The columns of a point's row, in the order of `points.csv`; a kind has some of them."""
 
 
 def read_rows(folder: StudyFolder, experiment: type[Experiment]) -> list[Row]:
@@ -232,15 +216,7 @@ def read_rows(folder: StudyFolder, experiment: type[Experiment]) -> list[Row]:
 
 
 def explain_invalid(row: Row, experiment: type[Experiment]) -> str:
-    """Return why a row cannot be used: a value that is missing or of the wrong type; or nothing."""
-    for name, value in row.items():
-        number = finite(value)
-        is_number = number is not None and (number > 0 or name not in _POSITIVE)
-        is_valid = isinstance(value, str) if name in _WORDS else is_number
-        if name in ("diverged", "reached_target"):
-            is_valid = isinstance(value, bool)
-        if value is not None and not is_valid:
-            return f"it has {name} {value!r}"
+    """Return why a row cannot be used, such as a column without a value; or an empty string."""
     if row["status"] not in ("done", "failed"):
         return f"it has status {row['status']!r}"
     required = ["name"]

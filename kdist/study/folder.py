@@ -168,7 +168,9 @@ class StudyFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(self.alone())
                 if changed:
-                    self._clear()
+                    shutil.rmtree(self.path / f"{self.noun}s", ignore_errors=True)
+                    for name in _RESULTS:
+                        (self.path / name).unlink(missing_ok=True)
                 self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
             yield before is not None and not changed
 
@@ -189,43 +191,27 @@ class StudyFolder:
                 ) from error
             yield
 
-    def _clear(self) -> None:
-        shutil.rmtree(self.path / f"{self.noun}s", ignore_errors=True)
-        for name in _RESULTS:
-            (self.path / name).unlink(missing_ok=True)
-
-    def read(self, name: str) -> dict[str, Any] | None:
-        """Read a JSON file; `None` if it does not exist.
+    def read(self, name: str, kind: type = dict) -> Any:
+        """Read a JSON file that holds an object or a list; `None` if it does not exist.
 
         Raises:
-            UserError: The file cannot be read, or is not a JSON object.
+            UserError: The file cannot be read, or holds something else.
         """
-        found = self._parse(name)
-        if not isinstance(found, dict | None):
-            raise self._damaged(name, "it has no settings")
-        return found
-
-    def read_rows(self) -> list[dict[str, Any]]:
-        """Read the rows of the points or trials that ended.
-
-        Raises:
-            UserError: Their file cannot be read, or is not a list in JSON.
-        """
-        found = self._parse(self._rows_file)
-        if not isinstance(found, list | None):
-            raise self._damaged(self._rows_file, "it has no rows")
-        return [sanitize_text(row) for row in found or [] if isinstance(row, dict)]
-
-    def _parse(self, name: str) -> Any:
         try:
-            return parse_json(read_text(self.path / name))
+            found = parse_json(read_text(self.path / name))
+            why = f"it is no {kind.__name__}"
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise self._damaged(name, error_text(error)) from error
+            found, why = None, error_text(error)
+        if not isinstance(found, kind):
+            raise UserError(f"{self.path / name} is damaged ({why}): pass another --output")
+        return found
 
-    def _damaged(self, name: str, why: str) -> UserError:
-        return UserError(f"{self.path / name} is damaged ({why}): pass another --output")
+    def read_rows(self) -> list[dict[str, Any]]:
+        """Read the rows of the points or trials that ended; see `read`."""
+        rows = self.read(self._rows_file, list) or []
+        return [sanitize_text(row) for row in rows if isinstance(row, dict)]
 
     def write(self, name: str, values: Any) -> None:
         """Write a JSON file, completely or not at all."""
@@ -233,7 +219,10 @@ class StudyFolder:
 
     def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write the rows of the points or trials that ended, as JSON and as CSV."""
-        flat = [_flatten(row) for row in rows]
+        # The nested values of a trial are columns of their own.
+        flat: list[dict[str, Any]] = [{**row, **row.get("values", {}), **row} for row in rows]
+        for row in flat:
+            row.pop("values", None)
         columns = dict.fromkeys(name for row in flat for name in row)
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
@@ -241,14 +230,6 @@ class StudyFolder:
         writer.writerows(flat)
         atomic_write(self.path / f"{self.noun}s.csv", text.getvalue())
         self.write(self._rows_file, rows)
-
-
-def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row whose nested values are columns of their own."""
-    nested = row.get("values", {})
-    return {name: value for name, value in row.items() if name != "values"} | {
-        name: value for name, value in nested.items() if name not in row
-    }
 
 
 def as_json(value: Any) -> str:

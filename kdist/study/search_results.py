@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..arguments import as_real
 from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
@@ -85,20 +84,13 @@ def read_trials(folder: StudyFolder, search: Search) -> list[Row]:
     """Read the rows of the trials that ended, in the order in which they ended.
 
     Raises:
-        UserError: Their file is damaged.
+        UserError: Their file is damaged, or its trials are of another search.
     """
     rows = [{name: row.get(name) for name in COLUMNS} for row in folder.read_rows()]
-    names = (search.space or {}).keys()
     for row in rows:
-        drawn = row["values"].keys() if isinstance(row["values"], Mapping) else ()
-        numbers = [row[name] for name in ("seconds", "epochs", "best_val_accuracy")]
         is_done = row["status"] == "done" and finite(row["score"]) is not None
-        if (
-            not isinstance(row["name"], str)
-            or not (is_done or row["status"] == "failed")
-            or drawn != names
-            or any(number is not None and as_real(number) is None for number in numbers)
-        ):
+        is_same = {*(row["values"] or ())} == {*(search.space or ())}
+        if not (is_done or row["status"] == "failed") or not is_same:
             raise UserError(
                 f"the trials in {folder.path} are damaged ({row['name']}): pass another --output"
             )

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ..errors import UserError
+from ..errors import UserError, error_text
 from ..launch.child import Share
 from ..launch.device_assignment import divide, visible_cores, visible_gpus
 from ..tracking.names import check_trackers
 from ..training.console import count
 from ..training.run import load_data
 from ..workers.place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
+from .driver import Driver, Outcome, StartTrial, print_end
 from .folder import Row, StudyFolder
-from .progress import print_line
 from .search_results import best_settings, read_trials, sort_trials, trials_table
 from .search_settings import MAY_CHANGE, Search
-from .tables import print_table
+from .tables import print_line, print_table
 from .trial_process import TrialProcess
 
 
@@ -62,12 +61,14 @@ def tune(
         trials = SearchTrials(search, folder, rows)
         outcome = Driver(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
-            outcome = dataclasses.replace(outcome, stopped=_explain_failures(search, outcome.rows))
+            number, last = count(search.max_failures, "trial"), outcome.rows[-1]["error"]
+            why = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
+            outcome = dataclasses.replace(outcome, stopped=why)
         if outcome.rows:
             try:
                 _show(search, folder, outcome.rows, console)
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
+                outcome = dataclasses.replace(outcome, stopped=error_text(error))
     print_end(outcome, folder.noun, console)
     if len(outcome.rows) == len(rows) and outcome.is_whole:
         print_line(
@@ -100,11 +101,6 @@ def divide_machine(search: Search) -> tuple[Search, Sequence[Share]]:
     config = dataclasses.replace(search.config, replicas=replicas)
     shares = divide(workers=search.workers, gpus=gpus[:used], cores=visible_cores())
     return dataclasses.replace(search, config=config), shares
-
-
-def _explain_failures(search: Search, rows: Sequence[Row]) -> str:
-    number = count(search.max_failures, "trial")
-    return f"the last {number} failed, with {rows[-1]['error']!r} (pass a larger --max-failures)"
 
 
 def _show(search: Search, folder: StudyFolder, rows: Sequence[Row], console: Console) -> None:

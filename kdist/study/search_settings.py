@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
-from ..training.networks import without_unused
+from ..training.networks import NETWORKS, SPECIFIC
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS
@@ -18,10 +18,6 @@ from .search_space import DEFAULT_SPACE, SearchSpace
 
 DIRECTIONS = {"val_accuracy": "max", "val_loss": "min", "seconds_to_target": "min"}
 """For each objective, whether larger or smaller values are better."""
-
-# Short names of objectives, each of the validation.
-_SHORT = {"accuracy": "val_accuracy", "loss": "val_loss"}
-
 
 KIND = "search"
 """The kind of study in `study.json`."""
@@ -40,7 +36,7 @@ class Search:
         tuner: Search algorithm.
         max_trials: Maximum number of trials; by default 10, or with Hyperband all its brackets.
         factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
-        objective: What to optimize: val_accuracy, val_loss or seconds_to_target.
+        objective: The value to optimize.
         max_failures: Stop after this many failed trials in a row.
         workers: Trials at once, each on its share of the GPUs or cores; by default one trial after
             the other, on all devices.
@@ -60,7 +56,7 @@ class Search:
     tuner: Literal["random", "bayesian", "hyperband"] = "random"
     max_trials: Count | None = None
     factor: Annotated[int, Ge(2), Le(100)] = 3
-    objective: str = "val_accuracy"
+    objective: Literal["val_accuracy", "val_loss", "seconds_to_target"] = "val_accuracy"
     max_failures: Count = 5
     workers: Annotated[int, Ge(1), Le(MOST_WORKERS)] | None = None
     output: Folder = "runs/tune"
@@ -69,11 +65,6 @@ class Search:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "objective", _SHORT.get(self.objective, self.objective))
-        if self.objective not in DIRECTIONS:
-            raise UserError(
-                f"objective has to be one of {', '.join(DIRECTIONS)}; received {self.objective}"
-            )
         if self.objective == "seconds_to_target" and self.config.time_budget is None:
             raise UserError(
                 "the objective seconds_to_target needs a time budget, received none: pass"
@@ -84,16 +75,13 @@ class Search:
             require("tune")
         if self.max_trials is None and self.tuner != "hyperband":
             object.__setattr__(self, "max_trials", 10)
-        if self.factor != Search.factor and self.tuner != "hyperband":
-            raise UserError(
-                f"factor={self.factor} is for Hyperband: pass --tuner hyperband, or remove it"
-            )
         self._check_config()
         if self.tuner == "hyperband" and "epochs" in (self.space or ()):
             raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
         if self.space is None:
-            names = without_unused([*DEFAULT_SPACE], self.config.network)
-            object.__setattr__(self, "space", {name: DEFAULT_SPACE[name] for name in names})
+            unused = SPECIFIC - NETWORKS[self.config.network].settings
+            space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
+            object.__setattr__(self, "space", space)
         self.search_space()
 
     def _check_config(self) -> None:
@@ -103,11 +91,9 @@ class Search:
                 f"received model={config.model}, but kdist tune is for kdist's networks: tune your"
                 " own model with KerasTuner and distribution_strategy=kdist.MirroredStrategy()"
             )
-        for name in ("run_dir", "log_dir"):
-            if getattr(config, name) is not None:
-                raise UserError(f"received {name}: a search writes only into its --output")
-        if not config.validate:
-            raise UserError("received validate=False, but every trial is validated: remove it")
+        for name, fixed in {"run_dir": None, "log_dir": None, "validate": True}.items():
+            if getattr(config, name) != fixed:
+                raise UserError(f"received {name}, which a search sets itself: remove it")
 
     @property
     def direction(self) -> str:

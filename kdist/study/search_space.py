@@ -3,26 +3,20 @@
 import dataclasses
 import json
 import math
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..arguments import as_integer, as_real
 from ..errors import UserError
-from ..fields import NotTuned, field_names, marked
+from ..fields import Field, field_names, fields_of
 from ..training.config import TrainConfig
-from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel, Stopping
+from ..training.settings import Data, Execution, Model, Optimization
 
-NOT_TUNED = {
-    **{name: mark.why for name, mark in marked(TrainConfig, NotTuned).items()},
-    **dict.fromkeys(field_names(OwnModel), "a search is of one model"),
-    **dict.fromkeys(field_names(Checkpoints), "a search saves the models itself"),
-    **dict.fromkeys(field_names(Stopping) - {"epochs"}, "it defines the target of the search"),
-    **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),
-    **dict.fromkeys(field_names(Output) & FOLDERS, "the search has a folder of its own"),
+TUNABLE = (field_names(Data, Model, Optimization, Execution) | {"batch_size", "epochs"}) - {
+    *("dataset", "data_dir", "subset", "network"),  # all trials use the same data and network
+    "seed",  # the best seed is the luckiest
 }
-"""Settings that cannot be tuned, and why."""
+"""Settings that a search may vary."""
 
 DEFAULT_SPACE: dict[str, Any] = {
     "base_lr": {"min": 0.001, "max": 0.05, "sampling": "log"},
@@ -35,7 +29,6 @@ DEFAULT_SPACE: dict[str, Any] = {
 }
 """The default space. Learning rates range from too small to diverging."""
 
-_RANGE_KEYS = ("min", "max", "step", "sampling")
 _SAMPLINGS = ("linear", "log", "reverse_log")
 _MOST_CHECKED = 1000
 
@@ -52,17 +45,21 @@ class Range:
 
     def samples(self) -> Iterator[float]:
         """Yield the ends; of integers also the values between, up to a thousand."""
-        value = self.least
-        for _ in range(_MOST_CHECKED if self.whole else 1):
+        if not self.whole:
+            yield from (self.least, self.most)
+            return
+        is_factor = self.step is not None and self.sampling != "linear"
+        value, step = self.least, self.step or 1
+        for _ in range(_MOST_CHECKED):
             if value > self.most:
                 break
             yield value
-            if self.sampling == "linear":
-                value += self.step or 1
-            else:
-                value = value * self.step if self.step else value + 1
-        if not self.whole:
-            yield self.most
+            value = value * step if is_factor else value + step
+
+    def declare(self, hp: Any, name: str) -> None:
+        """Declare the range to KerasTuner's `HyperParameters`."""
+        kind = hp.Int if self.whole else hp.Float
+        kind(name, self.least, self.most, step=self.step, sampling=self.sampling)
 
     def decode(self, value: float) -> float:
         """Convert KerasTuner's value into the setting's, which a table shows as it is."""
@@ -80,14 +77,17 @@ class Choice:
         return iter(self.values)
 
     @property
-    def as_text(self) -> bool:
-        """Whether values are passed to KerasTuner as JSON, as it takes values of one type only."""
-        kinds = {type(value) for value in self.values}
-        return len(kinds) > 1 or bool in kinds or None in self.values
+    def _is_encoded(self) -> bool:
+        """Whether KerasTuner gets JSON, as it takes values of one type only."""
+        return {type(value) for value in self.values} not in ({int}, {float}, {str})
+
+    def declare(self, hp: Any, name: str) -> None:
+        """Declare the choice to KerasTuner's `HyperParameters`."""
+        hp.Choice(name, [json.dumps(v) if self._is_encoded else v for v in self.values])
 
     def decode(self, value: Any) -> Any:
         """Convert KerasTuner's value into the choice."""
-        return json.loads(value) if isinstance(value, str) and value not in self.values else value
+        return json.loads(value) if self._is_encoded else value
 
 
 class SearchSpace:
@@ -100,7 +100,7 @@ class SearchSpace:
         base: The other settings.
 
     Raises:
-        UserError: A setting is unknown or cannot be tuned, or a value is invalid for a run.
+        UserError: A setting cannot be tuned, or a value is invalid for a run.
 
     Example:
         >>> space = SearchSpace({"batch_size": [32, 64]}, base=TrainConfig())
@@ -109,115 +109,67 @@ class SearchSpace:
     """
 
     def __init__(self, ranges: Mapping[str, Any], *, base: TrainConfig) -> None:
-        known = typing.get_type_hints(TrainConfig)
-        tunable = [name for name in known if name not in NOT_TUNED]
-        unknown = sorted(set(ranges) - set(known))
-        if unknown:
-            raise UserError(
-                f"unknown hyperparameter {', '.join(unknown)} in the search space: available are"
-                f" {', '.join(tunable)}"
-            )
-        for name in ranges:
-            if name in NOT_TUNED:
-                raise UserError(f"{name} cannot be tuned: {NOT_TUNED[name]}")
-        if not ranges:
-            raise UserError("the search space is empty: name at least one of " + ", ".join(tunable))
-        self.dimensions = {name: _read(name, ranges[name], known[name]) for name in ranges}
-        self._check(base)
-
-    def _check(self, base: TrainConfig) -> None:
+        fields = {field.name: field for field in fields_of(TrainConfig) if field.name in TUNABLE}
+        wrong = sorted(set(ranges) - set(fields))
+        if wrong or not ranges:
+            found = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
+            raise UserError(f"the search space {found}: available are {', '.join(fields)}")
+        self.dimensions = {name: _read(fields[name], ranges[name]) for name in ranges}
         first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
         for name, part in self.dimensions.items():
             for value in part.samples():
-                values = {**first, name: value}
-                problem = _problem(base, values)
-                if problem is None:
-                    continue
-                # Perhaps the first value of another setting does not suit the base.
-                alone = {key: str(_problem(base, {key: values[key]})) for key in values}
-                wrong = next((key for key in alone if alone[key] == str(problem)), name)
-                raise UserError(
-                    f"the search space of {wrong} contains {values[wrong]}: {problem}"
-                ) from problem
+                try:
+                    TrainConfig.from_dict({**base.to_dict(), **first, name: value})
+                except UserError as error:
+                    raise UserError(
+                        f"the search space contains a setting that is refused, as with {name}"
+                        f" {value}: {error}"
+                    ) from error
 
     def declare(self, hp: Any) -> None:
         """Declare the space to KerasTuner's `HyperParameters`."""
         for name, part in self.dimensions.items():
-            if isinstance(part, Range):
-                kind = hp.Int if part.whole else hp.Float
-                kind(name, part.least, part.most, step=part.step, sampling=part.sampling)
-            elif set(part.values) == {True, False} and isinstance(part.values[0], bool):
-                hp.Boolean(name)
-            elif part.as_text:
-                hp.Choice(name, [json.dumps(value) for value in part.values])
-            else:
-                hp.Choice(name, list(part.values))
+            part.declare(hp, name)
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert KerasTuner's values of a trial into settings."""
         return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
 
 
-def _problem(base: TrainConfig, values: Mapping[str, Any]) -> UserError | None:
-    try:
-        TrainConfig.from_dict({**base.to_dict(), **values})
-    except UserError as error:
-        return error
-    return None
-
-
-def _read(name: str, given: Any, hint: Any) -> Range | Choice:
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+def _read(field: Field, given: Any) -> Range | Choice:
     if isinstance(given, Mapping):
-        return _read_range(name, given, kinds)
+        return _read_range(field, given)
     if not isinstance(given, list | tuple) or not given:
         raise UserError(
-            f"the search space of {name} has to be a list of choices, or a table with min and max;"
-            f" received {given!r}"
+            f"the search space of {field.name} has to be a list of choices, or a table with min"
+            f" and max; received {given!r}"
         )
-    nested = [value for value in given if isinstance(value, list | tuple | Mapping)]
-    if nested:
-        raise UserError(f"the search space of {name} contains {nested[0]!r}: pass single values")
     # A float setting takes both 0 and 0.5; KerasTuner takes one type only.
-    if float in kinds:
+    if field.kind is float:
         given = [as_real(value) if as_real(value) is not None else value for value in given]
-    if len({(type(value), value) for value in given}) < len(given):
-        raise UserError(f"the search space of {name} has a repeated choice: {list(given)}")
+    if any(given.count(value) > 1 for value in given):
+        raise UserError(f"the search space of {field.name} has a repeated choice: {list(given)}")
     return Choice(tuple(given))
 
 
-def _read_range(name: str, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> Range:
-    whole = int in kinds
-    if not whole and float not in kinds:
-        raise UserError(f"{name} has no range: list its choices instead, received {dict(given)}")
-    unknown = sorted(set(given) - set(_RANGE_KEYS))
-    if unknown or not {"min", "max"} <= set(given):
-        raise UserError(
-            f"the range of {name} needs min and max, and may have step and sampling; received"
-            f" {', '.join(map(str, given))}"
-        )
+def _read_range(field: Field, given: Mapping[str, Any]) -> Range:
+    def require(holds: bool, expected: str) -> None:
+        if not holds:
+            raise UserError(f"the range of {field.name} needs {expected}; received {dict(given)}")
+
+    require(field.kind in (int, float), "a list of choices instead")
+    keys = {"min", "max"} <= given.keys() <= {"min", "max", "step", "sampling"}
+    require(keys, "min and max, and may have step and sampling")
+    whole = field.kind is int
     read = as_integer if whole else as_real
-    numbers = {key: read(given[key]) for key in ("min", "max", "step") if key in given}
-    for key, number in numbers.items():
-        if number is None or not math.isfinite(number):
-            kind = "an integer" if whole else "a finite number"
-            raise UserError(f"{key} of {name}'s range has to be {kind}, received {given[key]!r}")
-    least, most, step = (typing.cast(Any, numbers.get(key)) for key in ("min", "max", "step"))
+    numbers: dict[str, Any] = {key: read(given[key]) for key in given if key != "sampling"}
+    are_numbers = all(n is not None and math.isfinite(n) for n in numbers.values())
+    require(are_numbers, "integers" if whole else "finite numbers")
+    least, most, step = numbers["min"], numbers["max"], numbers.get("step")
     sampling = given.get("sampling", "linear")
-    if sampling not in _SAMPLINGS:
-        raise UserError(
-            f"sampling of {name}'s range has to be one of {', '.join(_SAMPLINGS)}; received"
-            f" {sampling}"
-        )
-    if not least < most:
-        raise UserError(
-            f"min of {name}'s range has to be below its max, received {least} and {most}"
-        )
-    if sampling != "linear" and not least > 0:
-        raise UserError(
-            f"min of {name}'s range with sampling={sampling} has to be above 0, received {least}"
-        )
-    if step is not None and not step > (0 if sampling == "linear" else 1):
-        bound = "above 0" if sampling == "linear" else f"a factor above 1 with sampling={sampling}"
-        raise UserError(f"step of {name}'s range has to be {bound}, received {step}")
+    require(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
+    require(least < most, "a min below its max")
+    is_linear = sampling == "linear"
+    require(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
+    require(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
     return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)

@@ -148,7 +148,7 @@ class SearchTrials:
             before = _name(drawn["tuner/trial_id"])
             checkpoints = self._folder.trial(before) / "run" / "checkpoints"
             parent = before if checkpoint_files(checkpoints) else None
-        first = drawn.get("tuner/initial_epoch", 0) + 1
+        first, group = drawn.get("tuner/initial_epoch", 0) + 1, self._folder.path.resolve().name
         return Trial(
             name=name,
             config=_run_settings(config),
@@ -157,9 +157,11 @@ class SearchTrials:
             search=SearchTrial(
                 epochs=epochs,
                 has_target=self._search.objective == "seconds_to_target",
-                group=self._folder.path.resolve().name,
-                run_name=f"{self._folder.path.resolve().name}-{trial.trial_id}",
-                hyperparameters=values,
+                tracked={
+                    "group": group,
+                    "run_name": f"{group}-{trial.trial_id}",
+                    "hyperparameters": values,
+                },
             ),
             continues=parent,
             error=error,

@@ -163,8 +163,7 @@ class AccuracySweep(Experiment):
         if model is not None:
             raise UserError(
                 f"received {model}, but an accuracy sweep sets the learning rate of its runs, which"
-                " your own model sets itself: remove it, or run kdist sweep throughput or"
-                " scaling with it"
+                " your own model sets itself: run kdist sweep throughput or scaling with it"
             )
 
     @property
@@ -268,12 +267,7 @@ class ScalingSweep(TimedSweep):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.global_batch is not None and "strong" not in self.modes:
-            raise UserError(
-                f"global_batch={self.global_batch} does nothing without strong scaling: add strong"
-                " to modes, or remove it"
-            )
-        strong = self._strong
+        strong = self.global_batch or self.batch_size * max(self.replicas)
         uneven = [number for number in self.replicas if strong % number]
         if "strong" in self.modes and uneven:
             raise UserError(
@@ -283,21 +277,12 @@ class ScalingSweep(TimedSweep):
             )
         object.__setattr__(self, "global_batch", strong)
 
-    @property
-    def _strong(self) -> int:
-        return self.global_batch or self.batch_size * max(self.replicas)
-
     def round(self, turn: int) -> list[Trial]:
+        weak, strong = self.batch_size, self.global_batch or 0
+        points = [(mode, replicas) for mode in self.modes for replicas in self.replicas]
         return [
-            self.timed_point(
-                mode,
-                replicas,
-                self.batch_size if mode == "weak" else self._strong // replicas,
-                turn,
-                mode=mode,
-            )
-            for mode in self.modes
-            for replicas in self.replicas
+            self.timed_point(m, n, weak if m == "weak" else strong // n, turn, mode=m)
+            for m, n in points
         ]
 
     @classmethod

@@ -1,29 +1,29 @@
 """`sweep`: runs the points of a sweep that are left, and shows the results."""
 
-import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from ..arguments import local_path
-from ..errors import UserError
-from ..launch.child import OUT_OF_MEMORY
+from ..errors import UserError, error_text
 from ..strategies.hardware import machine as describe_machine
 from ..training.config import TrainConfig
 from ..training.console import count
-from ..training.folder import RUNS, unused_path
+from ..training.folder import RUNS
 from ..training.record import RunRecord
 from ..training.run import load_data
 from ..workers.place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, explain_disk, print_end
+from .driver import Driver, Outcome, StartTrial, print_end
 from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
-from .folder import STUDY_FILE, About, Row, StudyFolder
-from .progress import print_line
-from .tables import print_table
+from .folder import About, Row, StudyFolder
+from .tables import print_line, print_table
 from .trial import Trial, measure
 from .trial_process import TrialProcess, remove_checkpoints
 
@@ -36,7 +36,6 @@ def sweep(
     experiment: Experiment,
     *,
     output: str | None = None,
-    retry_failed: bool = False,
     start: StartTrial = TrialProcess,
     machine: Callable[[], dict[str, Any]] = describe_machine,
     console: Console | None = None,
@@ -45,9 +44,7 @@ def sweep(
 
     Args:
         experiment: The experiment.
-        output: The folder; by default of an unfinished sweep with the same settings below `runs/`,
-            or else a new folder.
-        retry_failed: Run points again that failed in an earlier call.
+        output: The folder; by default a folder in `runs/` that is named after the settings.
         start: Starts the process of a point.
         machine: Describes the machine of the sweep.
         console: Takes all output.
@@ -64,29 +61,27 @@ def sweep(
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     print_line(console, experiment.describe())
     check_experiment(experiment, announce=lambda line: print_line(console, line))
-    if output is not None:
-        folder = StudyFolder(local_path("--output", output))
-        folder.check_place()
+    path = default_folder(experiment) if output is None else local_path("--output", output)
+    folder = StudyFolder(path)
+    folder.check_place()
     print_line(console, "Listing this machine's devices")
     here = machine()
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
-    if output is None:
-        found = _find_unfinished(about, experiment, retry_failed)
-        folder = found or StudyFolder(unused_path("sweep-"))
     with folder.open(about) as resumed:
-        points = SweepPoints(experiment, folder, _rows(folder, experiment, retry_failed))
-        resuming = f"Resuming the sweep in {folder.path}, {count(points.left, 'point')} left"
+        points = SweepPoints(experiment, folder)
+        left = count(len(points.left), "point")
+        resuming = f"Resuming the sweep in {folder.path}, {left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
         outcome = Driver(points, folder, points.rows, console, start=start).run()
         if points.rows and not outcome.stopped:
             try:
                 folder.write_rows(points.rows)  # in the order of the points
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=explain_disk(error, folder.path))
+                outcome = dataclasses.replace(outcome, stopped=error_text(error))
             _show(points, here, console)
     print_end(outcome, folder.noun, console)
-    if len(points.failed) == points.total:
-        print_line(console, "Every point failed: --retry-failed runs them again")
+    if points.failed and outcome.is_whole:
+        print_line(console, "The same command runs the points again that failed.")
     return outcome
 
 
@@ -124,29 +119,11 @@ def check_experiment(
             )
 
 
-def _find_unfinished(
-    about: About, experiment: Experiment, retry_failed: bool
-) -> StudyFolder | None:
-    """Find the newest of the same sweeps below `runs/` with points to run."""
-    files = RUNS.glob(f"sweep-*/{STUDY_FILE}")
-    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
-        folder = StudyFolder(file.parent)
-        with contextlib.suppress(UserError):  # of another version, or damaged
-            found = folder.about()
-            is_same = found is not None and not found.differences(about)
-            if is_same and len(_rows(folder, experiment, retry_failed)) < len(experiment.points()):
-                return folder
-    return None
-
-
-def _rows(folder: StudyFolder, experiment: Experiment, retry_failed: bool) -> list[Row]:
-    """Read the rows of points that need not run again."""
-    names = {point.name for point in experiment.points()}
-    return [
-        row
-        for row in read_rows(folder, type(experiment))
-        if row["name"] in names and not (retry_failed and row["status"] == "failed")
-    ]
+def default_folder(experiment: Experiment) -> Path:
+    """Return the folder of a sweep without `output`: equal settings have the same folder."""
+    settings = json.dumps(experiment.settings, sort_keys=True)
+    digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
+    return RUNS / f"sweep-{experiment.kind}-{digest}"
 
 
 class SweepPoints:
@@ -155,14 +132,15 @@ class SweepPoints:
     Args:
         experiment: The experiment.
         folder: The folder of the sweep.
-        rows: The rows of the points that ended before.
     """
 
-    def __init__(self, experiment: Experiment, folder: StudyFolder, rows: Sequence[Row]) -> None:
+    def __init__(self, experiment: Experiment, folder: StudyFolder) -> None:
         self.experiment, self._folder = experiment, folder
         self._points = experiment.points()
-        self._rows = {row["name"]: row for row in rows}
-        self._left = [point for point in self._points if point.name not in self._rows]
+        names = {point.name for point in self._points}
+        done = [row for row in read_rows(folder, type(experiment)) if row["status"] == "done"]
+        self._rows = {row["name"]: row for row in done if row["name"] in names}
+        self.left = [point for point in self._points if point.name not in self._rows]
         self.total: int | None = len(self._points)
 
     @property
@@ -175,22 +153,9 @@ class SweepPoints:
         """The rows of the points that failed."""
         return [row for row in self.rows if row["status"] == "failed"]
 
-    @property
-    def left(self) -> int:
-        """The number of points without a row."""
-        return len(self._points) - len(self._rows)
-
     def next_trial(self) -> Trial | None:
-        """Return the next point; a repetition of a point that ran out of memory has an error."""
-        if not self._left:
-            return None
-        point = self._left.pop(0)
-        for other in self._points:
-            error = self._rows.get(other.name, {}).get("error")
-            if other.group == point.group and str(error).startswith(OUT_OF_MEMORY):
-                error = f"{OUT_OF_MEMORY}, as {other.name}; not run again"
-                return dataclasses.replace(point, error=error)
-        return point
+        """Return the next point."""
+        return self.left.pop(0) if self.left else None
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a point; see `Study`."""
@@ -201,11 +166,10 @@ class SweepPoints:
                 f"its data have batches of {found['global_batch']}, not of {asked}: let the data"
                 " function take batch_size, or return arrays"
             )
-        invalid = explain_invalid(
-            {**trial.columns, **found, "status": "done"}, type(self.experiment)
-        )
+        row = {**trial.columns, **found, "status": "done"}
+        invalid = explain_invalid(row, type(self.experiment))
         if invalid:
-            raise UserError(f"its run folder cannot be read: {invalid}")
+            raise UserError(invalid)
         return found
 
     def describe_row(self, row: Row) -> str:
@@ -225,7 +189,7 @@ class SweepPoints:
         return ", ".join(words) or "done"
 
     def end_trial(self, trial: Trial, row: Row) -> None:
-        """Keep the row; a failed point keeps its checkpoints, to be continued on demand."""
+        """Keep the row; a failed point keeps its checkpoints, to be continued later."""
         self._rows[trial.name] = row
         if row["status"] == "done":
             remove_checkpoints(self._folder.trial(trial.name))

@@ -115,6 +115,11 @@ class ResultsTable:
     note: str = ""
 
 
+def print_line(console: Console, line: str) -> None:
+    """Print a line without markup; on a terminal it wraps between words."""
+    console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
 def print_table(console: Console, table: ResultsTable) -> None:
     """Print a table whose cells wrap between words, so that no number is broken, and its note."""
     shown = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -19,7 +19,6 @@ class Trial:
         config: The settings of its run, as `TrainConfig` takes them.
         columns: The values that identify it, which are columns of its row.
         words: Its settings, printed when it begins.
-        group: Equal for repetitions of the same settings.
         search: The place of its run in a search; `None` in a sweep.
         continues: The name of the trial whose run it trains further; `None` to begin anew.
         error: The reason why it cannot be run; empty if it can.
@@ -29,7 +28,6 @@ class Trial:
     config: Mapping[str, Any]
     columns: Mapping[str, Any]
     words: str = ""
-    group: tuple[Any, ...] = ()
     search: SearchTrial | None = None
     continues: str | None = None
     error: str = ""

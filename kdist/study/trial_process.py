@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.store import checkpoint_files
-from ..errors import RefusedCheckpointsError, TrainingError, UserError
+from ..errors import TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Share, answer
 from ..strategies.tensorflow_logging import prepare_process
@@ -140,15 +140,11 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def main() -> None:
-    """Train as the order says; a run whose checkpoints are refused begins anew."""
+    """Train as the order says."""
     prepare_process()
-    file = Path(sys.argv[1])
-    order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
         _train(order)
-    except RefusedCheckpointsError as error:
-        print(error, file=sys.stderr)
-        _begin_anew(file, order)
     except UserError as error:
         print(error, file=sys.stderr)
         answer(mistake=str(error))
@@ -156,14 +152,6 @@ def main() -> None:
     except TrainingError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-
-
-def _begin_anew(file: Path, order: Mapping[str, Any]) -> None:
-    """Replace this process by another, as the names of Keras's layers count those made before."""
-    shutil.rmtree(order["config"]["run_dir"])
-    atomic_write(file, as_json({**order, "resume": False}))
-    sys.stderr.flush()
-    os.execv(sys.executable, make_command(file))  # noqa: S606 - this program
 
 
 def _train(order: Mapping[str, Any]) -> None:

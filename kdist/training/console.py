@@ -1,14 +1,10 @@
 """Lines that a run prints before and after training: settings and result."""
 
-import io
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
@@ -22,30 +18,23 @@ _SHOWN = {
     *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
     *SIZES,
 }
-# After a shorter warm-up, the first steps at the full rate diverge easily.
-_FEWEST_WARM_UP_STEPS = 10
-# A file has no width, so lines are not broken.
-_WIDE = 1000
 
 
 def settings_lines(
     config: TrainConfig, plan: TrainPlan, devices: tuple[str, ...], folder: RunFolder
 ) -> list[str]:
-    """Format the settings as a table: the plan, then settings that differ from their defaults.
-
-    Args:
-        config: The settings.
-        plan: Batch and learning rate.
-        devices: Names of the strategy's devices.
-        folder: The run folder.
-    """
+    """Format the settings as a table: the plan, then settings that differ from their defaults."""
     hardware = ", ".join(dict.fromkeys(device_names(devices)))
+    per_replica = f"{plan.batch_per_replica}"
+    if plan.global_batch % plan.replicas:  # of a run that is resumed on other replicas
+        per_replica = f"at most {per_replica}"
+    base = f"{config.base_lr:g} for one replica, " if config.model is None else ""
     rows = {
         "devices": f"{', '.join(devices)} ({hardware})",
         "replicas": f"{plan.replicas}",
         "model": model_name(config.to_dict()),
-        "global batch": f"{plan.global_batch} ({_per_replica(plan)} per replica)",
-        "learning rate": f"{plan.learning_rate:g} ({_base_rate(config)}rule {config.lr_rule})",
+        "global batch": f"{plan.global_batch} ({per_replica} per replica)",
+        "learning rate": f"{plan.learning_rate:g} ({base}rule {config.lr_rule})",
         "epochs": f"{config.epochs} at most",
         "run folder": f"{folder.path}",
     }
@@ -57,23 +46,7 @@ def settings_lines(
         for name, value in config.to_dict().items()
         if name not in _SHOWN and value != default[name]
     }
-    return _two_columns([*rows.items(), *changed.items()])
-
-
-def warn_of_short_warm_up(config: TrainConfig, steps_per_epoch: int) -> str | None:
-    """Return a line about a warm-up of very few steps, as with a small `subset`; else `None`.
-
-    Example:
-        >>> warn_of_short_warm_up(TrainConfig(warmup_epochs=0.3), 8)
-        'The warm-up has only 2 steps: if training diverges, raise --warmup-epochs, which is 0.3'
-    """
-    steps = int(config.warmup_epochs * steps_per_epoch)
-    if not config.warmup_epochs or steps >= _FEWEST_WARM_UP_STEPS:
-        return None
-    return (
-        f"The warm-up has only {count(steps, 'step')}: if training diverges, raise"
-        f" --warmup-epochs, which is {config.warmup_epochs:g}"
-    )
+    return _two_columns({**rows, **changed})
 
 
 def result_lines(result: TrainResult) -> list[str]:
@@ -87,17 +60,7 @@ def result_lines(result: TrainResult) -> list[str]:
         "curve": f"{folder / 'history.csv'}",
         "report": f"kdist report {shlex.quote(result.run_dir)}",
     }
-    return _two_columns(rows.items())
-
-
-def _base_rate(config: TrainConfig) -> str:
-    return f"{config.base_lr:g} for one replica, " if config.model is None else ""
-
-
-def _per_replica(plan: TrainPlan) -> str:
-    """A run resumed on more replicas may divide its batch with a remainder."""
-    most = plan.batch_per_replica
-    return f"{most}" if most * plan.replicas == plan.global_batch else f"at most {most}"
+    return _two_columns(rows)
 
 
 def _best(result: TrainResult) -> str:
@@ -126,17 +89,9 @@ def _setting(value: Any) -> str:
     return "none" if value is None else f"{value}"
 
 
-def _two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(f"  {name}", value)
-    screen = Console()
-    width = screen.width if screen.is_terminal else _WIDE
-    text = io.StringIO()
-    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+def _two_columns(rows: Mapping[str, str]) -> list[str]:
+    width = max(map(len, rows))
+    return [f"  {name:<{width}}  {value}" for name, value in rows.items()]
 
 
 def count(number: float, noun: str) -> str:
@@ -148,17 +103,3 @@ def count(number: float, noun: str) -> str:
     """
     rounded = f"{number:,.0f}"
     return f"{rounded} {noun}{'' if rounded == '1' else 's'}"
-
-
-def time_left(seconds: float) -> str:
-    """Describe how long work still takes.
-
-    Example:
-        >>> time_left(42.4), time_left(90), time_left(9000)
-        ('about 42 seconds left', 'about 1.5 minutes left', 'about 2.5 hours left')
-    """
-    if seconds < 60:
-        return f"about {seconds:.0f} seconds left"
-    if seconds < 7200:
-        return f"about {seconds / 60:,.1f} minutes left"
-    return f"about {seconds / 3600:,.1f} hours left"

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import itertools
 import json
 import re
 import shutil
@@ -190,14 +191,8 @@ def _open_remote(address: str, *, resumed: bool) -> RemoteFolder:
 def clear_run(path: Path) -> bool:
     """Remove the files of a run without checkpoints, unless its folder has foreign files.
 
-    Args:
-        path: The run's folder.
-
     Returns:
         Whether any file was removed.
-
-    Raises:
-        UserError: A file cannot be removed.
     """
     with explain_write_errors(path, hint="pass another --run-dir"):
         files = list(path.iterdir()) if path.exists() else []
@@ -211,11 +206,8 @@ def clear_run(path: Path) -> bool:
     return bool(files)
 
 
-def unused_path(prefix: str = "") -> Path:
-    """Return a path in `runs/` that does not exist yet: a prefix, the date and the time."""
+def unused_path() -> Path:
+    """Return a path in `runs/` that does not exist yet: the date and the time."""
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    path, tries = RUNS / f"{prefix}{stamp}", 1
-    while path.exists():
-        tries += 1
-        path = RUNS / f"{prefix}{stamp}-{tries}"
-    return path
+    names = (stamp if tries == 1 else f"{stamp}-{tries}" for tries in itertools.count(1))
+    return next(RUNS / name for name in names if not (RUNS / name).exists())

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +37,10 @@ if TYPE_CHECKING:
 
 def make_model(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
-) -> "keras.Model":
+) -> keras.Model:
     """Make and compile the network described by `config`, in the strategy's scope.
 
-    Args:
-        config: The settings.
-        data: The images. The model depends on their number, shape and classes.
-        strategy: The strategy that trains the model.
-        plan: The learning rate and the batch.
+    The model depends on the number, shape and classes of the images.
     """
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
@@ -92,11 +88,6 @@ def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
 def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
     """Make the batches of the training and validation images.
 
-    Args:
-        config: The settings.
-        data: The images.
-        plan: The batch sizes.
-
     Returns:
         Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
     """
@@ -124,27 +115,26 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     return training, validation
 
 
-def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
+def save_stock_model(
+    model: keras.Model, folder: RunFolder, announce: Callable[[str], None]
+) -> None:
     """Save the model in the run folder, with Keras's own batch normalization layers.
 
-    If the model's configuration cannot be serialized, only the weights are saved.
-
-    Returns:
-        A line for the user if only the weights were saved; otherwise `None`.
+    If the model's configuration cannot be serialized, only the weights are saved, and announced.
     """
     with stock_batch_norms(model):
         fault = _fault_of_configuration(model)
         if fault is None:
             folder.write(folder.model, model.save)
-            return None
+            return
         folder.write(folder.weights, model.save_weights)
-    return (
+    announce(
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
         f" {folder.weights} has its weights, for load_weights"
     )
 
 
-def _fault_of_configuration(model: "keras.Model") -> str | None:
+def _fault_of_configuration(model: keras.Model) -> str | None:
     """Return why the model's configuration cannot be serialized; `None` if it can be."""
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
@@ -156,7 +146,7 @@ def _fault_of_configuration(model: "keras.Model") -> str | None:
 
 
 @contextlib.contextmanager
-def stock_batch_norms(model: "keras.Model") -> Iterator[None]:
+def stock_batch_norms(model: keras.Model) -> Iterator[None]:
     """Replace a model's synchronized batch norms by Keras's own within the block.
 
     A model with a user's subclass of kdist's layer keeps all its layers.
@@ -192,7 +182,7 @@ class RunParts:
     """
 
     plan: TrainPlan
-    model: "keras.Model"
+    model: keras.Model
     fit: Mapping[str, Any]
     source: str
     training_images: int | None
@@ -215,14 +205,7 @@ class RunParts:
 def image_parts(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
 ) -> RunParts:
-    """Make the built-in model and the batches of its images.
-
-    Args:
-        config: The settings.
-        data: The images.
-        strategy: The strategy that trains the model.
-        plan: Batches and learning rate.
-    """
+    """Make the built-in model and the batches of its images."""
     training, validation = make_pipelines(config, data, plan)
     return RunParts(
         plan=plan,
@@ -247,8 +230,7 @@ def own_parts(
     Args:
         config: The settings, with `model`.
         strategy: The strategy that trains the model.
-        saved: The saved plan of a resumed run, with its batches and its learning rate; `None` for a
-            new run.
+        saved: The saved plan of a resumed run; `None` for a new run.
 
     Raises:
         UserError: The functions fail, or their model or data cannot be used for training.
@@ -266,7 +248,8 @@ def own_parts(
         model=model,
         fit=arguments,
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
-        training_images=_training_samples(model, data),
+        # The data are read once if neither they nor the model's train step count the samples.
+        training_images=data.samples() or (None if counts_images(model) else data.count()),
         validation_images=UserData(training=data.validation).samples(),
         arrays=_arrays(data),
     )
@@ -279,19 +262,10 @@ def own_data(
     replicas: int,
     saved: Mapping[str, Any] | None = None,
 ) -> tuple[TrainPlan, UserData]:
-    """Load the user's data, and plan their batches.
-
-    Args:
-        config: The settings.
-        functions: The user's functions.
-        replicas: Number of replicas.
-        saved: As in `own_parts`.
+    """Load the user's data, and plan their batches; see `own_parts`.
 
     Returns:
         The plan and the data. The plan of a new run has learning rate 0.0.
-
-    Raises:
-        UserError: As in `own_parts`.
     """
     if saved is None:
         plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)
@@ -326,7 +300,7 @@ def own_model(
     *,
     rate: float | None = None,
 ) -> keras.Model:
-    """Make the user's model in the strategy's scope, and scale its learning rate.
+    """Make the user's model in the strategy's scope; see `own_parts`.
 
     Args:
         config: The settings.
@@ -336,9 +310,6 @@ def own_model(
         plan: The batches.
         rate: Learning rate for `model.optimizer`; `None` scales the rate that the model is compiled
             with.
-
-    Raises:
-        UserError: The function returns no compiled model, or the model does not take the data.
     """
     name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 
@@ -362,15 +333,6 @@ def own_model(
     if config.xla is not None:
         model.jit_compile = config.xla
     return model
-
-
-def _training_samples(model: keras.Model, data: UserData) -> int | None:
-    """Return the number of training samples; `None` if unknown.
-
-    The data are read once if neither the data nor the model's train step counts the samples.
-    """
-    known = data.samples()
-    return data.count() if known is None and not counts_images(model) else known
 
 
 def _arrays(data: UserData) -> tuple[Any, ...]:

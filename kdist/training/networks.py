@@ -4,7 +4,7 @@ The names of the setting and its help text follow from the entries; the models a
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 Settings = Mapping[str, Any]
@@ -77,14 +77,3 @@ SPECIFIC = frozenset().union(*(network.settings for network in NETWORKS.values()
 
 SIZES = frozenset({"depth", "width"})
 """Settings that are part of the name of a model."""
-
-
-def without_unused(names: Sequence[str], network: str) -> list[str]:
-    """Return the names of settings without settings that the network does not have.
-
-    Example:
-        >>> without_unused(["depth", "wd"], "cifar10_net")
-        ['wd']
-    """
-    unused = SPECIFIC - NETWORKS[network].settings
-    return [name for name in names if name not in unused]

@@ -12,7 +12,7 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import as_real
-from ..errors import UserError
+from ..errors import UserError, error_text
 from ..files import parse_json, read_text
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ class TrainResult:
 def warm_rates(rates: Sequence[float | None]) -> list[float]:
     """Return the images per second of later epochs, or of the first epoch if these lack values.
 
-    Args:
-        rates: Images per second of each epoch; `None` without a measurement.
-
     Example:
         >>> warm_rates([10.0, 90.0, 110.0])
         [90.0, 110.0]
@@ -75,15 +72,7 @@ def warm_rates(rates: Sequence[float | None]) -> list[float]:
 
 
 def median_rate(rates: Sequence[float | None]) -> float | None:
-    """Return the median of `warm_rates`; `None` without any value.
-
-    Args:
-        rates: Images per second of each epoch; `None` without a measurement.
-
-    Example:
-        >>> median_rate([10.0, 90.0, 110.0])
-        100.0
-    """
+    """Return the median of `warm_rates`; `None` without any value."""
     warm = warm_rates(rates)
     return statistics.median(warm) if warm else None
 
@@ -107,11 +96,7 @@ class RunStatus:
 
 
 def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
-    """Return the status of a run from its `summary.json`.
-
-    Args:
-        summary: The content of the file.
-        finished: Whether the file exists.
+    """Return the status of a run from its `summary.json`, if the file exists.
 
     Example:
         >>> run_status({"diverged": {"epoch": 4, "step": 17}}, finished=True).detail
@@ -120,10 +105,9 @@ def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
     if not finished:
         return RunStatus("unfinished", "killed or still running")
     diverged = summary.get("diverged")
-    if diverged:
-        where = diverged if isinstance(diverged, Mapping) else {}
-        known = [f"{name} {where[name]}" for name in ("epoch", "step") if name in where]
-        return RunStatus("diverged", "diverged" + (f" in {', '.join(known)}" if known else ""))
+    if isinstance(diverged, Mapping):
+        where = ", ".join(f"{name} {number}" for name, number in diverged.items())
+        return RunStatus("diverged", f"diverged in {where}")
     if summary.get("interrupted"):
         return RunStatus("interrupted", "interrupted")
     return RunStatus("complete", "complete")
@@ -133,32 +117,17 @@ def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
 _FACTS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
 
 
-def summary_so_far(
-    settings: Mapping[str, Any], epochs: Sequence[Mapping[str, float | None]]
-) -> dict[str, Any]:
+def summary_so_far(epochs: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     """Return the summary of an unfinished run; unknown values are missing.
 
-    Args:
-        settings: The content of `config.json`.
-        epochs: The lines of `history.csv`.
-
     Example:
-        >>> summary_so_far({"replicas": 2, "batch_size": 32}, [])
-        {'epochs': 0, 'replicas': 2, 'global_batch': 64}
-        >>> summary_so_far({}, [{"epoch": 1, "seconds": 9.5, "replicas": 4}])
+        >>> summary_so_far([{"epoch": 1, "seconds": 9.5, "replicas": 4}])
         {'epochs': 1, 'replicas': 4, 'seconds': 9.5}
     """
-    summary: dict[str, Any] = {"epochs": len(epochs)}
-    replicas, batch = settings.get("replicas"), settings.get("batch_size")
-    if isinstance(replicas, int):
-        summary["replicas"] = replicas
-        if isinstance(batch, int):
-            summary["global_batch"] = replicas * batch
-    for name in _FACTS:
-        known = [epoch[name] for epoch in epochs if epoch.get(name) is not None]
-        if known:
-            summary[name] = known[-1]
-    return summary
+    known = {
+        name: epoch[name] for epoch in epochs for name in _FACTS if epoch.get(name) is not None
+    }
+    return {"epochs": len(epochs), **{name: known[name] for name in _FACTS if name in known}}
 
 
 FILES = ("config.json", "history.csv", "summary.json")
@@ -260,12 +229,11 @@ def finite(value: Any) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def read_run(path: Path, *, name: str | None = None, unfinished: bool = False) -> RunRecord:
+def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
     """Read a run folder.
 
     Args:
         path: The folder.
-        name: Name of the run in reports; the name of the folder by default.
         unfinished: Also read the folder of a run that was killed or is still running.
 
     Raises:
@@ -281,11 +249,16 @@ def read_run(path: Path, *, name: str | None = None, unfinished: bool = False) -
     if missing:
         why = "" if finished else ": the run was killed or is still running"
         raise UserError(f"incomplete: {', '.join(missing)} missing{why}")
-    settings = _read_json(path / "config.json")
-    epochs = _read_history(path / "history.csv") if finished or _has_text(path) else []
-    summary = _read_summary(path / "summary.json") if finished else summary_so_far(settings, epochs)
+    settings, history = _read_json(path / "config.json"), path / "history.csv"
+    # An unfinished run may not have written a line yet.
+    has_epochs = finished or (history.is_file() and history.stat().st_size > 0)
+    epochs = _read_history(history) if has_epochs else []
+    summary = _read_json(path / "summary.json") if finished else summary_so_far(epochs)
+    absent = [fact for fact in _REQUIRED if finished and finite(summary.get(fact)) is None]
+    if absent:
+        raise UserError(f"summary.json lacks {', '.join(absent)}: it is not of kdist train")
     return RunRecord(
-        name=sanitize_text(path.name if name is None else name),
+        name=sanitize_text(path.name),
         path=path,
         settings=settings,
         summary=summary,
@@ -294,27 +267,11 @@ def read_run(path: Path, *, name: str | None = None, unfinished: bool = False) -
     )
 
 
-def _has_text(path: Path) -> bool:
-    """Whether an unfinished run has written a line of `history.csv`."""
-    history = path / "history.csv"
-    return history.is_file() and history.stat().st_size > 0
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
-    summary = _read_json(path)
-    absent = [fact for fact in _REQUIRED if finite(summary.get(fact)) is None]
-    if absent:
-        raise UserError(f"{path.name} lacks {', '.join(absent)}: it is not of kdist train")
-    return summary
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(read_text(path))
-    except OSError as error:
-        raise UserError(f"{path.name} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"{path.name} is not JSON: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path.name} contains a {type(content).__name__}, not an object")
     return dict(sanitize_text(content))
@@ -326,10 +283,8 @@ def _read_history(path: Path) -> list[dict[str, float | None]]:
         reader = csv.DictReader(text, restkey="beyond", restval="")
         columns = set(reader.fieldnames or ())
         rows = list(reader)
-    except OSError as error:
-        raise UserError(f"{path.name} cannot be read: {error.strerror}") from error
-    except (ValueError, csv.Error) as error:
-        raise UserError(f"{path.name} is not a CSV table: {error}") from error
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
     if not {"epoch", "seconds"} <= columns:
         raise UserError(f"{path.name} has no columns epoch and seconds")
     if any("beyond" in row for row in rows):

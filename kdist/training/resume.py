@@ -71,13 +71,7 @@ def config_to_resume(
 ) -> TrainConfig | None:
     """Return the settings for `train(..., resume=True)`; `None` if the run is finished.
 
-    Args:
-        path: As in `resume_run`.
-        changes: As in `resume_run`.
-        announce: Called with a line if the run is finished.
-
-    Raises:
-        UserError: As in `resume_run`.
+    Arguments and errors are those of `resume_run`.
     """
     address = folder_address("the run to resume", path)
     with local_records(address) as folder:
@@ -88,11 +82,12 @@ def config_to_resume(
             raise UserError(f"cannot resume {name}: {error_text(error)}") from error
         config = resumed_config(run, changes, run_dir=name)
         line = nothing_left(run, config)
+    is_chief = worker_place(os.environ).is_chief
     if line is not None:
-        if worker_place(os.environ).is_chief:
+        if is_chief:
             announce(line.replace(str(folder), name))
         return None
-    if worker_place(os.environ).is_chief and not is_remote(address):
+    if is_chief and not is_remote(address):
         _check_free(folder)
     return config
 
@@ -132,11 +127,7 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) 
 
 
 def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
-    """Return the new locations of the user's functions, for files that no longer exist.
-
-    Raises:
-        UserError: A file does not exist, and `changes` has no new location.
-    """
+    """Return the new locations of the user's functions, for files that no longer exist."""
     moved = {}
     for name in ("model", "data"):
         path, _, function = str(run.settings.get(name) or "").rpartition(":")
@@ -144,10 +135,9 @@ def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
             continue
         now = str(changes.get(name) or "")
         if now.rpartition(":")[2] != function or ":" not in now:
-            option = "--data " if name == "data" else ""
             raise UserError(
                 f"{run.path} was trained with {path}, which is gone: put it back, or name its new"
-                f" place: kdist train --resume {run.path} {option}FILE.py:{function}"
+                f" place as {name}, FILE.py:{function}"
             )
         moved[name] = now
     return moved
@@ -156,18 +146,15 @@ def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
 def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:
     """Return a line that says why no training is left; `None` if there is training to do.
 
-    Args:
-        run: The run.
-        config: The settings to resume it with.
-
     Raises:
         UserError: More epochs are requested, but the finished run has no checkpoints.
     """
     if not run.status.is_complete or _lacks_model(run, config):
         return None
     epochs = int(run.fact("epochs") or 0)
-    if run.summary.get("reached_target") or epochs < run.settings["epochs"]:
-        why = _why_stopped(run)
+    reached = run.summary.get("reached_target")
+    if reached or epochs < run.settings["epochs"]:
+        why = ", as its target was reached" if reached else ""
         return f"{run.path} stopped after epoch {epochs}{why}: nothing is left to train"
     if config.epochs <= epochs:
         return (
@@ -202,9 +189,3 @@ def _check_free(folder: Path) -> None:
     with explain_write_errors(checkpoints, hint=hint):
         if checkpoints.exists():
             FolderLock(checkpoints).release()
-
-
-def _why_stopped(run: RunRecord) -> str:
-    if run.summary.get("reached_target"):
-        return ", as its target was reached"
-    return ", as its time was up" if run.settings.get("time_budget") is not None else ""

@@ -31,7 +31,7 @@ from ..tracking.names import check_trackers
 from ..versions import versions
 from ..workers.place import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
-from .console import result_lines, settings_lines, warn_of_short_warm_up
+from .console import result_lines, settings_lines
 from .folder import RunFolder
 from .record import TrainResult, median_rate
 from .restart import OtherWorkersFolder, note_run
@@ -120,7 +120,7 @@ def train(
         with (
             explain_errors_of(*own_files),
             precision_scope(config.precision, strategy.devices),
-            explain_out_of_memory(config, data),
+            explain_out_of_memory(config),
         ):
             result = _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
             folder.upload()
@@ -146,6 +146,7 @@ def _train(
     import keras
 
     from ..strategies.devices import describe_xla
+    from .model import save_stock_model
 
     # 3. The plan, the model, and the arguments of `fit`.
     keras.utils.set_random_seed(config.seed)
@@ -173,8 +174,14 @@ def _train(
         run_dir = folder.show(folder.path)
         folder.write_json("summary.json", _summary(result, strategy, parts, run_dir))
         if config.save_model and result.diverged is None:
-            _save_model(parts.model, folder, announce, interrupted=interrupted)
-    _announce_result(result, received.first, announce, resumable=checkpoint is not None)
+            if interrupted:
+                announce("Interrupted: saving the model trained so far.")
+            save_stock_model(parts.model, folder, announce)
+    for line in result_lines(result):
+        announce(line)
+    if received.first is not None:
+        resume = f"; kdist train --resume {folder.path} continues it" if checkpoint else ""
+        announce(f"Interrupted by {received.first.name}: the run is saved in {folder.path}{resume}")
     return dataclasses.replace(result, signal=received.first)
 
 
@@ -224,15 +231,10 @@ def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
 def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
     """Make and train models in a number format, and restore the previous format at the end.
 
-    Weights and batch norm statistics are float32 in all formats. `"mixed_bfloat16"` and
-    `"mixed_float16"` are Keras policies. With `"mixed_float16"`, Keras scales the loss so that
-    small gradients do not underflow (Micikevicius et al. 2018, "Mixed Precision Training"). With
-    `"tf32"`, the Tensor Cores of a GPU round the factors of products to 10 bits of mantissa. TF32
-    is TensorFlow's default; `"float32"` turns it off.
-
-    Args:
-        precision: A value of `Precision`.
-        devices: Names of the devices, e.g. `("GPU:0", "GPU:1")`.
+    Weights and batch norm statistics are float32 in all formats. With `"mixed_float16"`, Keras
+    scales the loss so that small gradients do not underflow (Micikevicius et al. 2018, "Mixed
+    Precision Training"). With `"tf32"`, the Tensor Cores of a GPU round the factors of products to
+    10 bits of mantissa. TF32 is TensorFlow's default; `"float32"` turns it off.
 
     Raises:
         UserError: `precision` is `"tf32"` and a device is not a GPU.
@@ -259,32 +261,17 @@ def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterator[None]:
-    """Turn an out-of-memory error into a line that names the setting to lower.
-
-    Args:
-        config: The settings.
-        data: The images; `None` for a user's model.
-
-    Raises:
-        TrainingError: Memory ran out in the block.
-    """
+def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
+    """Turn an out-of-memory error in the block into a `TrainingError` of a line."""
     try:
         yield
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        if data is None:
-            raise TrainingError(
-                f"out of memory: lower --batch-size, which is {config.batch_size}, or make the"
-                f" model of {model_name(config.to_dict())} smaller"
-            ) from error
-        names = [n for n in ("batch_size", "val_batch_size", "width") if getattr(config, n) > 1]
-        lower = " or ".join(
-            f"--{n.replace('_', '-')}, which is {getattr(config, n)}" for n in names
-        )
         raise TrainingError(
-            f"out of memory: lower {lower or '--depth'} ({model_name(config.to_dict())})"
+            f"out of memory: lower --batch-size, which is {config.batch_size}, or"
+            f" --val-batch-size, which is {config.val_batch_size}, or make"
+            f" {model_name(config.to_dict())} smaller"
         ) from error
 
 
@@ -313,14 +300,9 @@ def _make_parts(
         announce_settings(parts.plan)
         return parts
     replicas = strategy.num_replicas_in_sync
-    if saved is None:
-        plan = make_plan(config, replicas=replicas)
-    else:
-        plan = resumed_plan(saved, replicas=replicas)
+    new = saved is None
+    plan = make_plan(config, replicas=replicas) if new else resumed_plan(saved, replicas=replicas)
     announce_settings(plan)
-    warning = warn_of_short_warm_up(config, plan.steps_per_epoch(len(data.train_images)))
-    if warning is not None:
-        announce(warning)
     return image_parts(config, data, strategy, plan)
 
 
@@ -329,15 +311,7 @@ def _make_parts(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCallbacks:
-    """The callbacks of a run. Four of them are also available by name.
-
-    Attributes:
-        ordered: All callbacks, in order.
-        stop: Stops the run at its target.
-        finite: Stops the run when its loss is not finite.
-        history: Records the values of every epoch.
-        total_time: Counts the seconds, including the time before the run was resumed.
-    """
+    """The callbacks of a run, in calling order, and four of them by name."""
 
     ordered: Sequence["keras.callbacks.Callback"]
     stop: "StopAtAccuracy"
@@ -442,7 +416,7 @@ def _make_trackers(
         tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
-        **({} if trial is None else trial.tracked()),
+        **({} if trial is None else trial.tracked),
     )
     for tracker in trackers:
         if isinstance(tracker, Tracker):
@@ -496,23 +470,15 @@ def _fit(
 
     A second signal raises `KeyboardInterrupt`. Any other exception passes through unchanged.
 
-    Args:
-        parts: The model and the arguments of `fit`.
-        made: The callbacks.
-        checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
-        received: The signals that the run holds.
-        epochs: Number of epochs.
-        verbose: As in `fit`.
-
     Returns:
         Whether a signal to this worker interrupted the training.
     """
     from ..tracking.tracker import ended
     from .run_callbacks import (
         DivergedError,
-        FittedBar,
         RaiseAtBatchEnd,
         RaiseWhenDiverged,
+        ShortBar,
         StopAfterEpoch,
         end_training,
     )
@@ -527,7 +493,7 @@ def _fit(
     except (KeyboardInterrupt, DivergedError) as error:
         if received.insists:
             raise
-        if any(isinstance(callback, FittedBar) for callback in made.ordered):
+        if any(isinstance(callback, ShortBar) for callback in made.ordered):
             print()  # Keras's bar has not ended its line
         end_training(parts.model, made.ordered)
         return isinstance(error, KeyboardInterrupt)
@@ -588,25 +554,3 @@ def _summary(
         "validation_images": parts.validation_images,
         "versions": versions(),
     }
-
-
-def _save_model(
-    model: "keras.Model", folder: RunFolder, announce: Callable[[str], None], *, interrupted: bool
-) -> None:
-    from .model import save_stock_model
-
-    if interrupted:
-        announce("Interrupted: saving the model trained so far.")
-    line = save_stock_model(model, folder)
-    if line is not None:
-        announce(line)
-
-
-def _announce_result(
-    result: TrainResult, number: Signals | None, announce: Callable[[str], None], *, resumable: bool
-) -> None:
-    for line in result_lines(result):
-        announce(line)
-    if number is not None:
-        resume = f"; kdist train --resume {result.run_dir} continues it" if resumable else ""
-        announce(f"Interrupted by {number.name}: the run is saved in {result.run_dir}{resume}")

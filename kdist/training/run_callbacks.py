@@ -85,24 +85,16 @@ def end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callbac
             callback.on_train_end()
 
 
-class _OnSignal(keras.callbacks.Callback):
-    """Base class of callbacks that end the training once a signal has arrived.
-
-    Args:
-        received: The value that `hold_signals` yielded.
-    """
-
-    def __init__(self, received: Received) -> None:
-        super().__init__()
-        self.received = received
-
-
-class RaiseAtBatchEnd(_OnSignal):
+class RaiseAtBatchEnd(keras.callbacks.Callback):
     """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
 
     At this point the model is consistent. During a step, the optimizer's variables may be half
     updated, and TensorFlow prints and drops an exception that is raised in a destructor.
     """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         """Raise, if a signal has arrived."""
@@ -111,11 +103,15 @@ class RaiseAtBatchEnd(_OnSignal):
     on_test_batch_end = on_epoch_begin = on_train_batch_end
 
 
-class StopAfterEpoch(_OnSignal):
+class StopAfterEpoch(keras.callbacks.Callback):
     """Ends the training of all workers after the current epoch, once a signal has arrived.
 
     If a single worker left within an epoch, the remaining workers would wait forever.
     """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         """Stop, if a signal has arrived."""
@@ -142,14 +138,16 @@ class RaiseWhenDiverged(ResumableCallback):
             raise DivergedError
 
 
-_BAR = 20
-_SHORTEST_BAR = 5
-# Width of Keras's remaining time and time per step: ` 10:00:00 999ms/step`.
-_TIMES = 20
-
-
 class _Progress(keras.callbacks.ProgbarLogger):
-    """Base class that `Checkpoint` accepts: a progress display has no state to resume."""
+    """Base class that `Checkpoint` accepts: a progress display has no state to resume.
+
+    Args:
+        total_time: The callback that counts the seconds, earlier in the list of callbacks.
+    """
+
+    def __init__(self, total_time: PrintTotalTime) -> None:
+        super().__init__()
+        self.total_time = total_time
 
     def get_state(self) -> dict[str, Any]:
         """Return an empty dictionary."""
@@ -160,21 +158,12 @@ class _Progress(keras.callbacks.ProgbarLogger):
 
 
 class EpochLines(_Progress):
-    """Prints one line per epoch, in place of Keras's progress bar.
-
-    Args:
-        total_time: The callback that counts the seconds, earlier in the list of callbacks.
-    """
-
-    def __init__(self, total_time: PrintTotalTime) -> None:
-        super().__init__()
-        self.total_time = total_time
+    """Prints one line per epoch, in place of Keras's progress bar."""
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print nothing yet."""
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print nothing yet."""
+    on_train_batch_end = on_epoch_begin
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the line."""
@@ -182,69 +171,30 @@ class EpochLines(_Progress):
         print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
 
 
-class FittedBar(_Progress):
-    """Keras's progress bar with the metrics that fit, then a line with the remaining metrics.
+class ShortBar(_Progress):
+    """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
 
     Keras prints a bar that is wider than the terminal anew at every step.
-
-    Args:
-        total_time: The callback that counts the seconds, earlier in the list of callbacks.
-        console: Tells the width of the terminal, which may change.
     """
 
-    def __init__(self, total_time: PrintTotalTime, console: Console) -> None:
-        super().__init__()
-        self.total_time = total_time
-        self.console = console
-        self._shown: dict[str, float] = {}
-        self._metrics: set[str] = set()
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Begin a bar."""
-        self._shown = {}
-        super().on_epoch_begin(epoch, logs)
-
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Show the training metrics that fit."""
-        self._metrics.update(logs or {})
-        super().on_train_batch_end(batch, self._fitting(logs or {}))
+        """Show two metrics."""
+        super().on_train_batch_end(batch, _first_two(logs))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Add the validation metrics that fit, and print all remaining values in a line below."""
-        logs = logs or {}
-        super().on_epoch_end(epoch, self._fitting(logs))
-        rest = {name: value for name, value in logs.items() if name not in self._shown}
+        """Print the other values in a line below."""
+        shown = _first_two(logs)
+        super().on_epoch_end(epoch, shown)
+        rest = {name: value for name, value in (logs or {}).items() if name not in shown}
         print(describe_epoch(rest, self.total_time.seconds), flush=True)
 
-    def _fitting(self, logs: Mapping[str, Any]) -> dict[str, float]:
-        count = len(f"{self.target}/{self.target} ") if self.target else len("      1/Unknown")
-        room = self.console.width - 1 - count - _TIMES - _SHORTEST_BAR
-        room -= sum(map(_width, self._shown.items()))
-        for name, value in logs.items():
-            if name in self._shown or name.removeprefix("val_") not in self._metrics:
-                continue
-            width = _width((name, value))
-            if width <= room:
-                self._shown[name] = value
-                room -= width
-        if self.progbar is not None:
-            self.progbar.width = max(_SHORTEST_BAR, min(_BAR, _SHORTEST_BAR + room))
-        self._shown.update({name: logs[name] for name in self._shown if name in logs})
-        return self._shown
 
-
-def _width(metric: tuple[str, Any]) -> int:
-    name, value = metric
-    shown = f"{value:.4f}" if abs(value) > 1e-3 else f"{value:.4e}"  # as Keras writes it
-    return len(f" - {name}: {shown}")
+def _first_two(logs: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(list((logs or {}).items())[:2])
 
 
 def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
     """Format the values of an epoch in one line.
-
-    Args:
-        logs: Values by name, as in the `logs` of a Keras callback.
-        seconds: Seconds since training began.
 
     Example:
         >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
@@ -267,16 +217,9 @@ def _number(value: Any) -> str:
 def make_progress(
     verbose: int, total_time: PrintTotalTime, *, console: Console | None = None
 ) -> list[keras.callbacks.Callback]:
-    """Make the callback that shows the progress of a run, if any.
-
-    Args:
-        verbose: 0 for no output; 2 for a line per epoch; 1 for a bar as well, where it can be
-            redrawn.
-        total_time: Counts the seconds.
-        console: Console to print on; standard output by default.
-    """
+    """Make the callback that shows the progress of a run, if any; see `train` for `verbose`."""
     console = console or Console()
     if not verbose:
         return []
     redraws = (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
-    return [FittedBar(total_time, console) if verbose == 1 and redraws else EpochLines(total_time)]
+    return [ShortBar(total_time) if verbose == 1 and redraws else EpochLines(total_time)]

@@ -6,9 +6,8 @@ The group of a setting matters:
 - Only the groups in `SHAREABLE` are shown on a dashboard.
 - Settings of `Output` may change when a run is repeated, and settings of `Checkpoints` when it is
   resumed.
-- Settings of `Stopping`, `OwnModel`, `Checkpoints` and `Output` are not tuned.
-
-Marks on the type of a setting, such as `NotTuned`, hold all further facts for sweeps and searches.
+- Settings of `Data`, `Model`, `Optimization` and `Execution` are tuned, but for those that
+  `kdist/study/search_space.py` excludes.
 """
 
 import dataclasses
@@ -24,8 +23,6 @@ from ..fields import (
     Folder,
     HelpEnd,
     LocalOrRemoteFolder,
-    NotTimed,
-    NotTuned,
     field_names,
     folder_names,
     listed,
@@ -51,14 +48,6 @@ BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
 Share = Annotated[float, Ge(0), Lt(1)]
-# Reasons why a search does not vary a setting.
-_SAME_DATA = NotTuned("all trials use the same data")
-_ONE_NETWORK = NotTuned("each network has settings of its own: search one after the other")
-_ONE_STRATEGY = NotTuned("one strategy trains all trials")
-_LUCK = NotTuned("the best seed is the luckiest, not the best setting")
-_OF_THE_SEARCH = NotTuned("a search saves the models itself")
-_ALWAYS_VALIDATED = NotTuned("every trial is validated")
-_ONLY_MEASURES = NotTuned("it only measures and does not change training")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,9 +64,9 @@ class Data:
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Annotated[DatasetName, HelpEnd(notes(DATASETS)), _SAME_DATA] = "fashion_mnist"
-    data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note")), _SAME_DATA] = None
-    subset: Annotated[Count | None, _SAME_DATA] = None
+    dataset: Annotated[DatasetName, HelpEnd(notes(DATASETS))] = "fashion_mnist"
+    data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note"))] = None
+    subset: Count | None = None
     augment: bool = True
     augmentation: Annotated[AugmentationName, HelpEnd(notes(AUGMENTATIONS))] = "shift"
     shift: Share = 0.2
@@ -97,7 +86,7 @@ class Model:
         wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
     """
 
-    network: Annotated[NetworkName, HelpEnd(notes(NETWORKS)), _ONE_NETWORK] = "wide_resnet"
+    network: Annotated[NetworkName, HelpEnd(notes(NETWORKS))] = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
     stem_pool: bool = False
@@ -118,9 +107,9 @@ class OwnModel:
             `target_accuracy` and `patience` apply; without it, no target stops the run.
     """
 
-    model: Annotated[str | None, NotTimed()] = None
+    model: str | None = None
     data: str | None = None
-    monitor: Annotated[str | None, NotTimed()] = None
+    monitor: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,10 +129,10 @@ class Batches:
         val_batch_size: Validation images per step and replica.
     """
 
-    replicas: Annotated[Replicas | None, _ONE_STRATEGY] = None
-    shards: Annotated[Shards | None, _ONE_STRATEGY] = None
-    shard_optimizer: Annotated[bool, _ONE_STRATEGY] = False
-    shard_weights: Annotated[bool, _ONE_STRATEGY] = False
+    replicas: Replicas | None = None
+    shards: Shards | None = None
+    shard_optimizer: bool = False
+    shard_weights: bool = False
     batch_size: BatchSize = 32
     val_batch_size: BatchSize = 32
 
@@ -194,7 +183,7 @@ class Execution:
 
     precision: Precision = "float32"
     xla: bool | None = None
-    seed: Annotated[int, Ge(0), Le(2**31 - 1), _LUCK] = 0
+    seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -225,9 +214,9 @@ class Extras:
         save_model: Save the trained model in the run folder.
     """
 
-    validate: Annotated[bool, _ALWAYS_VALIDATED, NotTimed()] = True
-    telemetry: Annotated[Count | None, _ONLY_MEASURES] = None
-    save_model: Annotated[bool, _OF_THE_SEARCH, NotTimed()] = True
+    validate: bool = True
+    telemetry: Count | None = None
+    save_model: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

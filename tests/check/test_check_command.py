@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from kdist.cli.app import app
+from kdist.cli import make_app
 from kdist.errors import UserError
 from kdist.tools.check import cases, command
 from kdist.tools.check.comparison import CheckResult
@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def check(*arguments):
-    return app(["check", *arguments], exit_on_error=False, print_error=False)
+    return make_app()(["check", *arguments], exit_on_error=False, print_error=False)
 
 
 @pytest.mark.usefixtures("folder")

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import io
 import json
 import os
 import re
@@ -16,14 +15,13 @@ from pathlib import Path
 from typing import Annotated
 
 import kdist.cli
-import kdist.cli.app
 import pydantic  # noqa: F401 - where it is imported, cyclopts has it check values
 import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
-from kdist.cli.app import one_line, take_debug
-from kdist.cli.options import given, options_of, read_files
+from kdist.cli import one_line
+from kdist.cli.options import given, options_of, read_settings
 from kdist.errors import TrainingError, UserError
 from kdist.signals import ENDING
 from kdist.training.config import TrainConfig
@@ -75,9 +73,11 @@ MISTAKES = [
     (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
     (["--precision", "int8"], 'Choose from: "float32"'),
     (["--track", "wandb,nosuch"], "unknown tracker nosuch: known are wandb, tensorboard"),
-    (["--epochs"], "--epochs needs a value: see kdist train --help"),
+    (["--epochs"], "parameter --epochs requires an argument"),
+    (["--no-such"], "Unknown option: --no-such"),
+    (["m.py:build", "extra"], "Unused Tokens: ['extra']"),
     (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
-    (["--preemption-signal", "SIGUSR1"], "does nothing without checkpoints"),
+    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 does nothing with checkpoint_every=None"),
 ]
 # In one process, as each that is started takes longer than all of them.
 MISTAKEN = """
@@ -127,26 +127,6 @@ def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path
     assert stderr.count("\n") == 1
     assert "kdist: error: CIFAR-10 was not found and could not be downloaded (URL fetch" in stderr
     assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as data_dir" in stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["train", "--no-such"], "Unknown option: --no-such"),
-        (["no"], 'Unknown command "no"'),
-        (["--width", "4"], "--width: options follow a command, see kdist --help"),
-        (["report"], "kdist report needs RUNS: see kdist report --help"),
-        (
-            ["train", "m.py:build", "extra"],
-            "kdist train has no use for extra; options begin with --",
-        ),
-    ],
-)
-def test_what_cannot_be_parsed_exits_with_2(arguments, words):
-    code, imported, stderr = imported_by(arguments)
-    assert code == "CODE 2"
-    assert imported == "IMPORTED"
-    assert words in stderr
 
 
 def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
@@ -255,7 +235,7 @@ def test_a_new_setting_is_one_field(capsys, tmp_path):
     assert app(["--mixup", "0.1", "--width", "3"]) == {"mixup": 0.1, "width": 3}
     path = tmp_path / "mine.toml"
     path.write_text("mixup = 1\n")
-    config = Extended.from_dict(read_files(None, str(path)))
+    config = Extended.from_dict(read_settings(None, str(path), options()))
     assert config.to_dict()["mixup"] == 1
     assert "mixup" not in config.shareable()
     with pytest.raises(UserError, match="mixup has to be at least 0 and below 2, received 2"):
@@ -319,13 +299,23 @@ def test_a_signal_outside_of_training_is_a_line(monkeypatch, capsys, number):
         assert end == (128 + number, f"kdist: interrupted by {name}\n")
 
 
-def test_an_error_without_a_signal_is_none(monkeypatch, capsys):
+def test_an_unexpected_error_has_its_trace(monkeypatch, capsys):
     def fail(*_, **__):
         raise ImportError("numpy is missing")
 
+    with pytest.raises(ImportError):
+        end_of(monkeypatch, capsys, fail)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
     code, line = end_of(monkeypatch, capsys, fail)
-    assert code == 1
-    assert line.startswith("kdist: error: unexpected ImportError: numpy is missing")
+    assert code == 2
+    assert line.startswith("kdist: error: Keras's backend is jax, and kdist trains with TensorFlow")
+
+
+def test_an_output_that_nobody_reads_is_left_silently():
+    command = [sys.executable, "-m", "kdist", "train", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 1)
 
 
 def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
@@ -342,110 +332,6 @@ def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
     )
 
 
-@pytest.fixture
-def kdist_devices(monkeypatch, tmp_path, capsys):
-    """Runs `kdist devices` with options, whose work raises what a test wants."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-
-    def run(*options, error):
-        def fail(**_):
-            raise error
-
-        monkeypatch.setattr("kdist.cli.commands.TrainConfig", fail)
-        monkeypatch.setattr("sys.argv", ["kdist", "devices", *options])
-        with pytest.raises(SystemExit) as end:
-            kdist.cli.main()
-        return end.value.code, capsys.readouterr().err
-
-    return run
-
-
-def test_an_unexpected_error_is_one_line_and_its_trace_is_in_a_file(kdist_devices, tmp_path):
-    code, said = kdist_devices("--replicas", "2", error=KeyError("a\nb"))
-    assert code == 1
-    expected = (
-        r"kdist: error: unexpected KeyError: 'a\\nb'; the trace is in (\S+), --debug prints it\n"
-    )
-    path = Path(re.fullmatch(expected, said)[1])
-    assert path.parent == tmp_path
-    command, *trace = path.read_text().splitlines()
-    assert command == "'kdist' 'devices' '--replicas' '2'"
-    assert trace[0] == "Traceback (most recent call last):"
-    assert trace[-1] == r"KeyError: 'a\nb'"
-
-
-def test_an_error_under_another_backend_names_the_backend(kdist_devices, tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    code, said = kdist_devices(error=ModuleNotFoundError("No module named 'jax'"))
-    assert code == 2
-    assert said.startswith("kdist: error: Keras's backend is jax, and kdist trains with TensorFlow")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_debug_shows_the_trace(kdist_devices, tmp_path, monkeypatch, place):
-    options = ["--replicas=2"]
-    options.insert(place, "--debug")
-    with pytest.raises(KeyError, match="seen"):
-        kdist_devices(*options, error=KeyError("seen"))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_where_no_file_can_be_written_the_trace_is_printed(kdist_devices, monkeypatch):
-    def full(**_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tempfile.mkstemp", full)
-    code, said = kdist_devices(error=RuntimeError("odd"))
-    assert code == 1
-    assert said.startswith("Traceback (most recent call last):\n")
-    assert said.endswith("RuntimeError: odd\n\nkdist: error: unexpected RuntimeError: odd\n")
-
-
-class Broken(io.TextIOWrapper):
-    """Standard output that nobody reads any more, or with a full disk below it."""
-
-    def __init__(self, error, target):
-        super().__init__(target, write_through=False)
-        self.error = error
-
-    def flush(self):
-        if self.error is not None:
-            raise self.error
-        super().flush()
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [(BrokenPipeError(), ""), (OSError(28, "No space"), "unexpected OSError: [Errno 28] No space")],
-)
-def test_an_output_that_takes_no_more_is_left_silently(monkeypatch, tmp_path, capsys, error, words):
-    """Python would flush once more when it ends, print that it cannot, and exit with 120."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["kdist", "--version"])
-    with open(tmp_path / "out", "wb") as file:
-        monkeypatch.setattr("sys.stdout", Broken(error, file))
-        with pytest.raises(SystemExit) as end:
-            kdist.cli.main()
-        sys.stdout.error = None
-        sys.stdout.flush()
-        assert os.readlink(f"/proc/self/fd/{file.fileno()}") == os.devnull
-    assert end.value.code == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert bool(said) == bool(words)
-
-
-def test_debug_is_taken_from_anywhere_but_behind_the_end_of_the_options():
-    assert take_debug(["train", "--debug", "--width", "2"]) == (["train", "--width", "2"], True)
-    assert take_debug(["train"]) == (["train"], False)
-    behind = ["report", "--", "--debug"]
-    assert take_debug(behind) == (behind, False)
-    assert take_debug(["--debug", *behind]) == (behind, True)
-    assert take_debug([]) == ([], False)
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -457,21 +343,6 @@ def test_debug_is_taken_from_anywhere_but_behind_the_end_of_the_options():
 )
 def test_a_message_is_one_printable_line(text, line):
     assert one_line(text) == line
-
-
-def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
-    code = (
-        "import sys\nsys.argv = ['kdist', 'report', sys.argv[1]]\n"
-        "from kdist.cli import main\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
-        "heavy = ('tensorflow', 'keras')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "no")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["CODE 2", "[]"]
-    assert done.stderr.startswith("kdist: error: cannot read ")
-    assert done.stderr.count("\n") == 1
 
 
 def test_a_sweep_and_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):

@@ -4,8 +4,10 @@ import functools
 import io
 import re
 
-from kdist.cli.app import app
+from kdist.cli import make_app
 from rich.console import Console
+
+app = make_app()
 
 COMMANDS = tuple(name for name in app if not name.startswith("-"))
 KINDS = {name: [kind for kind in app[name] if not kind.startswith("-")] for name in COMMANDS}

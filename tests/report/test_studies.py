@@ -40,13 +40,10 @@ def test_what_is_no_row_is_left_out(tmp_path):
     good = point("good")
     failed = point("failed", images_per_sec=None, status="failed", error="no")
     others = [
-        point(images_per_sec="fast"),
-        point(images_per_sec_low=-1.0),
         point(images_per_sec=None),
         point(status="running"),
         point(status=None),
         point(None),
-        point(["one"]),
         {"epochs": 3},
         [],
         "one",

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from fake_runs import FakeProcess
-from kdist.cli.app import app
+from kdist.cli import make_app
 from kdist.errors import UserError
 from kdist.report.sources import read_study
 from kdist.study.search_results import sort_trials
@@ -77,7 +77,7 @@ def test_the_same_command_resumes_a_search(here, end):
     first = FakeTrials(trial_1=end)
     code, out = run(first)
     assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
-    word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full ("
+    word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full;"
     assert word in out
     assert out.endswith("1 trial ended in out, where the same command resumes.\n")
     again = FakeTrials()
@@ -143,10 +143,10 @@ def test_the_command_has_the_exit_code_of_the_search(here, monkeypatch, capsys):
         "kdist.study.search_run.tune", lambda search: tune(search, start=start, console=Console())
     )
     command = ["tune", "--dataset", "sample", "--max-trials", "3", "--output", "out"]
-    assert app(command, exit_on_error=False) == 130
+    assert make_app()(command, exit_on_error=False) == 130
     assert "Interrupted; 0 trials ended in out" in capsys.readouterr().out
     start.at = {}
-    assert app(command, exit_on_error=False) == 0
+    assert make_app()(command, exit_on_error=False) == 0
     assert capsys.readouterr().out.endswith("Report: out/report.html\n")
     assert (here / "out" / "report.html").is_file()
 

@@ -12,7 +12,7 @@ from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
 from kdist.study.search_settings import Search
-from kdist.study.search_trials import SearchTrials, make_oracle
+from kdist.study.search_trials import SearchTrials
 from kdist.training.config import TrainConfig
 
 SPACE = {"base_lr": {"min": 0.001, "max": 0.1, "sampling": "log"}}
@@ -68,7 +68,7 @@ def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
     place = trial.search
     assert place.epochs == 1
     assert not place.has_target
-    assert place.tracked() == {
+    assert place.tracked == {
         "group": "tune",
         "run_name": "tune-0000",
         "hyperparameters": trial.columns["values"],
@@ -140,14 +140,6 @@ def test_a_damaged_state_is_told(tmp_path):
     (tmp_path / "oracle.json").write_text('{"oracle": {}, "trials": [{}]}')
     with pytest.raises(UserError, match=r"oracle.json is damaged \(KeyError"):
         SearchTrials(make_search(), StudyFolder(tmp_path, "trial"), [])
-
-
-@pytest.mark.parametrize(("least", "epochs"), [(0.0, {1, 3, 9}), (1.5, {3, 9}), (8.0, {9})])
-def test_hyperband_trains_for_more_epochs_than_the_warm_up(tmp_path, least, epochs):
-    config = TrainConfig(depth=10, width=1, epochs=9, warmup_epochs=least)
-    search = Search(tuner="hyperband", space=SPACE, config=config)
-    assert {trained for *_, trained, _ in Records(tmp_path, search).run()} == epochs
-    assert make_oracle(search).max_trials is None
 
 
 def checkpoint(folder, name):

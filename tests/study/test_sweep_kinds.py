@@ -5,7 +5,7 @@ import math
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.errors import UserError
-from kdist.study.experiment import COLUMNS, explain_invalid, shared_cores_warning
+from kdist.study.experiment import COLUMNS, explain_invalid
 from kdist.study.folder import About, StudyFolder
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from kdist.study.sweep_run import check_experiment
@@ -53,19 +53,8 @@ def test_columns_are_declared(experiment):
         assert list(point.columns) == list(COLUMNS)
         row = done_row(point, reached_target=True)
         assert explain_invalid(row, type(experiment)) == ""
-        for name, value in row.items():
-            if value is not None:
-                assert f"it has {name} " in explain_invalid(row | {name: [value]}, type(experiment))
-
-
-def test_repetitions_are_one_group(experiment):
-    groups = {}
-    for point in experiment.points():
-        groups.setdefault(point.group, []).append(point)
-    assert {len(points) for points in groups.values()} == {experiment.repetitions}
-    for points in groups.values():
-        for name in experiment.setting:
-            assert len({point.columns[name] for point in points}) == 1
+        for name in (*experiment.setting, *experiment.required):
+            assert explain_invalid(row | {name: None}, type(experiment)) == f"it has no {name}"
 
 
 def test_settings_are_the_fields(experiment):
@@ -185,15 +174,6 @@ def test_a_table_of_accuracies(here):
     assert "Failed: b32-r2-none-seed0: ValueError: no" in out
 
 
-def test_without_a_run_that_ended_there_is_no_table(here):
-    experiment = accuracy(lr_rules=["linear"], seeds=1)
-    runs = FakeRuns()
-    runs.at = {p.name: {"error": "no"} for p in experiment.points()}
-    code, out = run(runs, experiment)
-    assert code == 1
-    assert "Batch" not in out
-
-
 # Scaling
 
 
@@ -287,22 +267,6 @@ def test_shared_cores_are_warned_of(here, machine, shared):
     assert code == 0
     assert ("Warning: Replicas are logical CPUs that share" in out) is shared
     assert "0.82" in out
-
-
-def test_one_round_of_scaling_has_no_spread(here):
-    experiment = scaling(rounds=1)
-    runs = FakeRuns()
-    runs.at = {row["name"]: row for row in scaling_rows(experiment)}
-    code, out = run(runs, experiment, output="out")
-    assert code == 0
-    assert "0.82" in out
-    assert "?" not in out
-
-
-def test_one_replica_alone_warrants_no_warning():
-    assert shared_cores_warning(MACHINE, [{"replicas": 1}]) is None
-    words = "Replicas are logical CPUs that share this machine's cores: these figures do not"
-    assert words in shared_cores_warning(MACHINE, [{"replicas": 1}, {"replicas": 2}])
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from kdist.study.sweep_kinds import time_to_target
 from kdist.study.tables import ResultsTable, Spread, print_table
 from rich.console import Console
@@ -31,15 +29,6 @@ def time_spread(durations, reached):
         for time, met in zip(durations, reached, strict=True)
     ]
     return Spread.of(times, statistics.median_low)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(1, 1000).map(float), min_size=1, max_size=12))
-def test_when_all_or_none_get_there(values):
-    found = time_spread(values, [True] * len(values))
-    assert found == Spread(statistics.median_low(values), min(values), max(values))
-    found = time_spread(values, [False] * len(values))
-    assert found.text(".1f") == "never"
 
 
 @pytest.mark.parametrize(

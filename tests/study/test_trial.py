@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from kdist.checkpoint.store import CheckpointStore
-from kdist.errors import RefusedCheckpointsError, TrainingError, UserError
+from kdist.errors import TrainingError, UserError
 from kdist.launch.child import judge
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
@@ -62,17 +62,12 @@ def test_a_run_that_never_reached_its_target(tmp_path):
     assert measure(read_run(tmp_path / "timed"))["reached_target"] is None
 
 
-def test_the_first_epoch_has_no_speed(tmp_path):
-    write_run(tmp_path / "run", (0.5,))
-    assert measure(read_run(tmp_path / "run"))["images_per_sec"] is None
-
-
 class OnePoint(SweepPoints):
     """A sweep of one given point."""
 
     def __init__(self, point, experiment, folder):
         self.experiment, self._folder, self._points = experiment, folder, [point]
-        self._left, self._rows, self.total = [point], {}, 1
+        self.left, self._rows, self.total = [point], {}, 1
 
 
 @pytest.fixture
@@ -122,22 +117,19 @@ def test_a_process_killed_for_its_memory(process):
 
 
 def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
-    assert "run folder cannot be read: not a run folder" in process("")["error"]
+    assert "its run cannot be used: not a run folder" in process("")["error"]
     run_folder(tmp_path / "run")
     (tmp_path / "run" / "history.csv").write_text("epoch,seconds\n")
     assert "it has no epoch, or no training images" in process(copy_run(tmp_path))["error"]
     (tmp_path / "run" / "summary.json").write_text("[]")
-    assert "run folder cannot be read: summary.json" in process(copy_run(tmp_path))["error"]
+    assert "its run cannot be used: summary.json" in process(copy_run(tmp_path))["error"]
 
 
-@pytest.mark.parametrize(
-    ("rates", "words"), [((1.0,), "it has no images_per_sec"), ((1.0, -1.0), "images_per_sec -1.0")]
-)
-def test_a_run_without_a_speed_has_failed(process, tmp_path, rates, words):
-    write_run(tmp_path / "run", (0.5,) * len(rates), rates=rates)
+def test_a_run_without_a_speed_has_failed(process, tmp_path):
+    write_run(tmp_path / "run", (0.5,), rates=(1.0,))
     row = process(copy_run(tmp_path))
     assert (row["status"], row["images_per_sec"]) == ("failed", None)
-    assert words in row["error"]
+    assert "it has no images_per_sec" in row["error"]
 
 
 def diverging(run, *, epochs):
@@ -165,7 +157,7 @@ def test_a_run_that_diverged_has_no_speed(process, tmp_path):
     diverging(tmp_path / "run", epochs=2)
     row = process(copy_run(tmp_path))
     assert row["status"] == "failed"
-    assert row["error"] == "the loss was not finite: epoch 3, step 4"
+    assert row["error"].endswith("the loss was not finite: epoch 3, step 4")
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -251,7 +243,7 @@ def test_a_resumed_point_that_fails_keeps_its_checkpoints(process, place, end, e
 def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, place, words):
     cut_short(place)
     outcome = process(f"import sys; sys.exit('OSError: {words}')", point=SAVED)
-    assert outcome.stopped.startswith("No space left on device (")
+    assert outcome.stopped.startswith("No space left on device")
     assert can_be_resumed(place, make_order(SAVED, place))
 
 
@@ -300,21 +292,6 @@ def test_an_error_is_a_line_and_an_exit_code(order, monkeypatch, capsys, error, 
     assert (end.value.code, answers, capsys.readouterr().err) == (code, told, "why\n")
 
 
-def test_a_run_whose_checkpoints_are_refused_begins_anew(order, monkeypatch, capsys):
-    def fail(*_, **__):
-        raise RefusedCheckpointsError("why")
-
-    begun = []
-    monkeypatch.setattr("kdist.training.run.train", fail)
-    monkeypatch.setattr("os.execv", lambda *command: begun.append(command))
-    trial_process.main()
-    ((program, command),) = begun
-    assert (program, command[-1]) == (sys.executable, str(order))
-    assert json.loads(order.read_text())["resume"] is False
-    assert not (order.parent / "run").exists()
-    assert capsys.readouterr().err == "why\n"
-
-
 def tiny(name, epochs=None, continues=None):
     """A trial of the tiniest network, which pauses after so many of its two epochs."""
     return Trial(
@@ -341,9 +318,11 @@ def tiny(name, epochs=None, continues=None):
         search=SearchTrial(
             epochs=epochs,
             has_target=False,
-            group="group",
-            run_name=name,
-            hyperparameters={"drawn_rate": 0.05},
+            tracked={
+                "group": "group",
+                "run_name": name,
+                "hyperparameters": {"drawn_rate": 0.05},
+            },
         ),
         continues=continues,
     )

@@ -84,7 +84,6 @@ def test_the_defaults_are_the_labs():
         ({"dataset": "sample", "data_dir": "/data"}, "the sample is embedded"),
         ({"replicas": 10**20}, "replicas has to be from 1 to 64, received 1" + "0" * 20),
         ({"width": 10**40}, "width has to be from 1 to 200, received 1" + "0" * 40),
-        ({"width": 1 << 20_000}, "width has to be from 1 to 200, received one of 20001 bits"),
         ({"batch_size": 60_001}, "batch_size has to be from 1 to 60000, received 60001"),
         ({"depth": 1006}, "depth has to be from 10 to 1000, received 1006"),
         ({"epochs": 2_000_000}, "epochs has to be from 1 to 1000000"),
@@ -99,10 +98,10 @@ def test_the_defaults_are_the_labs():
         ({"data_dir": "\ud800"}, "data_dir has to be a path in UTF-8"),
         ({"network": "vgg"}, "network has to be one of wide_resnet, cifar10_net; rec"),
         ({"network": "cifar10_net", "depth": 10}, "depth=10 does nothing with network=cifar10_net"),
-        ({"network": "cifar10_net", "dropout": 0.1}, "pass network=wide_resnet"),
+        ({"network": "cifar10_net", "dropout": 0.1}, "pass another network"),
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 does nothing with augmentation=crop"),
-        ({"augmentation": "cutout", "whole_pixels": True}, "pass augmentation=shift"),
-        ({"augmentation": "cutout", "augment": False}, "augment=False turns off what"),
+        ({"augmentation": "cutout", "whole_pixels": True}, "pass another augmentation"),
+        ({"augmentation": "cutout", "augment": False}, "does nothing with augment=False"),
         ({"schedule": "exponential"}, "schedule=exponential needs decay_epochs"),
         ({"decay_epochs": 3}, "decay_epochs=3.0 does nothing with schedule=constant"),
         (
@@ -111,7 +110,7 @@ def test_the_defaults_are_the_labs():
         ),
         ({"schedule": "exponential", "decay_epochs": 0}, "decay_epochs has to be above 0"),
         ({"decay_rate": 1.0}, "decay_rate has to be above 0 and below 1"),
-        ({"ema_warmup": True}, "ema_warmup=True does nothing without a moving average"),
+        ({"ema_warmup": True}, "ema_warmup=True does nothing with ema_momentum=None"),
     ],
 )
 def test_values_out_of_range_are_refused(values, words):

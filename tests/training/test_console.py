@@ -1,10 +1,9 @@
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from kdist.training.config import TrainConfig, make_plan
-from kdist.training.console import result_lines, settings_lines, warn_of_short_warm_up
+from kdist.training.console import result_lines, settings_lines
 
 
 class Folder:
@@ -63,18 +62,3 @@ def test_settings_show_paths_as_they_are_and_what_was_changed():
     assert lines[-3].endswith("  no (default yes)")
     assert lines[-2].endswith("  0.0 (default 0.2)")
     assert "  global batch   24 (8 per replica)" in lines
-
-
-@pytest.mark.parametrize(
-    ("epochs", "steps", "expected"),
-    [
-        (0.0, 8, None),
-        (0.3, 34, None),
-        (0.3, 33, "only 9 steps: .*is 0.3"),
-        (0.3, 4, "only 1 step:"),
-    ],
-)
-def test_a_warm_up_of_few_steps_is_warned_of(epochs, steps, expected):
-    line = warn_of_short_warm_up(TrainConfig(warmup_epochs=epochs), steps)
-    assert (line is None) is (expected is None)
-    assert expected is None or re.search(expected, line)

@@ -9,25 +9,21 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.cli.options import with_model
 from kdist.errors import UserError
-from kdist.report.sources import find_sources
 from kdist.strategies.mirrored_strategy import MirroredStrategy
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep
 from kdist.study.sweep_run import check_experiment
 from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
-from kdist.training.model import own_data, own_model, own_parts
+from kdist.training.model import own_data, own_model
 from kdist.training.record import read_run
-from kdist.training.settings import Model, model_name
+from kdist.training.settings import model_name
 from kdist.training.user_model.functions import load_functions
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 MODEL = '''
-import functools
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -173,13 +169,6 @@ def scheduled():
     return model
 
 
-class Called:
-    def __call__(self):
-        return signs()
-
-
-partly = functools.partial(classify)
-called = Called()
 '''
 
 
@@ -291,16 +280,6 @@ def test_the_files_of_a_run_name_the_users_model(run, path):
     assert model_name(settings) == "mine:build"
 
 
-def test_runs_are_named_after_their_models(run, tmp_path):
-    run("build", "2026-01-01-000000", epochs=1)
-    run("classify", "2026-01-01-000001", epochs=1, data="signs")
-    first, second = find_sources([str(tmp_path / f"2026-01-01-00000{i}") for i in (0, 1)]).runs
-    dash = "\N{EN DASH}"
-    assert first.name == f"2026-01-01-000000: model mine:build, data {dash}"
-    assert second.name == "2026-01-01-000001: model mine:classify, data signs"
-    assert first.accuracy_target is None
-
-
 def test_a_step_of_the_users_own_is_trained_resumed_and_evaluated(run, path, tmp_path):
     """On one replica, where any train_step gives what it gives under stock Keras."""
     settings = {"replicas": 1, "batch_size": 16, "data": "without_validation"}
@@ -385,7 +364,7 @@ def test_a_run_whose_file_has_moved_is_resumed_from_its_new_place(run, path, tmp
     with pytest.raises(UserError, match="was trained with model=.* which model=.* would change"):
         resume_run(folder, {"epochs": 2, "model": f"{path}:build"})
     first.rename(second)
-    gone = r"first/moved\.py, which is gone: .* --resume \S+/run FILE\.py:build"
+    gone = r"first/moved\.py, which is gone: .* as model, FILE\.py:build"
     for changes in ({}, {"model": f"{second}:classify"}):
         with pytest.raises(UserError, match=gone):
             resume_run(folder, {"epochs": 2, **changes})
@@ -410,23 +389,6 @@ def test_all_rates_of_a_resumed_run_are_scaled_once(path):
         for model in models
     ]
     np.testing.assert_allclose(rates, [[0.02, 0.06], [0.5, 0.06]])
-
-
-def test_functions_need_no_name_of_their_own(run, path):
-    result = run("partly", data="called", epochs=1)
-    config = TrainConfig(model=f"{path}:partly", data="called", batch_size=8)
-    parts = own_parts(config, MirroredStrategy(replicas=1), None)
-    assert parts.source == "called() of mine.py"
-    (found,) = evaluate(result.run_dir, EvaluateOptions(replicas=1), announce=lambda _: None)
-    assert found.metrics["loss"] == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
-
-
-def test_a_checkpoint_of_a_run_is_evaluated(run, tmp_path):
-    result = run(checkpoint_every=1e-9)
-    for name in ("summary.json", "model.keras"):
-        (tmp_path / "run" / name).unlink()
-    (found,) = evaluate(result.run_dir, EvaluateOptions(replicas=2), announce=lambda _: None)
-    assert found.metrics["loss"] == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
 
 
 def test_a_target_stops_a_run_that_monitors_it(run):
@@ -478,9 +440,9 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"depth": 10}, "received depth, which .*build decides itself: remove it"),
-        ({"base_lr": 0.1, "wd": 0.0}, "received wd, base_lr, which|received base_lr, wd, which"),
-        ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing .* pass monitor"),
+        ({"depth": 10}, "depth=10 does nothing with model=.*build: remove it"),
+        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 does nothing with model="),
+        ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing with monitor=None"),
         ({"patience": 3}, "patience=3 does nothing"),
         ({"monitor": "val_auc", "validate": False}, "is of the validation that validate=False"),
         ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
@@ -494,16 +456,8 @@ def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
 
 @pytest.mark.parametrize("name", ["data", "monitor"])
 def test_settings_of_a_users_model_are_refused_without_one(name):
-    with pytest.raises(UserError, match=f"received {name}=x, which is for your own model"):
+    with pytest.raises(UserError, match=f"{name}=x does nothing with model=None"):
         TrainConfig(**{name: "x"})
-
-
-def test_an_option_with_its_default_is_refused_too(path):
-    model = f"{path}:build"
-    with pytest.raises(UserError, match="received depth, which .*build decides itself"):
-        with_model(model, {}, {"depth": Model.depth})
-    assert with_model(model, {"epochs": 3}, {"seed": 1}) == {"epochs": 3, "model": model}
-    assert with_model(None, {"epochs": 3}, {"depth": 10}) == {"epochs": 3}
 
 
 def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):

@@ -43,7 +43,6 @@ def test_a_run_that_was_killed_before_its_first_epoch_ended(tmp_path, history):
         (folder / "history.csv").write_text(history)
     run = read_run(folder, unfinished=True)
     assert (run.epochs, run.best, run.images_per_sec) == ([], None, None)
-    assert (run.fact("replicas"), run.fact("global_batch")) == (2, 32)
 
 
 @pytest.mark.parametrize("unfinished", [False, True])
@@ -82,13 +81,13 @@ def test_a_run_without_an_epoch(tmp_path):
     [
         ("summary.json", None, "incomplete: summary.json missing: the run was killed or is still"),
         ("history.csv", None, "incomplete: history.csv missing$"),
-        ("config.json", "{", "config.json is not JSON"),
+        ("config.json", "{", "config.json cannot be read"),
         ("config.json", "[1]", "config.json contains a list, not an object"),
         ("summary.json", '{"loss": 1}', "summary.json lacks replicas, .* is not of kdist train"),
-        ("summary.json", "[" * 100_000, "summary.json is not JSON"),
+        ("summary.json", "[" * 100_000, "summary.json cannot be read"),
         ("history.csv", "a,b\n1,2\n", "history.csv has no columns epoch and seconds"),
         ("history.csv", "epoch,seconds\n1,2,3\n", "a line of history.csv is longer"),
-        ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv is not a CSV table"),
+        ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv cannot be read"),
         ("history.csv", "", "history.csv has no columns"),
     ],
 )
@@ -133,8 +132,6 @@ def test_settings_of_other_kinds_do_no_harm(tmp_path):
             "diverged",
             "diverged in epoch 4, step 17",
         ),
-        ({"diverged": {"epoch": 4}}, True, "diverged", "diverged in epoch 4"),
-        ({"diverged": True}, True, "diverged", "diverged"),
         ({}, False, "unfinished", "killed or still running"),
     ],
 )

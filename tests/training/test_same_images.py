@@ -7,7 +7,6 @@ import pytest
 from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
-from kdist.study import Search, tune
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training.config import TrainConfig
@@ -59,11 +58,3 @@ def test_a_sweep_ends_before_its_first_point(finds, tmp_path):
             console=Console(file=io.StringIO()),
         )
     assert not (tmp_path / "out").exists()
-
-
-def test_a_search_ends_before_its_first_trial(finds, tmp_path):
-    finds(SAMPLE)
-    search = Search(output=str(tmp_path / "tune"))
-    with pytest.raises(UserError, match=MISSING):
-        tune(search, console=Console(file=io.StringIO()))
-    assert not (tmp_path / "tune").exists()

@@ -362,24 +362,3 @@ def test_a_finished_run_does_not_begin_again(tmp_path):
         expected = (own, str(folder.path) if resumed else None)
         assert after_restart(environment, {}, None, announce=lambda _: None) == expected
     assert list(folder.path.iterdir()) == []  # the model was lost
-
-
-def test_a_killed_run_without_checkpoints_is_trained_from_its_beginning(tmp_path):
-    """In its own folder, with files for those that the killed one has written."""
-    (tmp_path / "killed.py").write_text(STAND_IN + KILLED.replace('("1", "0"', '("0", "0"'))
-    process = start(
-        *("--workers", "1", "--max-restarts", "1", tmp_path / "killed.py", "train"),
-        **SETTINGS,
-        epochs=2,
-        track="tensorboard",
-        run_dir=tmp_path / "run",
-    )
-    output, errors = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0, errors
-    assert "restart 1 of 1" in errors
-    assert output.count("begins again at the first step") == 1, output
-    assert output.count("Epoch 1/2") == 2
-    assert len(columns(tmp_path / "run")) == 2
-    files = list((tmp_path / "run" / "tensorboard" / "train").glob("events.*"))
-    assert len(files) == 1
-    keras.models.load_model(tmp_path / "run" / "model.keras")

@@ -122,11 +122,6 @@ def test_stock_keras_evaluates_the_saved_model(run):
     assert accuracy == pytest.approx(result.val_accuracy, abs=1e-6)
 
 
-def test_tensorboard_gets_its_files(run):
-    settings, _, _ = run
-    assert list(Path(settings.log_dir).rglob("events.out.*"))
-
-
 class Logging(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         logs["mine"] = epoch + 0.5
@@ -274,13 +269,6 @@ def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
     with pytest.raises(UserError):
         train(config(tmp_path / "run", **values), announce=silent, verbose=0)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_of_tensorboard_is_not_left_either(tmp_path):
-    settings = config(tmp_path / "run", log_dir=str(tmp_path / "new" / "log"), subset=20_000)
-    with pytest.raises(UserError, match="20,?000"):
-        train(settings, announce=silent, verbose=0)
-    assert list(tmp_path.iterdir()) == []
 
 
 def check_averaged(model):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from kdist.cli.app import app
+from kdist.cli import make_app
 from kdist.training.config import TrainConfig
 from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
@@ -28,7 +28,7 @@ def trained(monkeypatch):
         env, program, *command, args = yaml.safe_load(EXAMPLE.read_text())["command"]
         assert (env, program, args) == ("${env}", "kdist", "${args}")
         line = [*command, *create_sweep_command_args({"args": passed})["args"]]
-        app(line, exit_on_error=False, print_error=False)
+        make_app()(line, exit_on_error=False, print_error=False)
         return seen.pop()
 
     return run

@@ -51,18 +51,11 @@ def test_functions_are_found_by_name(path):
         ("biuld", "data", r"has no function biuld\(\)"),
         ("value", "data", r"has no function value\(\)"),
         ("build", "images", r"has no function images\(\)"),
-        ("build", "build", r"build has to take no argument, as in def build\(\):"),
     ],
 )
 def test_functions_that_are_not_there_are_told(path, function, data, words):
     with pytest.raises(UserError, match=words):
         load_functions(f"{path}:{function}", data)
-
-
-@pytest.mark.parametrize("data", [None, 3, [1, 2], ((1, 2), (3, 4), (5, 6))])
-def test_other_data_are_refused(data):
-    with pytest.raises(UserError, match=r"expected \(x, y\), \(x_val, y_val\)"):
-        checked_data(data)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +284,6 @@ def test_data_become_arguments_of_fit(data, batch, arguments):
     checked = checked_data(data)
     assert checked.own_batch() == batch
     assert set(checked.fit_arguments(batch=8, validation_batch=2)) == arguments
-    assert checked_data(checked) is checked
 
 
 X, Y = ROWS
@@ -347,16 +339,14 @@ def test_samples_are_counted_where_something_says_how_many_they_are(data, sample
         (BATCHES.repeat(), r"training data repeat without end, .* remove \.repeat\(\)"),
         ((BATCHES, BATCHES.repeat()), "validation data repeat without end"),
         (BATCHES.take(0), "training data without samples"),
-        (HuggingFace(), r"return to_tf_dataset\("),
-        ((HuggingFace(), None), r"return to_tf_dataset\("),
-        ({"train": HuggingFace(), "test": HuggingFace()}, r"return to_tf_dataset\("),
-        ((row for row in ROWS), "a generator, which is empty after one epoch"),
-        ((BATCHES, (row for row in ROWS)), "a generator, which is empty after one epoch"),
+        ({"train": HuggingFace(), "test": HuggingFace()}, r"return their to_tf_dataset\("),
+        ((row for row in ROWS), "returned generator, expected"),
         ((None, BATCHES), "returned tuple, expected"),
         ((BATCHES, 3), "returned tuple, expected"),
         ((ROWS, ROWS, ROWS), "returned tuple, expected"),
         (list(ROWS), "returned list, expected"),
         ((*ROWS, 3), "returned tuple, expected"),
+        (None, r"returned NoneType, expected \(x, y\), \(x_val, y_val\)"),
         (({"a": ROWS[0]}, np.ones(3)), "with 6 and 3 samples"),
     ],
 )
@@ -393,16 +383,6 @@ def test_a_script_parses_no_arguments_of_the_command(path, monkeypatch):
     monkeypatch.setattr("sys.argv", given := ["kdist", "check", f"{path}:build", "--data", "data"])
     assert load_functions(f"{path}:build", "rates").make_data() == 0.5
     assert sys.argv is given
-
-
-def test_a_script_that_configures_a_started_tensorflow_is_told_what_instead(path):
-    tf.ones(())
-    with open(path, "a") as file:
-        file.write("import tensorflow as tf\n")
-        file.write("tf.config.threading.set_inter_op_parallelism_threads(3)\n")
-    words = "model.py, line 14: Inter op .* and kdist has .*remove the line, and set TF_NUM_INTER"
-    with pytest.raises(UserError, match=words):
-        load_functions(f"{path}:build", "data")
 
 
 NAMED_LIKE_ANOTHER = """

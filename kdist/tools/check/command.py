@@ -6,7 +6,6 @@ from typing import Any
 
 from ...errors import UserError
 from ...launch.device_assignment import visible_gpus
-from ...training.user_model.data import first_samples
 from ...training.user_model.functions import data_name, explain_errors_of, files_of, split_name
 from ...workers.place import refuse_workers
 from .check_options import CheckOptions
@@ -51,6 +50,7 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     """Explain the model's step on a batch of the size that `fit` would use."""
     import tensorflow as tf
 
+    from ...training.user_model.data import first_samples
     from .batches import batches_in
     from .explain import explain
 

@@ -27,7 +27,7 @@ def read_recipe(name: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def read_settings(path: str) -> dict[str, Any]:
+def read_settings_file(path: str) -> dict[str, Any]:
     """Return the settings in a TOML or JSON file, such as the `config.json` of a run folder.
 
     Raises:

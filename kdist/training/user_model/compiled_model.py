@@ -1,29 +1,18 @@
 """The model that a user's function returns: checks, and the learning rate."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import keras
+import tensorflow as tf
+
+from ..._upstream.models import has_call, optimizers_of
 from ...errors import UserError
 from ...optimizers.scaling import scale_learning_rate
 from .functions import reason_of
 
-if TYPE_CHECKING:
-    import keras
 
-# Keras is imported inside the functions, as in `kdist.training.run`.
-
-
-def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":
-    """Return the result of a user's function, if it is a compiled model.
-
-    Args:
-        model: The result of the function.
-        function: The function, for the error message.
-
-    Raises:
-        UserError: `model` is not a compiled Keras model.
-    """
-    import keras
-
+def checked_model(model: Any, *, function: str = "build(hp)") -> keras.Model:
+    """Return the result of a user's function, if it is a compiled model; else raise `UserError`."""
     if isinstance(model, keras.Model) and model.compiled:
         return model
     found = type(model).__name__
@@ -36,15 +25,11 @@ def checked_model(model: Any, *, function: str = "build(hp)") -> "keras.Model":
 
 
 def scale_compiled_rate(
-    model: "keras.Model", *, global_batch: int, reference_batch: int, rule: Any
+    model: keras.Model, *, global_batch: int, reference_batch: int, rule: Any
 ) -> None:
     """Scale the learning rate that a model was compiled with; schedules stay unchanged.
 
-    Args:
-        model: A compiled model.
-        global_batch: Samples per step, over all replicas.
-        reference_batch: Samples per step that the learning rate is meant for.
-        rule: As for `kdist.scale_learning_rate`.
+    Arguments are those of `kdist.scale_learning_rate`.
     """
     for optimizer, inner in _optimizers_with_rate(model):
         inner.learning_rate = scale_learning_rate(
@@ -56,24 +41,20 @@ def scale_compiled_rate(
         )
 
 
-def set_compiled_rate(model: "keras.Model", rate: float) -> None:
+def set_compiled_rate(model: keras.Model, rate: float) -> None:
     """Set the learning rate of a model's optimizer, unless it has a schedule."""
     for optimizer, inner in _optimizers_with_rate(model):
         if optimizer is model.optimizer:
             inner.learning_rate = rate
 
 
-def compiled_rate(model: "keras.Model") -> float:
+def compiled_rate(model: keras.Model) -> float:
     """Return the learning rate that a model was compiled with; the initial rate of a schedule."""
-    import keras
-
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
 
-def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
+def _optimizers_with_rate(model: keras.Model) -> list[tuple[Any, Any]]:
     """Return pairs of optimizer and inner optimizer, for optimizers without a schedule."""
-    from ..._upstream.models import optimizers_of
-
     pairs = [(o, getattr(o, "inner_optimizer", o)) for o in optimizers_of(model)]
     # A schedule's configuration is a dictionary.
     return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
@@ -82,23 +63,15 @@ def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
 def check_input(
     model: Any, data: Any, *, what: str = "training data", function: str = "build(hp)"
 ) -> None:
-    """Check that a model takes samples of the data.
+    """Raise `UserError` if a model does not take samples of the data, as far as their shapes tell.
 
     Args:
         model: The model that the user's function returned.
-        data: Arrays (x, y), with the samples along the first axis, or a `tf.data.Dataset` of
-        batches. Data of other types are not checked.
+        data: Arrays (x, y), or batches.
         what: Noun for the data, for the error message.
         function: The user's function, for the error message.
-
-    Raises:
-        UserError: The model does not take the data.
     """
-    from ..._upstream.models import has_call
-
-    if not has_call(model):
-        return
-    spec = _input_spec(data)
+    spec = _input_spec(data) if has_call(model) else None
     if spec is None:
         return
     try:
@@ -111,9 +84,6 @@ def check_input(
 
 def _input_spec(data: Any) -> Any:
     """Return symbolic inputs with the shapes of the data; `None` if the shapes are unknown."""
-    import keras
-    import tensorflow as tf
-
     x = data
     if isinstance(data, tf.data.Dataset):
         x = data.element_spec
@@ -128,9 +98,6 @@ def _input_spec(data: Any) -> Any:
 
 
 def _symbolic(array: Any) -> Any:
-    import keras
-    import tensorflow as tf
-
     if isinstance(array, tf.TypeSpec) and not isinstance(array, tf.TensorSpec):
         raise TypeError("a model takes ragged and sparse tensors in its own way")
     dtype = getattr(array.dtype, "name", str(array.dtype))

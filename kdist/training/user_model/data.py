@@ -1,16 +1,15 @@
 """`UserData`: the data that a user's function returns, checked."""
 
 import dataclasses
-import inspect
 from typing import Any
 
+import keras
+import tensorflow as tf
+
+from ..._upstream.fit_data import batch_size_of, samples_of
 from ...errors import UserError
 
-# TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
-
-ARRAYS = ("x", "y", "sample_weight")
-"""Arguments of `fit` that are arrays."""
-
+_ARRAYS = ("x", "y", "sample_weight")
 _LOADERS = ("torch", "grain")  # packages whose loaders Keras takes
 
 
@@ -52,10 +51,10 @@ class UserData:
         """
         arguments: dict[str, Any] = {"x": self.training}
         if self.has_arrays:
-            arguments = dict(zip(ARRAYS, self.training, strict=False))
+            arguments = dict(zip(_ARRAYS, self.training, strict=False))
             arguments["batch_size"] = batch
-        elif not _can_be_shuffled(self.training):
-            arguments["shuffle"] = False  # Keras warns of its own default otherwise
+        elif not isinstance(self.training, keras.utils.PyDataset) or not self.training.num_batches:
+            arguments["shuffle"] = False  # Keras cannot shuffle these, and would warn
         if self.validation is not None:
             arguments["validation_data"] = self.validation
             if isinstance(self.validation, tuple) and validation_batch is not None:
@@ -67,33 +66,37 @@ class UserData:
 
         For a `tf.data.Dataset` whose size TensorFlow knows, no batch is read.
         """
-        return None if self.has_arrays else _batch_size(self.training)
+        data = self.training
+        if isinstance(data, tf.data.Dataset):
+            known: int | None = batch_size_of(data)
+            shape = getattr(keras.tree.flatten(data.element_spec)[0], "shape", None)
+            return known or (shape[0] if shape is not None and shape.rank else None)
+        if isinstance(data, keras.utils.PyDataset):
+            return _rows(data[0])
+        size = getattr(data, "batch_size", None)  # of a DataLoader
+        return size if isinstance(size, int) else None
 
     def first_batch(self) -> int:
         """Return the size of the first training batch; the batch is read if its size is unknown."""
-        import keras
-
-        known = self.own_batch()
-        if known is not None:
-            return known
-        return len(keras.tree.flatten(next(iter(self.training)))[0])
+        return self.own_batch() or _rows(next(iter(self.training)))
 
     def samples(self) -> int | None:
         """Return the number of training samples; `None` if unknown."""
-        import keras
-
-        if self.training is None:
-            return None
+        data = self.training
         if self.has_arrays:
-            shapes = [getattr(leaf, "shape", None) for leaf in keras.tree.flatten(self.training)]
+            shapes = [getattr(leaf, "shape", None) for leaf in keras.tree.flatten(data)]
             return next((int(shape[0]) for shape in shapes if shape), None)
-        return _samples(self.training)
+        if isinstance(data, tf.data.Dataset):
+            known: int | None = samples_of(data)
+            return known
+        if isinstance(data, keras.utils.PyDataset) and data.num_batches:
+            last = data.num_batches - 1  # perhaps smaller
+            return int(last) * _rows(data[0]) + _rows(data[last])
+        return None
 
     def count(self) -> int:
         """Return the number of training samples by reading all batches."""
-        import keras
-
-        return sum(len(keras.tree.flatten(batch)[0]) for batch in self.training)
+        return sum(map(_rows, self.training))
 
 
 def checked_data(data: Any) -> UserData:
@@ -108,163 +111,90 @@ def checked_data(data: Any) -> UserData:
     Raises:
         UserError: The data have a different form.
     """
-    import keras
-
-    if isinstance(data, UserData):
-        return data
-    if any(hasattr(one, "to_tf_dataset") for one in keras.tree.flatten(data)):  # with a shape, too
+    if any(hasattr(part, "to_tf_dataset") for part in keras.tree.flatten(data)):
         raise UserError(
-            "the data function returned datasets of Hugging Face: of those for training and"
-            ' validation, return to_tf_dataset(columns="x", label_cols="y", batch_size=...), with'
-            " the names of your columns"
+            "the data function returned datasets of Hugging Face: return their"
+            ' to_tf_dataset(columns="x", label_cols="y", batch_size=...)'
         )
-    training, validation = _parts(data)
-    for part, name in ((training, "(x, y)"), (validation, "(x_val, y_val)")):
+    training, validation = _split(data)
+    for part, arrays, noun in (
+        (training, "(x, y)", "training"),
+        (validation, "(x_val, y_val)", "validation"),
+    ):
         if isinstance(part, tuple):
-            _check_samples(part, name)
-        elif part is not None:
-            _check_batches(part, "training" if part is training else "validation")
+            _check_samples(part, arrays)
+        elif isinstance(part, tf.data.Dataset):
+            _check_batches(part, noun)
     return UserData(training=training, validation=validation)
 
 
 def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     """Return the first samples of (x, y) or (x, y, sample_weight), where y may be `None`."""
-    import keras
-
-    def first(array: Any) -> Any:
-        return None if array is None else array[:count]
-
-    return tuple(keras.tree.map_structure(first, array) for array in arrays)
+    return tuple(
+        keras.tree.map_structure(lambda array: None if array is None else array[:count], part)
+        for part in arrays
+    )
 
 
-_NEITHER = object()
+def _rows(batch: Any) -> int:
+    return len(keras.tree.flatten(batch)[0])
 
 
-def _parts(data: Any) -> tuple[Any, Any]:
+def _split(data: Any) -> tuple[Any, Any]:
     """Return training and validation data in the form of `UserData`."""
     if _is_batched(data):
         return data, None
     if isinstance(data, tuple | list) and len(data) == 2:
-        training, validation = map(_part, data)
-        if training is not None and not any(p is _NEITHER for p in (training, validation)):
-            return training, validation
-    if _is_array(data):
+        training, validation = data
+        if _is_part(training) and (validation is None or _is_part(validation)):
+            return _as_part(training), _as_part(validation)
+    if (isinstance(data, dict) or hasattr(data, "shape")) and _has_arrays(data):
         return (data, None), None
-    if isinstance(data, tuple) and len(data) in (1, 2, 3) and _is_arrays(data):
-        return (data if len(data) > 1 else (*data, None)), None
-    raise _unexpected(data)
-
-
-def _is_arrays(data: tuple[Any, ...]) -> bool:
-    """Whether data are `(x,)`, `(x, y)` or `(x, y, sample_weight)`, not three tuples or lists."""
-    are_pairs = len(data) > 2 and all(isinstance(part, tuple | list) for part in data)
-    others = [part for part in data[1:] if part is not None]
-    return not are_pairs and all(map(_has_arrays, (data[0], *others)))
-
-
-def _is_array(data: Any) -> bool:
-    """Whether data are `x` alone: an array, or a dictionary of arrays."""
-    return (isinstance(data, dict) or hasattr(data, "shape")) and _has_arrays(data)
-
-
-def _has_arrays(data: Any) -> bool:
-    import keras
-
-    leaves = keras.tree.flatten(data)
-    return bool(leaves) and all(getattr(leaf, "shape", ()) for leaf in leaves)
-
-
-def _part(part: Any) -> Any:
-    if part is None or _is_batched(part):
-        return part
-    if isinstance(part, tuple | list) and len(part) in (2, 3):
-        return tuple(part)
-    return _NEITHER
-
-
-def _unexpected(data: Any) -> UserError:
-    if any(map(inspect.isgenerator, data if isinstance(data, tuple | list) else [data])):
-        return UserError(
-            "the data function returned a generator, which is empty after one epoch: return a"
-            " tf.data.Dataset, such as tf.data.Dataset.from_generator(...), or a"
-            " keras.utils.PyDataset"
-        )
-    return UserError(
+    if isinstance(data, tuple) and len(data) in (1, 2, 3):
+        are_pairs = len(data) > 2 and all(isinstance(part, tuple | list) for part in data)
+        given = [data[0], *(part for part in data[1:] if part is not None)]
+        if not are_pairs and all(map(_has_arrays, given)):
+            return (data if len(data) > 1 else (*data, None)), None
+    raise UserError(
         f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"
         " arrays (x, y) alone, or training and validation data as tf.data.Dataset or"
         " keras.utils.PyDataset"
     )
 
 
-def _is_batched(data: Any) -> bool:
-    import keras
-    import tensorflow as tf
+def _is_part(part: Any) -> bool:
+    """Whether this is a part of a pair of training and validation data."""
+    return _is_batched(part) or (isinstance(part, tuple | list) and len(part) in (2, 3))
 
+
+def _as_part(part: Any) -> Any:
+    return tuple(part) if isinstance(part, list) else part
+
+
+def _has_arrays(data: Any) -> bool:
+    leaves = keras.tree.flatten(data)
+    return bool(leaves) and all(getattr(leaf, "shape", ()) for leaf in leaves)
+
+
+def _is_batched(data: Any) -> bool:
     if isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
         return True
     modules = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
     return bool(modules.intersection(_LOADERS)) and not hasattr(data, "shape")
 
 
-def _can_be_shuffled(data: Any) -> bool:
-    """Whether Keras shuffles the order of the batches."""
-    import keras
-
-    return isinstance(data, keras.utils.PyDataset) and data.num_batches is not None
-
-
-def _check_batches(data: Any, name: str) -> None:
-    import tensorflow as tf
-
-    if not isinstance(data, tf.data.Dataset):
-        return
+def _check_batches(data: tf.data.Dataset, noun: str) -> None:
     cardinality = int(data.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:
         raise UserError(
-            f"the {name} data repeat without end, so an epoch would never be over: remove"
+            f"the {noun} data repeat without end, so an epoch would never be over: remove"
             " .repeat(), as they are read once per epoch"
         )
     if cardinality == 0:
-        raise NoSamplesError(f"the data function returned {name} data without samples: return some")
-
-
-def _samples(data: Any) -> int | None:
-    import keras
-    import tensorflow as tf
-
-    from ..._upstream.fit_data import samples_of
-
-    if isinstance(data, tf.data.Dataset):
-        known: int | None = samples_of(data)
-        return known
-    if isinstance(data, keras.utils.PyDataset) and data.num_batches is not None:
-        last = data[data.num_batches - 1]  # perhaps smaller
-        full = (_batch_size(data) or 0) * (data.num_batches - 1)
-        return int(full + len(keras.tree.flatten(last)[0]))
-    return None
-
-
-def _batch_size(data: Any) -> int | None:
-    import keras
-    import tensorflow as tf
-
-    from ..._upstream.fit_data import batch_size_of
-
-    if isinstance(data, tf.data.Dataset):
-        known = batch_size_of(data)
-        leaves = keras.tree.flatten(data.element_spec)
-        shapes = [leaf.shape for leaf in leaves if getattr(leaf, "shape", None) is not None]
-        static = shapes[0][0] if shapes and shapes[0].rank else None
-        return known or static
-    if isinstance(data, keras.utils.PyDataset):
-        return len(keras.tree.flatten(data[0])[0])
-    size = getattr(data, "batch_size", None)  # of a DataLoader
-    return size if isinstance(size, int) else None
+        raise NoSamplesError(f"the data function returned {noun} data without samples: return some")
 
 
 def _check_samples(arrays: Any, name: str) -> None:
-    import keras
-
     shapes = [getattr(array, "shape", None) for array in keras.tree.flatten(arrays)]
     counts = {int(shape[0]): None for shape in shapes if shape and shape[0] is not None}
     if len(counts) > 1:

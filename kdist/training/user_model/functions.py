@@ -11,21 +11,19 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from ...launch.child import is_out_of_memory
-from .data import UserData, checked_data
 
-# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
+if TYPE_CHECKING:
+    from .data import UserData
+
+# TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
 
 def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
     """Split `"my_model.py:build"` into `("my_model.py", "build")`.
-
-    Args:
-        name: Name of a function, as the user wrote it.
-        what: Noun for the object that the function makes, for the error message.
 
     Raises:
         UserError: The name has a different form, or the file does not exist.
@@ -40,13 +38,6 @@ def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
 
 def data_name(model: str, data: str) -> tuple[str, str]:
     """Split the name of a data function, whose file may be the model's file or a second file.
-
-    Args:
-        model: `"FILE.py:FUNCTION"` of the model.
-        data: `"FUNCTION"` in the same file, or `"FILE.py:FUNCTION"`.
-
-    Returns:
-        The path of the file and the name of the function.
 
     Raises:
         UserError: A name has a different form, or a file does not exist.
@@ -75,13 +66,6 @@ _PLACES = re.compile(
     r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
     r"|Detected at node|<stack traces|File \""
 )
-# Part of the message of `tf.config` when threads, memory growth or devices are set after TensorFlow
-# has started.
-_TOO_LATE = "cannot be modified after"
-_VARIABLES = (
-    "TF_NUM_INTEROP_THREADS, TF_NUM_INTRAOP_THREADS, TF_FORCE_GPU_ALLOW_GROWTH or"
-    " CUDA_VISIBLE_DEVICES"
-)
 _TWO_STRATEGIES = "Mixing different tf.distribute.Strategy objects"
 OWN_STRATEGY = (
     "the model is made in the scope of a strategy of its own: remove the strategy from this file,"
@@ -92,13 +76,7 @@ _LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
-    """Explain an exception in one line.
-
-    Args:
-        error: The exception.
-        plain: Exception types, besides `UserError`, whose text is printed without the name of the
-            type.
-    """
+    """Explain an exception in one line: its text, behind its type unless that is `plain`."""
     if is_out_of_memory(error):
         return "out of memory"
     if _TWO_STRATEGIES in str(error):
@@ -107,22 +85,12 @@ def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = 
     first = next((line for line in lines if not _PLACES.match(line)), "").strip()
     if isinstance(error, (UserError, *plain)):
         return first
-    if isinstance(error, RuntimeError) and _TOO_LATE in first:
-        late = f"{first.rstrip('.')}, and kdist has started TensorFlow by then"
-        return f"{late}: remove the line, and set {_VARIABLES} instead"
     return f"{type(error).__name__}: {first}"[:300]
 
 
 @contextlib.contextmanager
 def explain_errors_of(*paths: str) -> Iterator[None]:
-    """Turn an exception of the user's code into an error that gives its line and its reason.
-
-    Args:
-        *paths: The files of the code. An exception that did not pass through them stays unchanged.
-
-    Raises:
-        UserError: The user's code raised an exception.
-    """
+    """Turn an exception that passed the user's files into a `UserError` with line and reason."""
     try:
         yield
     except UserError:
@@ -191,51 +159,43 @@ class UserFunctions:
 
             return self.build(keras_tuner.HyperParameters())
 
-    def load_data(self, batch: int) -> UserData:
-        """Return the data, checked.
-
-        Args:
-            batch: Samples per step over all replicas, for a function that takes `batch_size`.
+    def load_data(self, batch: int) -> "UserData":
+        """Return the data, checked; a function that takes `batch_size` gets the global batch.
 
         Raises:
             UserError: `make_data` raises an exception, or `fit` does not take its result.
         """
+        from .data import checked_data
+
         arguments = {"batch_size": batch} if self.takes_batch else {}
         with explain_errors_of(*self.files):
             return checked_data(self.make_data(**arguments))
 
-    def check_batch(self, data: UserData, batch: int | None, validation: int | None = None) -> None:
-        """Reject a batch size for data that define their own batches.
+    def check_batch(
+        self, data: "UserData", batch: int | None, validation: int | None = None
+    ) -> None:
+        """Reject a batch size that the user passed for data that define their own batches.
 
         Args:
             data: The data.
-            batch: The batch size that the user passed; `None` if the user passed no size.
-            validation: The batch size of the validation that the user passed, or `None`.
+            batch: Training samples per step and replica; `None` if not passed.
+            validation: Validation samples per step and replica; `None` if not passed.
 
         Raises:
             UserError: A batch size would have no effect.
         """
-        if data.has_arrays:
-            return
-        name = self.data_name
-        fix, given = f"remove the option, or write def {name}(batch_size):", batch
-        option = "batch-size"
-        if self.takes_batch or given is None:
-            option, given, fix = "val-batch-size", validation, "remove the option"
-        if given is not None:
-            raise UserError(
-                f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of"
-                f" its own, which are the global batches on any number of replicas: {fix}"
-            )
+        given = {"batch-size": None if self.takes_batch else batch, "val-batch-size": validation}
+        for option, size in given.items():
+            if size is not None and not data.has_arrays:
+                raise UserError(
+                    f"received --{option} {size}, but {self.files[-1]}: {self.data_name}() returns"
+                    " batches of its own, which are the global batches on any number of replicas:"
+                    f" remove the option, or write def {self.data_name}(batch_size):"
+                )
 
 
 def load_functions(name: str, data: str) -> UserFunctions:
     """Load the functions that make a model and its data.
-
-    Args:
-        name: `"FILE.py:FUNCTION"`.
-        data: The function that returns the data: its name in the same file, or
-            `"FILE.py:FUNCTION"`.
 
     Raises:
         UserError: A file does not have the function, or fails.
@@ -247,33 +207,29 @@ def load_functions(name: str, data: str) -> UserFunctions:
     build = getattr(module, function, None)
     if not callable(build):
         raise UserError(f"{path} has no function {function}(): write one that returns a model")
+    make_data = getattr(data_module, data_function, None)
+    if not callable(make_data):
+        raise UserError(
+            f"{data_path} has no function {data_function}(): write one that returns (x, y),"
+            " (x_val, y_val), or name it with --data"
+        )
     functions = UserFunctions(
         build=build,
-        make_data=_data_function(data_module, data_path, data_function),
+        make_data=make_data,
         files=tuple(dict.fromkeys([path, data_path])),
         build_name=function,
         data_name=data_function,
     )
-    if functions.takes_hp or _takes(build):
-        return functions
-    raise UserError(f"{path}: {function} has to take no argument or one, as in def {function}(hp):")
-
-
-def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """Return the function that makes the data, with no argument or with `batch_size` alone."""
-    function = getattr(module, name, None)
-    if not callable(function):
+    if not (functions.takes_batch or _takes(make_data)):
         raise UserError(
-            f"{path} has no function {name}(): write one that returns (x, y),"
-            " (x_val, y_val), or name it with --data"
-        )
-    takes_batch = has_parameter(function, "batch_size") and _takes(function, batch_size=1)
-    if not (takes_batch or _takes(function)):
-        raise UserError(
-            f"{path}: {name} has to take no argument, as in def {name}():,"
+            f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
             " or only the batch, as in def data(batch_size):"
         )
-    return cast("Callable[..., Any]", function)
+    if not (functions.takes_hp or _takes(build)):
+        raise UserError(
+            f"{path}: {function} has to take no argument or one, as in def {function}(hp):"
+        )
+    return functions
 
 
 def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
