@@ -85,9 +85,8 @@ def main() -> int:
 _MUTANT = "PARTITION_MUTANT"  # the environment variable that names the mutant of a test run
 _TESTS = [
     *("test_effects.py", "test_collectives.py", "test_pure_bodies.py", "test_validation.py"),
-    *("test_divided_weights.py", "../parity/test_remat.py"),
     *("test_divided_variables.py", "test_copied_variables.py", "test_programs.py"),
-    "test_random_programs.py",
+    *("test_divided_weights.py", "../parity/test_remat.py", "test_random_programs.py"),
 ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.client.pywrap_tf_session import TF_SetOpStackTrace
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
@@ -53,7 +55,16 @@ def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
         # The types in these attributes follow from the inputs.
         if name not in ("_class", "Tshape", "Tdim", "Tpaddings")
     }
+    if {"branches", "then_branch"} & attributes.keys():
+        # The gradient of a condition sets the shapes of the first branch (TensorFlow 2.21).
+        attributes["output_shapes"] = shapes_attribute([output.shape for output in op.outputs])
     return create_like(graph, op, inputs, [output.dtype for output in op.outputs], attributes)
+
+
+def shapes_attribute(shapes: Iterable[Any]) -> Any:
+    """Return an attribute that lists shapes."""
+    protos = [tf.TensorShape(shape).as_proto() for shape in shapes]
+    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(shape=protos))
 
 
 def create_like(
