@@ -10,8 +10,8 @@ gathered; or a shape that names the rows of a replica gets the rows of the batch
 `tests/spmd` that test the rule compute with it. A mutant survives if all their results are right.
 Prints the survivors, and how many mutants there were; mutants that change no decision do not count.
 
-With `--code`, mutants are of variables in bodies (`functionalize.py`), effects, stages and
-exchanges, each a run of the tests of `tests/spmd` that compute steps.
+With `--code`, mutants are of variables in bodies (`functionalize.py`), effects, stages, exchanges,
+gathers of divided weights and `remat.py`, each a run of the tests that compute such steps.
 """
 
 import argparse
@@ -86,18 +86,30 @@ _MUTANT = "PARTITION_MUTANT"  # the environment variable that names the mutant o
 _TESTS = [
     *("test_effects.py", "test_collectives.py", "test_pure_bodies.py", "test_validation.py"),
     *("test_divided_variables.py", "test_copied_variables.py", "test_programs.py"),
-    "test_random_programs.py",
+    *("test_divided_weights.py", "../parity/test_remat.py", "test_random_programs.py"),
 ]
 
 
 def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     """Return functions to break: by title, the owners, the name, and the broken function."""
-    from kdist.spmd import collectives, functionalize, functions, plan, program, reduction
+    from kdist.spmd import (
+        collectives,
+        functionalize,
+        functions,
+        plan,
+        program,
+        reduction,
+        remat,
+        tensor_facts,
+    )
 
     original = {
         "gather": collectives.Collectives.gather,
         "scatter": collectives.Collectives.scattered_sums,
+        "copy": functions.copy_of,
         "effects": functionalize.effects_of,
+        "weights": program.Program._gather_weights,
+        "outer weight": program.ProgramStage.outer_weight,
     }
 
     def without_skip(_: Any, inputs: Sequence[Any], state: Any) -> list[Any]:
@@ -112,6 +124,28 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
 
     def of_others(self: Any, values: Any) -> Any:
         return [parts[::-1] for parts in original["scatter"](self, values)]
+
+    def gathered_before(self: Any, number: Any) -> None:
+        original["weights"](self, number)
+        wholes = self.__dict__.setdefault("first_wholes", {})
+        for key, handle, _ in _read_weights(self, number):
+            self._exchanged[key] = wholes.setdefault(handle, self._exchanged[key])
+
+    def read_again(self: Any, number: Any) -> None:
+        original["weights"](self, number)
+        for key, handle, shard in _read_weights(self, number):
+            parts = [
+                functionalize.read_variable(handle.deref(), part) for part in self.inputs[handle]
+            ]
+            self._exchanged[key] = self.collectives.gather(parts, shard.axis)
+
+    def of_first_round(self: Any, tensor: Any, _: int) -> Any:
+        rounds = [at for at, weights in self.plan.weights.items() if tensor.ref() in weights]
+        return original["outer weight"](self, tensor, min(rounds))
+
+    def of_next_seed(graph: Any, op: Any, given: Sequence[Any]) -> Any:
+        is_draw = op.type == "StatelessRandomGetKeyCounter"
+        return original["copy"](graph, op, [given[0] + 1] if is_draw else given)
 
     changes = {**functionalize._COUNTERPARTS, "RngReadAndSkip": without_skip}
     stage, exchange = program.ProgramStage, collectives.Collectives
@@ -131,7 +165,11 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "branches that may fail are run both": ([functionalize], "_cannot_fail", lambda *_: True),
         "no rows of a table are left out": ([functionalize], "_without_wrong", lambda ids, *_: ids),
         "copies wait for nothing": ([functions, functionalize, plan], "hold_back", lambda *_: None),
-        "nothing runs once": ([plan], "effects_of", lambda *o: (False, original["effects"](*o)[1])),
+        "nothing runs once": (
+            [tensor_facts],
+            "effects_of",
+            lambda *o: (False, original["effects"](*o)[1]),
+        ),
         "what runs once changes nothing": ([plan.GraphPlan], "_copy_states", lambda *_: None),
         "each shard changes variables": ([program.Program], "_stage_for", _stage_alone),
         "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
@@ -139,7 +177,26 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "rows are gathered the other way round": ([exchange], "gather", reversed_rows),
         "one part is taken for the sum": ([exchange], "_sum", lambda o, parts: o.copies(parts[0])),
         "replicas get the rows of others": ([exchange], "scattered_sums", of_others),
+        "a weight is gathered once for all reads": (
+            [program.Program],
+            "_gather_weights",
+            gathered_before,
+        ),
+        "a weight is read when it is gathered": ([program.Program], "_gather_weights", read_again),
+        "a gathered weight is kept": ([stage], "outer_weight", of_first_round),
+        "gathers wait for no stage": ([program.Program], "_ends_before", lambda *_: []),
+        "draws are drawn again": ([remat], "copy_of", of_next_seed),
+        "nothing is computed again": ([remat], "_compute_again", lambda *_: {}),
     }
+
+
+def _read_weights(program: Any, number: Any) -> list[tuple[Any, Any, Any]]:
+    """Return the weights of a round that are values of variables, by keys and handles."""
+    return [
+        (key, program.plan.canonical(tensor.op.inputs[0]).ref(), shard)
+        for key, tensor, shard in program._weights_of(number)
+        if tensor.op.type == "ReadVariableOp"
+    ]
 
 
 def _stage_alone(program: Any, planned: Any) -> Any:
@@ -151,6 +208,7 @@ def pytest_configure() -> None:
     if name := os.environ.get(_MUTANT):
         owners, function, broken = code_mutants()[name]
         for owner in owners:
+            getattr(owner, function)  # An owner that lost the function would break nothing.
             setattr(owner, function, broken)
 
 

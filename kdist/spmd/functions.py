@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.client.pywrap_tf_session import TF_SetOpStackTrace
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
@@ -57,6 +58,9 @@ def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
         # The types in these attributes follow from the inputs.
         if name not in ("_class", "Tshape", "Tdim", "Tpaddings")
     }
+    if {"branches", "then_branch"} & attributes.keys():
+        # The gradient of a condition sets the shapes of the first branch (TensorFlow 2.21).
+        attributes["output_shapes"] = shapes_attribute([output.shape for output in op.outputs])
     return create_like(graph, op, inputs, [output.dtype for output in op.outputs], attributes)
 
 
@@ -72,6 +76,12 @@ def write_sum(graph: Any, op: tf.Operation, inputs: Sequence[Any]) -> tf.Operati
         total = add_in_order(inputs, op.name) if len(inputs) > 1 else tf.identity(inputs[0])
     set_traceback(total.op, user_traceback(op))
     return total.op
+
+
+def shapes_attribute(shapes: Iterable[Any]) -> Any:
+    """Return an attribute that lists shapes."""
+    protos = [tf.TensorShape(shape).as_proto() for shape in shapes]
+    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(shape=protos))
 
 
 def create_like(

@@ -24,6 +24,7 @@ from .functions import (
     is_compiled,
     is_sum,
     set_traceback,
+    shapes_attribute,
     user_traceback,
     write_sum,
 )
@@ -676,9 +677,3 @@ def local_shape(shape: tf.TensorShape, placement: Placement) -> tf.TensorShape:
 def _types(tensors: Sequence[tf.Tensor]) -> Any:
     types = [tensor.dtype.as_datatype_enum for tensor in tensors]
     return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(type=types))
-
-
-def shapes_attribute(shapes: Sequence[Any]) -> Any:
-    """Return an attribute that lists shapes."""
-    protos = [tf.TensorShape(shape).as_proto() for shape in shapes]
-    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(shape=protos))

@@ -230,21 +230,29 @@ class Validation:
         else:
             self._forget(given[index] for index in effects_of(op, [False] * len(given))[1])
         changed = expected
-        # The replicas may have added up an exchanged sum in a different order.
+        placements = planned.decision.output_placements
+        results = list(zip(op.outputs, placements, strict=True))
+        # The replicas may have added up an exchanged sum in a different order. Rounding errors of
+        # a list are not compared, and grow until an operation takes the list's elements.
         is_rounded = any(isinstance(placement, Partial) for placement in planned.placements)
+        is_rounded |= any(_is_opaque(output, placement) for output, placement in results)
         if expected and (op.type not in _ELEMENTWISE or is_rounded):
             used = [variable.key for variable in variables_in(given)]
             near = {key: self._near(self._state[key]) for key in used}
             changed = self._computed(op, [self._near(value) for value in given], near)
-        results = zip(op.outputs, planned.decision.output_placements, strict=True)
+        if changed and op.type == "Cast":
+            changed = [_change_undefined(given[0], changed[0])]
         for at, (output, placement) in enumerate(results):
             whole = None if expected is None else expected[at]
-            self._wholes[output.ref()] = whole
-            parts = self.program.local_values(output, planned.stage)
-            is_opaque = output.dtype == tf.variant or isinstance(placement, Opaque)
-            if parts is None or is_opaque or _is_fake(op, at):
-                continue
             near_whole = None if changed is None else changed[at]
+            self._wholes[output.ref()] = whole
+            if _is_opaque(output, placement):
+                if whole is not None:
+                    self._nears[whole.ref()] = near_whole
+                continue
+            parts = self.program.local_values(output, planned.stage)
+            if parts is None or _is_fake(op, at) or _is_undefined(op, at):
+                continue
             self._wholes[output.ref()] = self._compare(op, placement, parts, whole, near_whole)
         # If a change of the variable could not be computed, its value is known again from a read.
         if op.type == "ReadVariableOp":
@@ -305,9 +313,11 @@ class Validation:
 
     def _near(self, value: Any) -> Any:
         """Return a value with changed last digits."""
-        if not tf.is_tensor(value) or not value.dtype.is_floating:
+        if not tf.is_tensor(value):
             return value
         if value.ref() not in self._nears:
+            if not value.dtype.is_floating:
+                return value
             steps = tf.random.stateless_uniform(tf.shape(value), [3, 5], 1, 4, tf.int32)
             # All values are raised, so that changes of two values of a sum do not cancel.
             near = value + tf.abs(value) * _digits(value.dtype) * tf.cast(steps, value.dtype)
@@ -382,11 +392,34 @@ class Validation:
         return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
 
 
+def _is_opaque(tensor: tf.Tensor, placement: Any) -> bool:
+    """Whether the replicas' values of a tensor cannot be put together, as of a list."""
+    return tensor.dtype == tf.variant or isinstance(placement, Opaque)
+
+
 def _is_fake(op: tf.Operation, index: int) -> bool:
     """Whether a result of a condition is missing in a branch."""
     if op.type not in CONDITIONS:
         return False
     return any(is_fake(graph.outputs[index]) for graph in called_graphs(op))
+
+
+def _is_undefined(op: tf.Operation, index: int) -> bool:
+    """Whether a result is not computed, such as the vectors of a call for singular values alone."""
+    names = {"Svd": "compute_uv", "SelfAdjointEigV2": "compute_v"}
+    return index > 0 and op.type in names and not op.get_attr(names[op.type])
+
+
+def _change_undefined(value: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
+    """Change the elements of a cast whose floats the integer type does not have.
+
+    Their results differ with the number of elements and with the processor.
+    """
+    if not value.dtype.is_floating or not result.dtype.is_integer:
+        return result
+    number = tf.cast(value, tf.float64)
+    is_defined = (number > float(result.dtype.min) - 1) & (number < float(result.dtype.max) + 1)
+    return tf.where(is_defined, result, tf.bitwise.invert(result))
 
 
 def _digits(dtype: Any) -> float:

@@ -27,9 +27,12 @@ def calls_of(file, functions, guessed):
     }
 
 
-def strategies():
-    """None, which is TensorFlow's default, and three replicas."""
-    return [tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=REPLICAS)]
+def strategies(shard_weights=False):
+    """Return TensorFlow's default strategy, and a strategy of three replicas."""
+    return [
+        tf.distribute.get_strategy(),
+        kdist.MirroredStrategy(replicas=REPLICAS, shard_weights=shard_weights),
+    ]
 
 
 def run_steps(strategy, step, data, known=False):
@@ -104,7 +107,9 @@ def tolerance_of(expression):
     return ROUNDED if "float32" in expression else TOLERANCE
 
 
-def failures(make_step, expressions, data, tolerance=tolerance_of, known=False):
+def failures(
+    make_step, expressions, data, tolerance=tolerance_of, known=False, shard_weights=False
+):
     """Return messages of expressions that fail, or differ by more than rounding."""
 
     def outcome(strategy):
@@ -117,13 +122,14 @@ def failures(make_step, expressions, data, tolerance=tolerance_of, known=False):
         return found | step.state(), step.errors
 
     try:
-        (expected, errors), (made, _) = map(outcome, strategies())
+        (expected, errors), (made, _) = map(outcome, strategies(shard_weights))
     except Exception as error:  # of which expression?
         if len(expressions) == 1:
             return [f"{expressions[0]}: {type(error).__name__}: {error}"]
         half = len(expressions) // 2
+        options = data, tolerance, known, shard_weights
         parts = expressions[:half], expressions[half:]
-        return [one for part in parts for one in failures(make_step, part, data, tolerance, known)]
+        return [message for part in parts for message in failures(make_step, part, *options)]
     found = [f"{one}: without a strategy: {error}" for one, error in errors.items()]
     return found + differences(expected, made, tolerance)
 

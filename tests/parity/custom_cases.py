@@ -7,6 +7,7 @@ import small_models as models
 import tensorflow as tf
 from harness import Case
 from keras import layers, ops, optimizers
+from loss_cases import squared_error
 from variants import ONE_LEFT, plain, uneven
 
 
@@ -40,33 +41,20 @@ class Normalizing(optimizers.SGD):
         super().apply(changed, trainable_variables)
 
 
-def squared_errors(y, predictions):
-    target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
-    return ops.sum(ops.square(target - predictions), axis=-1)
-
-
 class SummedByHand(GuideStep):
     """A sum over the samples beside a mean, and a regularizer."""
 
     def loss_of(self, x, y, predictions):
-        errors = squared_errors(y, predictions)
+        errors = squared_error(y, predictions)
         penalty = tf.nn.l2_loss(self.trainable_variables[0])
         return ops.mean(errors) + 0.01 * tf.reduce_sum(errors) - 0.1 * penalty
-
-
-class DividedByHand(GuideStep):
-    """A mean that is written as a sum, divided by the number of samples."""
-
-    def loss_of(self, x, y, predictions):
-        errors = squared_errors(y, predictions)
-        return tf.reduce_sum(errors) / ops.cast(ops.shape(x)[0], errors.dtype)
 
 
 class OfSums(GuideStep):
     """Numbers computed from sums and means: a root, a masked mean, the balance of two shares."""
 
     def loss_of(self, x, y, predictions):
-        errors, shares = squared_errors(y, predictions), ops.softmax(predictions)
+        errors, shares = squared_error(y, predictions), ops.softmax(predictions)
         mask = ops.cast(x[:, 0] > 0, errors.dtype)
         masked = tf.reduce_sum(errors * mask) / tf.maximum(tf.reduce_sum(mask), 1)
         chosen = ops.mean(ops.one_hot(ops.argmax(shares, axis=-1), 3), axis=0)
@@ -78,19 +66,11 @@ class OfSums(GuideStep):
         return root + masked - 0.5 * balance + divided + ops.log(1 + ops.sum(errors))
 
 
-class OfStatistics(GuideStep):
-    """A loss object of the means of features over the batch, and one of a vector of means."""
-
-    def loss_of(self, x, y, predictions):
-        means = ops.mean(predictions, axis=0), ops.mean(predictions**2, axis=0)
-        return keras.losses.MeanSquaredError()(*means) + ops.mean(ops.stack([means[0][1]] * 2))
-
-
 class GatheredRoot(GuideStep):
     """Neither a mean nor a sum: exact on gathered rows."""
 
     def loss_of(self, x, y, predictions):
-        return ops.sqrt(ops.mean(squared_errors(y, predictions)))
+        return ops.sqrt(ops.mean(squared_error(y, predictions)))
 
 
 class OfManyParts(GuideStep):
@@ -101,7 +81,7 @@ class OfManyParts(GuideStep):
         return factor * tf.reduce_mean(errors)
 
     def loss_of(self, x, y, predictions):
-        errors = squared_errors(y, predictions)
+        errors = squared_error(y, predictions)
         total = tf.reduce_sum(errors)
         weight = tf.convert_to_tensor(self.trainable_variables[0])
         parts = [0.001 * (total if index % 2 else tf.reduce_mean(errors)) for index in range(150)]
@@ -129,7 +109,7 @@ class Scaled(GuideStep):
     def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
-            loss = ops.mean(squared_errors(y, self(x, training=True)))
+            loss = ops.mean(squared_error(y, self(x, training=True)))
             scaled = self.optimizer.scale_loss(loss)
         weights = self.trainable_variables
         self.optimizer.apply(tape.gradient(scaled, weights), weights)
@@ -140,7 +120,7 @@ class SummedObjective(keras.Model):
     """Overrides `compute_loss` with a sum."""
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
-        return 0.01 * ops.sum(squared_errors(y, y_pred))
+        return 0.01 * ops.sum(squared_error(y, y_pred))
 
 
 class RootObjective(keras.Model):
@@ -152,7 +132,7 @@ class RootObjective(keras.Model):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        root = ops.sqrt(ops.mean(squared_errors(y, y_pred)) + ops.mean(ops.square(x)))
+        root = ops.sqrt(ops.mean(squared_error(y, y_pred)) + ops.mean(ops.square(x)))
         self.root.update_state(root)
         return loss + root
 
@@ -170,7 +150,7 @@ class PairsObjective(keras.Model):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
         pairs = ops.expand_dims(y_pred, 1) - ops.expand_dims(y_pred, 0)
-        return ops.mean(ops.square(pairs)) + ops.mean(squared_errors(y, y_pred))
+        return ops.mean(ops.square(pairs)) + ops.mean(squared_error(y, y_pred))
 
 
 class SampleBySample(GuideStep):
@@ -188,7 +168,7 @@ def mean_of_errors(model, data):
     """Return the mean of a batch's errors, and its gradients."""
     x, y = data
     with tf.GradientTape() as tape:
-        loss = ops.mean(squared_errors(y, model(x, training=True)))
+        loss = ops.mean(squared_error(y, model(x, training=True)))
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
@@ -224,7 +204,7 @@ class AccumulatedByHand(GuideStep):
         x, y = data
         self.batches.assign_add(1)
         with tf.GradientTape() as tape:
-            loss = ops.mean(squared_errors(y, self(x, training=True)))
+            loss = ops.mean(squared_error(y, self(x, training=True)))
         for total, gradient in zip(self.sums, tape.gradient(loss, self.weights_()), strict=True):
             total.assign_add(gradient)
         self.seen.assign_add(ops.cast(ops.shape(x)[0], self.seen.dtype))
@@ -235,51 +215,6 @@ class AccumulatedByHand(GuideStep):
         self.optimizer.apply([tf.identity(total) for total in self.sums], self.weights_())
         for total in self.sums:
             total.assign(tf.zeros_like(total))
-
-
-class SharpnessAware(GuideStep):
-    """Takes the gradient where the loss around the weights is largest (Foret et al. 2021)."""
-
-    def train_step(self, data):
-        weights = self.trainable_variables
-        loss, gradients = mean_of_errors(self, data)
-        scale = 0.05 / (tf.linalg.global_norm(gradients) + 1e-12)
-        for weight, gradient in zip(weights, gradients, strict=True):
-            weight.assign_add(gradient * scale)
-        loss, around = mean_of_errors(self, data)
-        for weight, gradient in zip(weights, gradients, strict=True):
-            weight.assign_sub(gradient * scale)
-        self.optimizer.apply(around, weights)
-        return {"loss": loss}
-
-
-class Averages(layers.Layer):
-    """Keeps running averages of a sum and of a mean over the samples."""
-
-    def build(self, shape):
-        self.sum = self.add_weight(shape=(8,), initializer="zeros", trainable=False)
-        self.mean = self.add_weight(shape=(8,), initializer="zeros", trainable=False)
-
-    def call(self, x):
-        self.sum.assign(0.9 * self.sum + 0.1 * ops.sum(x, axis=0))
-        self.mean.assign_sub(0.1 * (self.mean - ops.mean(x, axis=0)))
-        return x
-
-
-class MeanOfBatches(keras.metrics.Metric):
-    """A mean over batches, whatever their sizes."""
-
-    def __init__(self, name="mean_of_batches"):
-        super().__init__(name=name)
-        self.total = self.add_variable((), "zeros", name="total")
-        self.count = self.add_variable((), "zeros", name="count")
-
-    def update_state(self, y, predictions, sample_weight=None):
-        self.total.assign_add(ops.mean(predictions[:, 0]))
-        self.count.assign_add(1)
-
-    def result(self):
-        return self.total / self.count
 
 
 def sample_by_sample(kind):
@@ -293,17 +228,12 @@ class HandingOn(keras.Model):
         return super().compute_loss(*args, **options)
 
 
-def from_the_mean(y, predictions):
-    """A value a sample, made of all."""
-    return ops.square(predictions[:, 0] - ops.mean(predictions[:, 0]))
-
-
 class TwiceTheBatch(GuideStep):
     """Both halves of a doubled batch pass a dropout."""
 
     def loss_of(self, x, y, predictions):
         doubled = self(ops.concatenate([x, -x], axis=0), training=True)
-        return ops.mean(squared_errors(ops.concatenate([y, y], axis=0), doubled))
+        return ops.mean(squared_error(ops.concatenate([y, y], axis=0), doubled))
 
 
 class TwoViews(GuideStep):
@@ -317,46 +247,12 @@ class TwoViews(GuideStep):
         both = self(ops.concatenate([x, -x], axis=0), training=True)
         one, other = (self.drop(view, training=True) for view in ops.split(both, 2, axis=0))
         batch, half = ops.shape(x)[0], tf.shape(both)[0] // 2
-        errors = squared_errors(y, both[:batch]) + squared_errors(y, both[half:])
+        errors = squared_error(y, both[:batch]) + squared_error(y, both[half:])
         return ops.mean(errors) + ops.mean(ops.square(one - other))
 
 
-class SupervisedContrast(GuideStep):
-    """Labels of two views, which are integers, are gathered in the order of the views."""
-
-    def loss_of(self, x, y, predictions):
-        labels = ops.concatenate([ops.reshape(y, (-1,))] * 2)
-        views = self(ops.concatenate([x, -x], axis=0), training=True)
-        same = ops.cast(ops.equal(labels[:, None], labels[None]), views.dtype)
-        similarities = ops.log_softmax(ops.matmul(views, ops.transpose(views)))
-        return -ops.sum(same * similarities) / ops.sum(same)
-
-
-class WithoutReduction(GuideStep):
-    """Losses that are not reduced: of the global batch, and of each sample."""
-
-    def loss_of(self, x, y, predictions):
-        target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
-        return keras.losses.Dice(axis=-1, reduction=None)(target, predictions)
-
-    def train_step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = self.loss_of(x, y, self(x, training=True))
-        weights = self.trainable_variables
-        self.optimizer.apply(tape.gradient(loss, weights), weights)
-        return {"loss": ops.mean(loss)}
-
-
-def class_balanced(y, predictions):
-    """Errors by the number of samples of their class in the batch."""
-    classes = ops.cast(ops.reshape(y, (-1,)), "int32")
-    counts = ops.sum(ops.one_hot(classes, 3), axis=0)
-    return ops.take(1 / (counts + 1), classes) * squared_errors(y, predictions)
-
-
 class BalancedObjective(keras.Model):
-    """The same as weights of a loss object."""
+    """Weighs samples by the number of samples of their class in the batch."""
 
     def compute_loss(self, x=None, y=None, y_pred=None, *args, **options):
         classes = ops.cast(ops.reshape(y, (-1,)), "int32")
@@ -401,7 +297,7 @@ class KnownSizes(keras.Model):
     def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
-            errors = squared_errors(y, self(x, training=True))
+            errors = squared_error(y, self(x, training=True))
             both = tf.concat([errors, errors], 0)
             loss = tf.reduce_sum(errors) / tf.cast(tf.shape(x)[0], errors.dtype)
             loss += tf.reduce_sum(errors) / (3 * tf.cast(tf.size(x), errors.dtype))
@@ -428,7 +324,7 @@ class Largest(keras.metrics.Metric):
 
 
 def root_of_mean(y, predictions):
-    return ops.sqrt(ops.mean(squared_errors(y, predictions)))
+    return ops.sqrt(ops.mean(squared_error(y, predictions)))
 
 
 class Contrastive(keras.losses.Loss):
@@ -470,14 +366,6 @@ class Summed(layers.Layer):
 
     def call(self, x):
         self.add_loss(1e-3 * ops.sum(ops.square(x)))
-        return x
-
-
-class RootAdded(layers.Layer):
-    """A loss that is the root of a mean."""
-
-    def call(self, x):
-        self.add_loss(ops.sqrt(ops.mean(ops.square(x))))
         return x
 
 
@@ -548,6 +436,15 @@ def of(kind, **changes):
     return uneven(Case(model=lambda: custom(kind), scored=scored), **changes)
 
 
+def scaled(**options):
+    """Return a case of a step that scales its loss."""
+
+    def make():
+        return optimizers.LossScaleOptimizer(optimizers.SGD(0.1, **options))
+
+    return of(Scaled, optimizer=make, compile=lambda: {"metrics": None}, scored=False)
+
+
 CASES = {
     "custom_step_uneven": of(GuideStep),
     "custom_step_fewer_samples_than_replicas": of(GuideStep, samples=ONE_LEFT, scored=False),
@@ -567,42 +464,18 @@ CASES = {
         )
     ),
     "custom_step_sum_uneven": of(SummedByHand),
-    "custom_step_divided_uneven": of(DividedByHand),
     "custom_step_of_sums_uneven": of(OfSums, samples=ONE_LEFT),
-    "custom_step_of_statistics_uneven": of(OfStatistics),
     "custom_step_gathered_uneven": of(GatheredRoot),
     "custom_step_in_known_sizes": of(SummedByHand, feed=samples.dropping_dataset),
     "custom_step_of_many_parts_uneven": of(OfManyParts, samples=ONE_LEFT),
     "custom_step_twice": of(TwoSteps),
-    "custom_step_scaled": of(
-        Scaled,
-        optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)),
-        compile=lambda: {"metrics": None},
-        scored=False,
-    ),
-    "custom_step_scaled_and_clipped_uneven": of(
-        Scaled,
-        optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1, clipnorm=0.05)),
-        compile=lambda: {"metrics": None},
-        scored=False,
-    ),
-    "custom_step_scaled_and_accumulated": of(
-        Scaled,
-        optimizer=lambda: optimizers.LossScaleOptimizer(
-            optimizers.SGD(0.1, gradient_accumulation_steps=2)
-        ),
-        compile=lambda: {"metrics": None},
-        scored=False,
-    ),
+    "custom_step_scaled": scaled(),
+    "custom_step_scaled_and_clipped_uneven": scaled(clipnorm=0.05),
+    "custom_step_scaled_and_accumulated": scaled(gradient_accumulation_steps=2),
     "custom_step_centered_optimizer_uneven": of(
         GuideStep, optimizer=lambda: Normalizing(0.1), compile=lambda: {"metrics": None}
     ),
     "custom_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
-    "custom_step_supervised_contrast_uneven": of(SupervisedContrast),
-    "custom_step_without_reduction_uneven": of(
-        WithoutReduction, compile=lambda: {"metrics": None}, scored=False
-    ),
-    "custom_class_balanced_loss_uneven": of(keras.Model, compile=lambda: {"loss": class_balanced}),
     "custom_balanced_objective_uneven": of(BalancedObjective),
     "custom_masked_loss_in_known_sizes": Case(
         model=Sequences,
@@ -610,7 +483,6 @@ CASES = {
         feed=samples.dropping_dataset,
         compile=lambda: {"loss": masked, "metrics": None},
     ),
-    "custom_step_two_views_uneven": of(TwoViews, samples=ONE_LEFT),
     "custom_step_two_views_in_known_sizes": of(TwoViews, feed=samples.dropping_dataset),
     "custom_step_divided_by_known_sizes": Case(
         model=KnownSizes,
@@ -634,15 +506,7 @@ CASES = {
     "custom_step_accumulated_by_hand_uneven": of(
         AccumulatedByHand, compile=lambda: {"metrics": None}, scored=False
     ),
-    "custom_step_sharpness_aware_uneven": of(
-        SharpnessAware, compile=lambda: {"metrics": None}, scored=False
-    ),
-    "custom_averages_in_a_layer_uneven": uneven(Case(model=lambda: behind_hidden(Averages))),
-    "custom_mean_of_batches_uneven": of(
-        keras.Model, compile=lambda: {"metrics": [MeanOfBatches()]}
-    ),
     "custom_objective_handed_on_uneven": uneven(Case(model=lambda: sample_by_sample(HandingOn))),
-    "custom_loss_of_the_mean_uneven": of(keras.Model, compile=lambda: {"loss": from_the_mean}),
     "custom_sum_objective_eagerly": of(
         SummedObjective,
         compile=lambda: {"run_eagerly": True},
@@ -662,7 +526,6 @@ CASES = {
         samples=ONE_LEFT,
     ),
     "added_sum_uneven": uneven(Case(model=lambda: behind_hidden(Summed))),
-    "added_root_uneven": uneven(Case(model=lambda: behind_hidden(RootAdded)), samples=ONE_LEFT),
     "added_weights_in_known_sizes": Case(
         model=lambda: behind_hidden(Shrunk), feed=samples.dropping_dataset
     ),
@@ -683,6 +546,6 @@ CASES = {
         model=lambda: stateful(0.0), data=samples.series, feed=samples.dropping_dataset
     ),
     "averaged_over_samples_loss": uneven(
-        plain, compile=lambda: {"loss": lambda y, p: np.float64(1) * ops.mean(squared_errors(y, p))}
+        plain, compile=lambda: {"loss": lambda y, p: np.float64(1) * ops.mean(squared_error(y, p))}
     ),
 }

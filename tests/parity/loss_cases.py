@@ -35,10 +35,6 @@ def of_all_pairs(y, p):
     return losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
 
 
-def of_reversed_pairs(y, p):
-    return keras.ops.mean(keras.ops.square(p - p[::-1]), axis=-1)
-
-
 def finds_itself(y, p):
     """A metric with a value for each sample that depends on all."""
     nearest = keras.ops.argmax(keras.ops.matmul(p, keras.ops.transpose(p)), axis=-1)
@@ -123,7 +119,6 @@ CASES = {
         Case(model=saturated), compile=lambda: {"loss": scalar_crossentropy}
     ),
     "loss_of_all_pairs_uneven": uneven(plain, compile=lambda: {"loss": of_all_pairs}),
-    "loss_of_reversed_pairs_uneven": uneven(plain, compile=lambda: {"loss": of_reversed_pairs}),
     "metric_of_all_pairs_uneven": uneven(plain, compile=lambda: {"metrics": [finds_itself]}),
     "custom_objective_uneven": uneven(
         Case(model=lambda: models.custom_model(models.CustomObjective))

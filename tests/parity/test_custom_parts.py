@@ -1,6 +1,5 @@
 """Losses, metrics and types of users' own that are no parity cases."""
 
-import custom_cases
 import kdist
 import keras
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import samples
 import small_models
 from keras import layers, ops
+from loss_cases import squared_error
 from replicas import assert_close, fit, per_replica, stock_mirrored
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -25,7 +25,7 @@ def trained(replicas, make, data, **options):
 def test_a_loss_of_structures_that_gives_one_number():
     class OfBoth(keras.losses.Loss):
         def call(self, y_true, y_pred):
-            errors = custom_cases.squared_errors(y_true["kind"], y_pred["kind"])
+            errors = squared_error(y_true["kind"], y_pred["kind"])
             return ops.sqrt(ops.mean(errors)) * ops.mean(ops.square(y_pred["size"]))
 
     class Own(keras.Model):

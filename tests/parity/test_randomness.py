@@ -34,23 +34,6 @@ def test_every_replica_draws_for_itself_in_a_loop_of_ones_own(make):
         assert all(not np.array_equal(one, other) for other in drawn[index + 1 :])
 
 
-def test_fit_drops_differently_on_each_replica():
-    """The first update of a zero kernel under a linear loss is what was let through, on average.
-
-    One sample of ones a replica: a unit of weight 2 or 0 has variance 1, the mean of two
-    independent ones has 1/2, the mean of two equal ones 1.
-    """
-    strategy = kdist.MirroredStrategy(replicas=2)
-    with strategy.scope():
-        inputs = keras.Input((4096,))
-        kept = keras.layers.Dropout(0.5, seed=1)(inputs)
-        outputs = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(kept)
-        model = keras.Model(inputs, outputs)
-        model.compile(keras.optimizers.SGD(1.0), loss=lambda y, p: p)
-    model.fit(np.ones((2, 4096)), np.zeros((2, 1)), batch_size=2, verbose=0)
-    assert np.var(model.get_weights()[0]) == pytest.approx(0.5, abs=0.05)
-
-
 def randomized():
     inputs = keras.Input((6,))
     x = keras.layers.GaussianNoise(0.1)(keras.layers.Dense(8, activation="relu")(inputs))

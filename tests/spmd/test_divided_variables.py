@@ -44,23 +44,6 @@ def scattered(kind, nd=False):
     return step
 
 
-def moments(v, w, x):
-    """As Adam does."""
-    gradient = tf.matmul(x, x, transpose_a=True)
-    gradient = tf.concat([gradient, gradient[:2]], 0)
-    v.assign_add((gradient - v) * 0.1)
-    w.assign_add((tf.square(gradient) - w) * 0.01)
-    return v / (tf.sqrt(w) + 1e-3)
-
-
-def clipped(v, w, x):
-    gradient = tf.concat([tf.matmul(x, x, transpose_a=True)] * 2, 0)[:ROWS]
-    clipped, norm = tf.clip_by_global_norm([gradient, v], 0.5)
-    v.assign_sub(clipped[0])
-    w.assign(clipped[1] + norm)
-    return norm
-
-
 def in_a_condition(choose, *, fails=False):
     """Changes both variables in one branch, and one in the other."""
 
@@ -123,24 +106,6 @@ def in_a_case(v, w, x):
     return tf.switch_case(tf.cast(tf.reduce_sum(x) > -1e9, tf.int32), branches)
 
 
-def in_a_loop(v, w, x):
-    for i in tf.range(3):
-        v.assign(v * 0.5 + w)
-        if i > 0:
-            w.assign_sub(v * tf.reduce_mean(x, 0) * tf.cast(i, x.dtype))
-    return tf.reduce_sum(v) + tf.reduce_sum(w)
-
-
-def called(v, w, x):
-    v.assign_add(v * tf.reduce_sum(x, 0))
-    return tf.cond(tf.reduce_sum(x) < 1e9, lambda: w.assign_add(v), lambda: w.assign(v)) * 1.0
-
-
-def in_a_call(v, w, x):
-    function = tf.function(called)
-    return function(v, w, x) + function(v, w, -x)
-
-
 def with_a_print(v, w, x):
     def changed():
         tf.print("once", output_stream="file:///dev/null")
@@ -162,13 +127,6 @@ def looked_up(v, w, x):
     rows = tf.cast(tf.math.floormod(tf.range(tf.shape(x)[0]), ROWS), tf.int32)
     v.assign_add(w)
     return tf.gather(v, rows) * x + v.sparse_read(rows) + tf.gather_nd(w, rows[:, None])
-
-
-def with_the_samples(v, w, x):
-    """Products of the variable with the batch, one way and the other."""
-    y = tf.matmul(x, v, transpose_b=True)
-    w.assign_add(tf.matmul(y, x, transpose_a=True))
-    return y
 
 
 def with_as_many_rows(v, w, x):
@@ -229,8 +187,6 @@ def gradient_of_a_loop(v, w, x):
 STEPS = {
     "gradient of a loop": gradient_of_a_loop,
     "read": lambda v, w, x: v + tf.reduce_mean(x, 0),
-    "moments": moments,
-    "clipped": clipped,
     "condition, then": in_a_condition(True),
     "condition, else": in_a_condition(False),
     "condition that may fail, then": in_a_condition(True, fails=True),
@@ -238,12 +194,9 @@ STEPS = {
     "conditions that may not run": in_conditions_that_may_not_run,
     "nested conditions": in_nested_conditions,
     "case": in_a_case,
-    "loop": in_a_loop,
-    "call": in_a_call,
     "print": with_a_print,
     "assert": checked,
     "gather": looked_up,
-    "product": with_the_samples,
     "as many rows": with_as_many_rows,
     "shapes": of_shapes,
     "written twice": written_twice,
@@ -275,7 +228,6 @@ def run(step, strategy, times=4):
     """Return what two calls of a step return, and the variables afterwards."""
     x = np.sin(np.arange(1.0, SAMPLES * COLUMNS + 1).reshape(SAMPLES, COLUMNS))
     batches = tf.data.Dataset.from_tensor_slices(x).batch(SAMPLES).repeat(times)
-    step = tf.autograph.to_graph(step) if step is in_a_loop else step
     if strategy is None:
         v, w = tf.Variable(tf.cast(table(), x.dtype)), tf.Variable(tf.cast(table(2), x.dtype))
         own = tf.function(functools.partial(step, v, w), autograph=False)

@@ -10,6 +10,7 @@ from kdist.spmd.divided_variables import DividedVariable
 from kdist.spmd.placements import REPLICATE, Partial
 from kdist.spmd.reduction import ONE_TERM
 from kdist.spmd.tensor_facts import StageNumber
+from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small")
 
@@ -160,6 +161,33 @@ def test_each_shard_has_a_part():
     np.testing.assert_array_equal(variable.numpy(), np.arange(20.0).reshape(10, 2) + 1)
 
 
+def changed_weights(step, replicas):
+    """Return two weights after a step of a batch that changes them."""
+    strategy = kdist.MirroredStrategy(replicas=replicas, shard_weights=True)
+    rng = np.random.default_rng(1)
+    with strategy.scope():
+        weights = [tf.Variable(rng.normal(size=(WIDTH, WIDTH))) for _ in range(2)]
+
+    @tf.function(autograph=False)
+    def run(batch):
+        strategy.run(step, args=(batch, *weights))
+
+    rows = tf.data.Dataset.from_tensors(np.random.default_rng(0).normal(size=(7, WIDTH)))
+    for batch in strategy.experimental_distribute_dataset(rows):
+        run(batch)
+    return weights
+
+
+def update(compute, *variables, between=lambda: None):
+    """Descend along the gradient of a loss, after a change between the passes."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.sin(compute()))
+        between()
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        if gradient is not None:
+            variable.assign_sub(gradient)
+
+
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize(
     "compute",
@@ -173,32 +201,32 @@ def test_each_shard_has_a_part():
 )
 def test_weights_of_several_divisions(replicas, compute):
     """Parts of weights that are put together, repeated or reshaped are gathered like any rows."""
-    x = tf.constant(np.random.default_rng(0).normal(size=(7, WIDTH)))
-    found = []
-    for count in (1, replicas):
-        strategy = kdist.MirroredStrategy(replicas=count, shard_weights=True)
-        rng = np.random.default_rng(1)
-        with strategy.scope():
-            w, v = (tf.Variable(rng.normal(size=(WIDTH, WIDTH))) for _ in range(2))
 
-        def step(rows, w=w, v=v):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(tf.sin(compute(rows, w, v)))
-            for variable, gradient in zip((w, v), tape.gradient(loss, (w, v)), strict=True):
-                if gradient is not None:
-                    variable.assign_sub(gradient)
-            return loss
+    def step(x, w, v):
+        update(lambda: compute(x, w, v), w, v)
 
-        @tf.function(autograph=False)
-        def run(batch, strategy=strategy, step=step):
-            return strategy.run(step, args=(batch,))
+    assert_close(changed_weights(step, replicas), changed_weights(step, 1), atol=1e-12)
 
-        dataset = tf.data.Dataset.from_tensor_slices(x).batch(7)
-        for batch in strategy.experimental_distribute_dataset(dataset):
-            run(batch)
-        found.append((w.numpy(), v.numpy()))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+def three_layers(x, w, v):
+    return tf.tanh(tf.tanh(x @ w) @ v) @ w
+
+
+def two_updates(x, w, v):
+    for _ in range(2):
+        update(lambda: three_layers(x, w, v), w, v)
+
+
+def changed_between_the_passes(x, w, v):
+    update(lambda: three_layers(x, w, v), w, v, between=lambda: v.assign(w - v))
+
+
+@pytest.mark.parametrize("step", [two_updates, changed_between_the_passes])
+def test_weights_that_change_within_a_step(step, monkeypatch):
+    """A gather takes the value of its read: the backward pass, the value of the forward pass."""
+    gathers = Gathers(monkeypatch, limit=2 * KERNEL)
+    assert_close(changed_weights(step, 3), changed_weights(step, 1), atol=1e-12)
+    assert len(gathers.rounds) > 3
 
 
 def test_saved_models_are_loaded_in_the_scope(tmp_path):

@@ -13,25 +13,6 @@ X = np.random.default_rng(0).normal(size=(7, 6))
 WEIGHTS = np.random.default_rng(1).normal(size=(6, 3))
 
 
-def reversed_rows(x, w):
-    return tf.reduce_mean((x @ w) * (x[::-1] @ w))
-
-
-def contrastive(x, w):
-    z = tf.math.l2_normalize(x @ w, 1)
-    return -tf.reduce_mean(tf.linalg.diag_part(tf.nn.log_softmax(z @ tf.transpose(z))))
-
-
-def masked_root(x, w):
-    kept = tf.boolean_mask(x @ w, x[:, 0] > 0)
-    return tf.sqrt(tf.reduce_sum(kept**2) / tf.cast(tf.shape(x)[0], x.dtype))
-
-
-def standardized(x, w):
-    mean, variance = tf.nn.moments(x @ w, 0, keepdims=True)
-    return tf.reduce_sum(((x @ w - mean) / tf.sqrt(variance + 0.1)) ** 4)
-
-
 def gradient_penalty(x, w):
     """TensorFlow adds results to the functions of the inner gradient."""
     with tf.GradientTape() as tape:
@@ -42,18 +23,15 @@ def gradient_penalty(x, w):
     return tf.reduce_sum(tf.square(tape.gradient(score, x)))
 
 
-@pytest.mark.parametrize(
-    "loss", [gradient_penalty, reversed_rows, contrastive, masked_root, standardized]
-)
 @pytest.mark.parametrize("counts", [(3, 2, 2), (7, 0, 0), (1, 6, 0)])
-def test_gradients_and_updates_are_those_of_the_whole_batch(loss, counts):
+def test_gradients_of_gradients_are_those_of_the_whole_batch(counts):
     strategy = kdist.MirroredStrategy(replicas=3)
     with strategy.scope():
         weights = tf.Variable(WEIGHTS)
 
     def step(x):
         with tf.GradientTape() as tape:
-            value = loss(x, weights)
+            value = gradient_penalty(x, weights)
         weights.assign_sub(tape.gradient(value, weights))
         return value
 
@@ -62,7 +40,7 @@ def test_gradients_and_updates_are_those_of_the_whole_batch(loss, counts):
     value = strategy.reduce("SUM", run(batch), axis=None)
     own = tf.Variable(WEIGHTS)
     with tf.GradientTape() as tape:
-        expected = loss(tf.constant(X), own)
+        expected = gradient_penalty(tf.constant(X), own)
     own.assign_sub(tape.gradient(expected, own))
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     for copy in weights.values:

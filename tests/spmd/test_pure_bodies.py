@@ -21,20 +21,6 @@ def dropout():
     return keras.layers.Dropout(0.5, seed=4, dtype="float64")
 
 
-def counts_and_returns_rows():
-    v = counter()
-
-    def step(x):
-        def yes():
-            v.assign_add(1.0)
-            return x * 2.0
-
-        y = tf.cond(v < 2.0, yes, lambda: x)
-        return y, tf.reduce_sum(y)
-
-    return step, [v]
-
-
 def counts_and_returns_a_sum():
     v = counter()
 
@@ -74,41 +60,6 @@ def drops_in_a_loop():
         return tf.while_loop(lambda i, h: i < 3, body, (tf.constant(0), x))[1]
 
     return step, [total, layer.seed_generator.state.value]
-
-
-def counts_compiled_calls():
-    v = counter()
-
-    @tf.function(jit_compile=True)
-    def block(x):
-        v.assign_add(1.0)
-        return tf.tanh(x) * v
-
-    def step(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = block(x)
-        return y, tape.gradient(y, x)
-
-    return step, [v]
-
-
-def learns_in_a_condition():
-    w, n = tf.Variable(tf.ones((6, 1), tf.float64)), counter()
-
-    def step(x):
-        with tf.GradientTape() as tape:
-
-            def yes():
-                n.assign_add(1.0)
-                return x @ w
-
-            chosen = tf.cond(n < 2.0, yes, lambda: 2.0 * (x @ w))
-            loss = tf.reduce_mean(tf.square(chosen - 1.0))
-        w.assign_sub(0.1 * tape.gradient(loss, w))
-        return loss
-
-    return step, [w, n]
 
 
 def changes_rows_of_a_table():
@@ -215,24 +166,6 @@ def changes_in_the_condition_of_a_loop():
     return step, [calls]
 
 
-def calls_a_function_in_several_places():
-    v, w = tf.Variable(tf.ones((6,), tf.float64)), counter()
-
-    @tf.function(autograph=False)
-    def inner(x):
-        def yes():
-            w.assign_add(1.0)
-            return x - v
-
-        return tf.cond(tf.reduce_sum(x) > -30, yes, lambda: x * w)
-
-    def step(x):
-        first = inner(x)
-        return first, tf.while_loop(lambda i, h: i < 2, lambda i, h: (i + 1, inner(h)), (0, x))[1]
-
-    return step, [v, w]
-
-
 def keeps_a_batch_of_another_size():
     any_size = tf.TensorShape([None, 6])
     v, w = (tf.Variable(tf.ones((2, 6), tf.float64), shape=any_size) for _ in range(2))
@@ -255,15 +188,11 @@ def keeps_a_batch_of_another_size():
 
 PROGRAMS = (
     changes_in_the_condition_of_a_loop,
-    calls_a_function_in_several_places,
     keeps_a_batch_of_another_size,
     reads_before_and_after_a_change,
-    counts_and_returns_rows,
     counts_and_returns_a_sum,
     drops_a_layer,
     drops_in_a_loop,
-    counts_compiled_calls,
-    learns_in_a_condition,
     changes_rows_of_a_table,
     draws_from_a_generator,
     is_changed_by_an_operation_without_a_counterpart,

@@ -162,6 +162,50 @@ def test_a_sum_of_values_that_cancel_passes():
     run(lambda x: tf.add_n([tf.reduce_sum(c) for c in tf.unstack(x, axis=1)]), rows=large)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches_of_different_ranks_pass(sign):
+    """TensorFlow says of a condition with a gradient that its results have the first branch's."""
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = tf.cond(
+                tf.reduce_sum(x) > 0, lambda: tf.sort(x[:, 0])[:2], lambda: tf.sort(x[:, 0])[0]
+            )
+            loss = tf.reduce_sum(tf.sin(made))
+        return loss, tape.gradient(loss, x)
+
+    run(step, rows=sign * np.abs(ROWS))
+
+
+def test_vectors_that_are_not_computed_pass():
+    def step(x):
+        squares = x[:, :, None] * x[:, None]
+        return tf.linalg.svd(squares, compute_uv=False), tf.linalg.eigvalsh(squares)
+
+    run(step)
+
+
+def test_casts_of_numbers_that_the_type_lacks_pass():
+    """Their results depend on the number of elements."""
+    run(lambda x: tf.cast(x, tf.uint8), rows=np.random.default_rng(0).normal(size=(16, 1)) * 300)
+
+
+def test_rounding_errors_that_grow_in_a_loop_pass():
+    """The lists of a loop, and of its gradient, are compared once their elements are taken."""
+    rng = np.random.default_rng(1)
+    matrix = tf.constant(rng.normal(size=(12, 12)))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = tf.scan(lambda h, _: tf.sin(h @ matrix), tf.range(20), x)
+        return tape.gradient(made, x), tf.transpose(made, (1, 0, 2))
+
+    for count in (4, 5):  # The order of a product's sums differs with the number of rows.
+        run(step, rows=rng.normal(size=(count, 12)))
+
+
 def test_a_right_step_passes():
     def step(x):
         mean, variance = tf.nn.moments(x, 0, keepdims=True)

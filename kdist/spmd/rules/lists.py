@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..functions import shapes_attribute
 from ..operation import LOCAL, ComputeWholeError, Decision, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..sizes import AxisSize, BatchAxis, Element, Size, symbolic
-from ..stage import Stage, local_shape, shapes_attribute
+from ..stage import Stage, local_shape
 
 
 @rule("EmptyTensorList", "TensorListReserve")
