@@ -92,7 +92,16 @@ _TESTS = [
 
 def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     """Return functions to break: by title, the owners, the name, and the broken function."""
-    from kdist.spmd import collectives, functionalize, functions, plan, program, reduction, remat
+    from kdist.spmd import (
+        collectives,
+        functionalize,
+        functions,
+        plan,
+        program,
+        reduction,
+        remat,
+        tensor_facts,
+    )
 
     original = {
         "gather": collectives.Collectives.gather,
@@ -159,7 +168,11 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "branches that may fail are run both": ([functionalize], "_cannot_fail", lambda *_: True),
         "no rows of a table are left out": ([functionalize], "_without_wrong", lambda ids, *_: ids),
         "copies wait for nothing": ([functions, functionalize, plan], "hold_back", lambda *_: None),
-        "nothing runs once": ([plan], "effects_of", lambda *o: (False, original["effects"](*o)[1])),
+        "nothing runs once": (
+            [tensor_facts],
+            "effects_of",
+            lambda *o: (False, original["effects"](*o)[1]),
+        ),
         "what runs once changes nothing": ([plan.GraphPlan], "_copy_states", lambda *_: None),
         "each shard changes variables": ([program.Program], "_stage_for", _stage_alone),
         "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
@@ -198,6 +211,7 @@ def pytest_configure() -> None:
     if name := os.environ.get(_MUTANT):
         owners, function, broken = code_mutants()[name]
         for owner in owners:
+            getattr(owner, function)  # An error if the code has no such function any more.
             setattr(owner, function, broken)
 
 
