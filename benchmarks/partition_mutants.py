@@ -208,7 +208,7 @@ def pytest_configure() -> None:
     if name := os.environ.get(_MUTANT):
         owners, function, broken = code_mutants()[name]
         for owner in owners:
-            getattr(owner, function)  # An owner that lost the function would break nothing.
+            getattr(owner, function)  # An error if the code has no such function any more.
             setattr(owner, function, broken)
 
 
