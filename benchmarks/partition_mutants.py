@@ -28,18 +28,17 @@ from .measure import ROOT
 # Changes of a rule that change nothing, as the changed part is not used.
 _ALIASES, _OWN_SHAPE = "its results are its inputs", "it writes its shape itself"
 _SHAPES = "a shape has the rows of the batch"
+_DRAWS = """
+    StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2
+    StatelessRandomGammaV3 StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomPoisson
+    StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
+    StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2
+    StatelessTruncatedNormal StatelessTruncatedNormalV2
+"""
 UNUSED = {
     ("IdentityN", "rows are taken for the whole"): _ALIASES,
     ("Range", _SHAPES): _OWN_SHAPE,
-    ("StatelessParameterizedTruncatedNormal", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomBinomial", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomGammaV2", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomGammaV3", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomNormalV2", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomPoisson", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomUniformFullIntV2", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomUniformIntV2", _SHAPES): _OWN_SHAPE,
-    ("StatelessRandomUniformV2", _SHAPES): _OWN_SHAPE,
+    **dict.fromkeys([(name, _SHAPES) for name in _DRAWS.split()], _OWN_SHAPE),
 }
 
 
