@@ -49,7 +49,7 @@ def test_a_model_is_prepared_again_only_when_it_changes(monkeypatch):
     model = strategy.build(small_model)
     prepared, original = [], type(strategy).prepare
     monkeypatch.setattr(
-        type(strategy), "prepare", lambda self, model: prepared.append(1) or original(self, model)
+        type(strategy), "prepare", lambda *given: prepared.append(1) or original(*given)
     )
 
     def trained(steps):
