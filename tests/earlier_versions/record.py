@@ -13,6 +13,7 @@ from pathlib import Path
 import kdist
 import keras
 import numpy as np
+from kdist.layers import SyncBatchNormalization
 from kdist.optimizers import LARS, NovoGrad, WarmUp
 
 HERE = Path(__file__).parent
@@ -25,7 +26,7 @@ OPTIMIZERS = {
 
 
 def make():
-    layers = [keras.Input((6,)), keras.layers.Dense(4), keras.layers.BatchNormalization()]
+    layers = [keras.Input((6,)), keras.layers.Dense(4), SyncBatchNormalization()]
     layers += [keras.layers.Dropout(0.1), keras.layers.Dense(3, activation="softmax")]
     return keras.Sequential(layers)
 
