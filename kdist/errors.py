@@ -22,7 +22,7 @@ class UserError(ValueError):
 
 
 class RefusedCheckpointsError(UserError):
-    """All checkpoints are damaged or belong to a different training: none can be continued."""
+    """All checkpoints are damaged or belong to a different training, and none can be continued."""
 
 
 class TrainingError(RuntimeError):
@@ -44,7 +44,7 @@ class NonFiniteWeightsError(FloatingPointError):
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
         super().__init__(
             f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
-            " the newest checkpoint is from before: train in another folder with a lower learning"
+            " no checkpoint has that value: train in another folder with a lower learning"
             " rate or clipped gradients (clipnorm=1.0)"
         )
         self.variable = variable

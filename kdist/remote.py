@@ -17,7 +17,8 @@ from .versions import require
 
 RECORDS = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
 """Small files of runs, at any depth."""
-# These storages show a file once all of its bytes have arrived; there, a rename is a second copy.
+# In these storages a file is visible only when its upload is complete, and a rename is a second
+# copy.
 _OBJECT_STORES = {"s3", "gs", "abfs"}
 _PART = ".part"
 _DOWNLOADS = 8

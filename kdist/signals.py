@@ -18,7 +18,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal of `ENDING` arrived. A handler of Ctrl-C (`KeyboardInterrupt`) handles all of them.
+    """A signal of `ENDING` arrived. `except KeyboardInterrupt` catches all signals of `ENDING`.
 
     Args:
         number: The number of the signal.

@@ -15,14 +15,14 @@ OUTSIDE_OF_SCOPE = (
     " strategy.build(lambda: ...), or inside `with strategy.scope():`"
 )
 _logger = logging.getLogger("kdist")
-_strategies: weakref.WeakSet[Any] = weakref.WeakSet()  # all existing strategies
+_strategies: weakref.WeakSet[Any] = weakref.WeakSet()
 _models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was about
 
 
 class StrategyHooks:
-    """Interface of kdist's strategies; under any other strategy the patches do nothing.
+    """Interface of kdist's strategies, which `strategies/exact_strategy.py` implements.
 
-    `strategies.ExactStrategy` implements it.
+    Under any other strategy most patches do nothing: `README.md` lists the exceptions.
     """
 
     progress: Any = None

@@ -1,7 +1,6 @@
 """`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from signal import Signals
 from typing import Any
 
@@ -104,7 +103,6 @@ class FitCheckpoints:
 
     Attributes:
         greeting: Line to print as training begins.
-        resumed_from: The checkpoint that the fit continues; `None` for a new training.
 
     Raises:
         UserError: The folder cannot be used, or has checkpoints of another training.
@@ -137,7 +135,6 @@ class FitCheckpoints:
         self._exchange = StepExchange(
             self._workers, self._signals, self._writer, self._times, options.clock
         )
-        self.resumed_from: Path | None = None
         self._epoch = self._batch = 0
         self._logs: Any = None
         self._before_validation: EpochPart | None = None
@@ -276,7 +273,7 @@ class FitCheckpoints:
     def _resume(self, saved: SavedTraining) -> None:
         saved.restore_variables(self._model)
         saved.prepare_callbacks(self._callbacks)
-        self.resumed_from = path = saved.checkpoint.path
+        path = saved.checkpoint.path
         inexact = self._begin_at(saved)
         if self.is_over:
             self.greeting = f"{saved.ending}: nothing is left to train"

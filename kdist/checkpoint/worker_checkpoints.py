@@ -109,7 +109,7 @@ class SharedStore:
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> None:
-        """Write a checkpoint on the chief, as `CheckpointStore.commit` does."""
+        """Write a checkpoint on the chief, and upload a remote folder."""
         if self._store is not None:
             self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
         if self._remote is not None:

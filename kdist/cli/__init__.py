@@ -17,7 +17,7 @@ _MOST_CHARACTERS = 1000
 
 
 def main() -> None:
-    """Run the command line, and exit with its code; an error is a line.
+    """Run a command, print an error as a line, and exit with the command's exit code.
 
     The code is 2 for a user's mistake, 1 for a training that failed, and 128 + N after the signal N
     (Ctrl-C, SIGTERM or SIGHUP).
@@ -120,6 +120,6 @@ def one_line(text: object) -> str:
 
 
 def _drop_output() -> None:
-    """Send output that nobody reads to nowhere; Python would flush it at its end, and fail."""
+    """Redirect a closed standard output to /dev/null: Python would fail to flush it at exit."""
     with open(os.devnull, "w", encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), sys.stdout.fileno())

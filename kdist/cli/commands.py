@@ -31,7 +31,7 @@ def check(
     ] = False,
     options: Any = None,
 ) -> int:
-    """Show what of your model's step is divided over replicas; with --run, that it is equal."""
+    """Show the part of your model's step that is divided; with --run, compare with one replica."""
     asked = CheckOptions(**given(options))
     if (model is None) != devices:
         raise UserError("kdist check needs either a model, FILE.py:FUNCTION, or --devices")
@@ -60,7 +60,7 @@ def evaluate(
 def report(
     runs: Annotated[
         list[str],
-        Parameter(help="Folders of runs, sweeps and searches, or folders of these."),
+        Parameter(help="Folders of runs, sweeps or searches, or folders that contain them."),
     ],
     /,
     *,

@@ -50,8 +50,8 @@ def training_batches(
     Order and augmentation differ between epochs. Batch k of epoch e depends only on `seed`, e and
     k, not on the number of replicas or on earlier iterations.
 
-    Within `model.fit`, every iteration over the data is the epoch in training, including iterations
-    of a callback. Outside `fit`, each new iteration is the next epoch, from 0. With
+    Within `model.fit`, every iterator returns the batches of the current epoch, also an iterator of
+    a callback. Outside `fit`, each new iteration is the next epoch, from 0. With
     `steps_per_epoch`, or after `repeat`, an iterator covers several epochs. These epochs are
     counted in the same way from `initial_epoch`; additional iterations over the data during `fit`
     then also count.

@@ -63,7 +63,7 @@ DATASETS: Mapping[str, Dataset] = {
     ),
 }
 MOST_IMAGES = max(dataset.training_images for dataset in DATASETS.values())
-"""Largest number of training images of all data sets; a larger batch would be cut."""
+"""Largest number of training images of all data sets; a larger batch would never be full."""
 
 if TYPE_CHECKING:
     DatasetName = str

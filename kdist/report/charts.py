@@ -258,7 +258,7 @@ def learning_rate_figure(
         smoothed: Their running average.
         suggestion: The learning rate to use.
     """
-    # The end of the average, where the loss explodes, would leave the rest a flat line.
+    # The last tenth has no part in the scale: an exploding loss would flatten the rest.
     average = [value for value in smoothed if math.isfinite(value)]
     top = max(average[: max(len(average) * 9 // 10, 1)], default=1.0)
     bottom = min((value for value in losses if math.isfinite(value)), default=0.0)

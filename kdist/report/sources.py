@@ -186,7 +186,7 @@ def data_set(settings: Mapping[str, object], source: object = None) -> str:
 
 
 def compare_settings(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
-    """Return the settings of each run that are not the same in all, as text."""
+    """Return, as text, the settings in which the runs differ."""
     settings = [
         {
             "model": model_name(run.settings),
@@ -207,7 +207,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}-\d{6}(-\d+)?")
 
 
 def _name_records(sources: Sources) -> None:
-    """Give each record a name that no other of its kind has, and mark how runs ended."""
+    """Give each record a unique name, and mark how runs ended."""
     for studies in (sources.sweeps, sources.searches):
         for study, name in zip(
             studies, _unique_tails(study.path for study in studies), strict=True

@@ -22,7 +22,7 @@ from .functions import functions_are_traced
 
 SMALLEST = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
-_MOST = 1.05  # The largest share of a replica, in units of an equal share.
+_MOST = 1.05  # A replica may have at most this many times an equal share.
 
 
 @dataclass(frozen=True)

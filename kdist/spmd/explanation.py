@@ -61,7 +61,8 @@ class Explanation:
             round.
         summed: Bytes of the tensors that are reduced over the replicas, by a sum or otherwise.
         gathered: Bytes of the gathered tensors, without weights.
-        weights_gathered: Bytes of the divided weights that are gathered, each as often as it is.
+        weights_gathered: Bytes of the divided weights that are gathered; a weight counts once for
+            each gather.
         weights_together: Bytes of the largest group of divided weights that are gathered together.
         peak: Bytes of a replica's tensors, such as activations and gradients, where there are most;
             an estimate without variables.

@@ -1,1 +1,1 @@
-"""`MirroredStrategy`, and the step whose result is the same on any number of replicas."""
+"""Strategies, the devices that they use, and loading of saved models."""

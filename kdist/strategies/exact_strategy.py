@@ -78,7 +78,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     """The explanation of the step that was explained last."""
 
     def _start(self) -> None:
-        """Install the patches, and make the attributes of models and steps."""
+        """Install the patches, and make the tables of models and compiled steps."""
         check_backend(keras.backend.backend())
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
             weakref.WeakKeyDictionary()

@@ -16,8 +16,6 @@ CPUINFO = Path("/proc/cpuinfo")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 _ONEDNN_FLAGS = {"avx2", "fma"}
 _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
-# Without a limit, version 1 has the largest number of pages.
-_UNLIMITED = 2**60
 
 
 def machine() -> dict[str, Any]:

@@ -23,7 +23,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         devices: Device names as in TensorFlow, one per replica, e.g. `["GPU:0", "GPU:1"]`.
             `None` uses every visible GPU, or the CPU if there is none.
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
-            that many logical CPUs if there is no GPU, at most 8 or one per core. The CPU has to be
+            that many logical CPUs if there is no GPU, at most 8, or one per core if there are more
+            than 8 cores. The CPU has to be
             split before the first tensor, variable or dataset is created.
         shards: Number of parts of each batch, a multiple of the number of replicas. All results
             have the same bits on any number of replicas that divides it, with the same shards,
@@ -34,8 +35,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             instead of a copy (ZeRO stage 1). The model and its files are the same.
         shard_weights: Whether the weights and the optimizer's state are divided over the replicas
             (ZeRO stage 3, fully sharded data parallel): a replica gathers weights shortly before it
-            computes with them, and then lets go of them. Rows of a large table are looked up where
-            they lie. The model and its files are the same.
+            computes with them, and then frees them. Rows of a large table are looked up on the
+            replica that has them. The model and its files are the same.
         cross_device_ops: A `tf.distribute.CrossDeviceOps` that reduces values over replicas. `None`
             uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default (NCCL) on
             GPUs. Not with `shards`: kdist adds up shards in its own order.

@@ -1,7 +1,8 @@
 """`Driver`: runs the trials of a study in child processes, and records a row for each.
 
-A sweep and a search are the same to the driver: a `Study` names trials until none is left, and is
-told how each ended. Rows are written before the next trial begins, so that the same command
+A sweep and a search are the same to the driver: a `Study` returns trials until no trial is left,
+and is told the result of each trial. Rows are written before the next trial begins, so that the
+same command
 continues after a kill.
 """
 
@@ -41,7 +42,7 @@ class Study(Protocol):
     total: int | None
 
     def next_trial(self) -> Trial | None:
-        """Return a trial to begin; `None` if there is none, perhaps until another one ends."""
+        """Return a trial to begin; `None` if no trial can begin before a running trial ends."""
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a trial.
@@ -54,7 +55,7 @@ class Study(Protocol):
         """Return the result of a trial in a few words."""
 
     def end_trial(self, trial: Trial, row: Row) -> None:
-        """Take note of the row of a trial, and remove checkpoints that nobody needs."""
+        """Record the row of a trial, and remove checkpoints that no later trial continues."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0, 1 if it stopped early or every trial failed, or 128 + the number of the signal."""
+        """0; 1 if the study stopped early or no trial succeeded; 128 + the signal's number."""
         if self.signal is not None:
             return 128 + self.signal
         failed = all(row["status"] == "failed" for row in self.rows)
@@ -118,9 +119,9 @@ class Driver:
     def run(self) -> Outcome:
         """Run trials until none is left.
 
-        A failed trial gets a row with its error. A full disk stops the study, as every further
-        trial would fail; Ctrl-C, SIGTERM and SIGHUP end it, too. The trials that they hit get no
-        row, and run again, or continue from their checkpoints, with the same command.
+        A failed trial gets a row with its error. A file that cannot be written, as on a full disk,
+        stops the study; Ctrl-C, SIGTERM and SIGHUP end it, too. An interrupted trial gets no row:
+        the same command runs the trial again, or continues from its checkpoint.
         """
         outcome = Outcome(rows=self._rows, folder=self._folder.path)
         try:
@@ -185,7 +186,7 @@ class Driver:
         print_line(self._console, f"{trial.name}: {words} ({seconds:.1f} seconds){of_all}")
 
     def _end_all(self) -> None:
-        """End the processes once their trials are saved; at once at a second signal."""
+        """Let each trial save a checkpoint, then end all processes; at once at a second signal."""
         try:
             saving = [process for process, _ in self._running if process.ask_to_end()]
             if saving:
@@ -206,4 +207,4 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
         ended = f"{count(len(outcome.rows), noun)} ended in {outcome.folder}"
-        print_line(console, f"{reason}; {ended}, where the same command resumes.")
+        print_line(console, f"{reason}; {ended}: run the same command again to resume.")

@@ -60,8 +60,8 @@ def read_result(run: RunRecord, search: Search) -> Row:
 
     The score of a metric is that of the best epoch. With `seconds_to_target` a trial that missed
     the target scores at least ten times the time budget, the same for all trials: otherwise a trial
-    that fails fast would score better than one that comes close. Of two such trials, the score of
-    the one that came closer is smaller.
+    that ends early would beat a trial that nearly reached the target. Of two trials that missed the
+    target, the trial with the higher accuracy has the smaller score.
 
     Raises:
         UserError: The loss was not finite, or no epoch has the metric.

@@ -69,7 +69,7 @@ class Search:
             raise UserError(
                 "the objective seconds_to_target needs a time budget, received none: pass"
                 " --time-budget, the maximum seconds per trial; a trial that misses the target"
-                " scores ten times that"
+                " scores at least ten times the budget"
             )
         if self.tuner == "bayesian":
             require("tune")

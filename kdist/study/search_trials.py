@@ -46,7 +46,7 @@ def make_oracle(search: Search) -> keras_tuner.Oracle:
             **options,
         )
     elif search.tuner == "bayesian":
-        # KerasTuner would draw three times as many at random as there are dimensions.
+        # KerasTuner's default is three random trials for each setting, too many for a short search.
         initial = max(2, (search.max_trials or 0) // 3)
         oracle = BayesianOptimizationOracle(num_initial_points=initial, **options)
     else:

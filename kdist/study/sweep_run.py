@@ -81,16 +81,16 @@ def sweep(
             _show(points, here, console)
     print_end(outcome, folder.noun, console)
     if points.failed and outcome.is_whole:
-        print_line(console, "The same command runs the points again that failed.")
+        print_line(console, "Run the same command again to repeat the failed points.")
     return outcome
 
 
 def check_experiment(
     experiment: Experiment, announce: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Check the settings of all runs, and their data, which are downloaded if they have to be.
+    """Check the settings of a round of runs, and download their data if necessary.
 
-    Data of a user's model are read by the runs alone, as their files import TensorFlow.
+    A user's data are not checked here, as the user's file imports TensorFlow.
 
     Args:
         experiment: The experiment.
@@ -106,7 +106,7 @@ def check_experiment(
             f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
             " values, rounds or seeds"
         )
-    # Rounds differ in nothing but the seed, which is the largest in the last.
+    # Rounds differ only in the seed, and the last round has the largest seed.
     last = experiment.round(experiment.repetitions - 1)
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
     if config.model is None:

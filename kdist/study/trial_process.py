@@ -75,7 +75,7 @@ class TrialProcess:
         return verdict.line if verdict.cause else ""
 
     def ask_to_end(self) -> bool:
-        """Ask the process to save a checkpoint and end; returns whether it saves any."""
+        """Ask a process that saves checkpoints to save and end; return whether it was asked."""
         saves = self.trial.config.get("checkpoint_every") is not None
         if saves:
             self._child.send(signal.SIGTERM)
@@ -121,7 +121,7 @@ def can_be_resumed(folder: Path, order: Mapping[str, Any]) -> bool:
 
 
 def _begin_folder(trial: Trial, folder: Path) -> bool:
-    """Make the empty folder of a trial; returns whether it has a run to train further."""
+    """Make the folder of a trial anew; return whether it has a copy of a run to continue."""
     if folder.is_dir():  # of an interrupted run
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

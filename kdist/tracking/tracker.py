@@ -64,7 +64,7 @@ class Tracker(keras.callbacks.Callback):
     """Tells `Checkpoint` to call `set_state` before `on_train_begin`."""
 
     on_chief_only: ClassVar[bool] = True
-    """Of several workers, the chief tracks."""
+    """With several workers, only the chief writes values."""
 
     def __init__(
         self,

@@ -61,14 +61,14 @@ class TrainConfig(
             )
         if self.shards is not None and self.replicas is not None and self.shards % self.replicas:
             raise UserError(
-                f"received shards={self.shards} for {self.replicas} replicas, each of which has to"
-                f" have equally many: pass a multiple of {self.replicas}"
+                f"received shards={self.shards} for {self.replicas} replicas, but every"
+                f" replica needs the same number of shards: pass a multiple of {self.replicas}"
             )
         check_momentum(self.optimizer, self.momentum)
         if self.warmup_epochs >= self.epochs:
             raise UserError(
-                f"warmup_epochs={self.warmup_epochs:g} leaves none of epochs={self.epochs} to train"
-                " at the full learning rate: lower it, or raise epochs"
+                f"warmup_epochs={self.warmup_epochs:g} leaves no epoch at the full learning rate"
+                f" (epochs={self.epochs}): lower warmup_epochs, or raise epochs"
             )
         self._check_unused()
         check_data_dir(self.dataset, self.data_dir)
@@ -88,8 +88,8 @@ class TrainConfig(
             )
         elif self.monitor.startswith("val_") and not self.validate:
             raise UserError(
-                f"monitor={self.monitor} is of the validation that validate=False turns off: remove"
-                " one of them, or monitor a metric of the training"
+                f"monitor={self.monitor} needs validation, but validate=False turns validation off:"
+                " remove validate=False, or monitor a metric of the training"
             )
         path, function = split_name(model)
         object.__setattr__(self, "model", f"{os.path.abspath(path)}:{function}")

@@ -64,7 +64,7 @@ def result_lines(result: TrainResult) -> list[str]:
 
 
 def _best(result: TrainResult) -> str:
-    """A user's model may report no accuracy; the best loss is shown instead."""
+    """Format the best epoch: by accuracy, or by loss if the model reports no accuracy."""
     has_accuracy = {"accuracy", "val_accuracy"} & result.history.keys() or not result.history
     signs = {"val_accuracy": 1} if has_accuracy else {"val_loss": -1, "loss": -1}
     for name, sign in signs.items():

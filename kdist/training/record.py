@@ -215,13 +215,6 @@ class RunRecord:
         """The median of `rates`."""
         return median_rate(self.values("images_per_sec"))
 
-    @property
-    def accuracy_target(self) -> float | None:
-        """The validation accuracy that the run was to beat; `None` if there was none."""
-        own, monitor = self.settings.get("model"), self.settings.get("monitor")
-        watched = "val_accuracy" if own is None else monitor
-        return finite(self.settings.get("target_accuracy")) if watched == "val_accuracy" else None
-
 
 def finite(value: Any) -> float | None:
     """Return the value if it is a finite number, otherwise `None`."""

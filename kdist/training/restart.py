@@ -1,4 +1,4 @@
-"""The run that restarted workers continue, and the run folder of all workers but the chief."""
+"""The run that restarted workers continue, and the run folder of workers that write nothing."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -53,7 +53,7 @@ def after_restart(
     *,
     announce: Callable[[str], None] = print,
 ) -> tuple[dict[str, Any], str | None]:
-    """Return the settings, and the run that these workers began before a restart, to resume it.
+    """Return the settings, and the folder of the run that the workers trained before a restart.
 
     A run without `checkpoint_every` begins again in its folder, after the chief has cleared it.
 
@@ -79,12 +79,12 @@ def after_restart(
     if _can_be_resumed(run):
         return own, run
     if worker_place(environment).is_chief and clear_run(Path(run)):
-        announce(f"{run} has no checkpoints (--checkpoint-every): begins again at the first step")
+        announce(f"{run} has no checkpoints (see --checkpoint-every): training starts again")
     return own, resume
 
 
 def _can_be_resumed(path: str) -> bool:
-    """Whether a run has checkpoints, or is finished with its model.
+    """Whether a run saves checkpoints, or is finished with its model.
 
     Resuming a finished run prints that nothing is left to train.
     """

@@ -110,13 +110,13 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) 
         if asked != was and name not in MAY_CHANGE:
             option = "the model" if name == "model" else f"--{name.replace('_', '-')}"
             raise UserError(
-                f"{run.path} was trained with {name}={was}, which {name}={asked} would change:"
-                f" leave out {option} to resume the run, or begin another with --run-dir"
+                f"{run.path} was trained with {name}={was}, received {name}={asked}: leave out"
+                f" {option} to resume the run, or start a new run with --run-dir"
             )
     if config.epochs < own.epochs:
         raise UserError(
-            f"{run.path} is a run of epochs={own.epochs}, which can become more, not"
-            f" {config.epochs}: leave out --epochs to resume the run"
+            f"{run.path} was started with epochs={own.epochs}, received {config.epochs}: a"
+            " resumed run can have more epochs, not fewer: leave out --epochs to resume the run"
         )
     if own.checkpoint_every is None and not run.status.is_complete:
         raise UserError(
@@ -136,8 +136,8 @@ def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
         now = str(changes.get(name) or "")
         if now.rpartition(":")[2] != function or ":" not in now:
             raise UserError(
-                f"{run.path} was trained with {path}, which is gone: put it back, or name its new"
-                f" place as {name}, FILE.py:{function}"
+                f"{run.path} was trained with {path}, and the file does not exist any more:"
+                f" restore it, or pass its new path as {name}, FILE.py:{function}"
             )
         moved[name] = now
     return moved

@@ -117,14 +117,16 @@ class Batches:
     """Replicas and batches.
 
     Attributes:
-        replicas: Number of replicas; by default one per visible GPU. Without a GPU the CPU is
-            split, into at most 8 replicas, or one per core if there are more.
-        shards: Into how many parts each batch is divided, a multiple of the replicas: a run has the
-            same bits on any number of replicas; by default one for each replica, which is faster.
-        shard_optimizer: Divide the optimizer's state over the replicas, each of which then has one
-            part of it instead of a copy.
+        replicas: Number of replicas; by default one per visible GPU, or one on the CPU. Without a
+            GPU, a number above 1 splits the CPU into at most 8 replicas, or one per core if there
+            are more than 8 cores.
+        shards: Number of parts of each batch, a multiple of the number of replicas: with equal
+            shards a run has the same bits on any number of replicas. The default, one part for each
+            replica, is faster.
+        shard_optimizer: Divide the optimizer's state over the replicas: each replica holds a part
+            of the state instead of a copy.
         shard_weights: Divide the weights, too: a replica gathers weights shortly before it computes
-            with them, and lets go of them.
+            with them, and then frees them.
         batch_size: Training images per step and replica.
         val_batch_size: Validation images per step and replica.
     """
@@ -192,7 +194,7 @@ class Stopping:
 
     Attributes:
         epochs: Maximum number of epochs.
-        target_accuracy: Stop once the validation accuracy is above this.
+        target_accuracy: Stop once the validation accuracy is above this value.
         patience: Number of epochs in a row whose accuracy has to be above the target.
         time_budget: Stop at the end of the epoch in which training time exceeds this many seconds.
     """

@@ -74,7 +74,7 @@ _SLICE_MS = 250  # between two slices, Python handles signals, and failures are 
 
 
 class Agreement:
-    """Exchanges values between the workers; all of them have to call it in the same order.
+    """Exchanges values between the workers; all workers have to call the methods in the same order.
 
     The workers share the store `keys`, as the module `worker_store`. A wait is limited, unless
     a worker has reported slow work, such as saving.

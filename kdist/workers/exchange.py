@@ -114,7 +114,7 @@ class PeriodicExchange:
         """Return the steps until the next exchange.
 
         The number at most doubles, as the next steps may take longer. A single worker exchanges
-        after every step, so that its number would double until no float holds it.
+        after every step, so that its number would double after every step until no float holds it.
         """
         if self._workers.count == 1:
             return 1

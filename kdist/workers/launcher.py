@@ -124,7 +124,7 @@ class _Job:
                 shards=self._answers.get("shards"),
             )
             print(
-                f"kdist launch: goes on with {workers} worker{'s' * (workers > 1)}",
+                f"kdist launch: restarts with {workers} worker{'s' * (workers > 1)}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -79,7 +79,7 @@ def test_the_same_command_resumes_a_search(here, end):
     assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
     word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full;"
     assert word in out
-    assert out.endswith("1 trial ended in out, where the same command resumes.\n")
+    assert out.endswith("1 trial ended in out: run the same command again to resume.\n")
     again = FakeTrials()
     code, out = run(again)
     assert code == 0

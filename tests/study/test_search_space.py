@@ -29,7 +29,7 @@ BASE = TrainConfig(epochs=4, depth=10, width=1)
         ({"depth": [10, 12]}, "with depth 12: depth has to be 6n \\+ 4"),
         ({"depth": {"min": 10, "max": 22, "step": 3}}, "with depth 13"),
         ({"dropout": {"min": 0.0, "max": 1.0}}, "with dropout 1.0"),
-        ({"warmup_epochs": [0, 4]}, "leaves none of epochs=4"),
+        ({"warmup_epochs": [0, 4]}, "leaves no epoch at the full learning rate"),
         ({"optimizer": {"min": 1, "max": 2}}, "optimizer needs a list of choices"),
         ({"wd": {"min": 0.1}}, "needs min and max, and may have step and sampling; received"),
         ({"wd": {"min": 0.1, "max": 0.2, "steps": 3}}, "may have step and sampling"),

@@ -105,7 +105,7 @@ def test_a_point_that_fails_is_recorded_and_run_by_the_next_command(here, runs):
     assert f"Failed: {SECOND}: ValueError: no" in out
     rows = {row["name"]: row for row in read_study(here / "out").rows}
     assert (rows[SECOND]["status"], rows[SECOND]["error"]) == ("failed", "ValueError: no")
-    assert out.endswith("The same command runs the points again that failed.\n")
+    assert out.endswith("Run the same command again to repeat the failed points.\n")
     again = FakeRuns()
     run(again, output="out")
     assert again.names == [SECOND]

@@ -340,12 +340,15 @@ def test_a_signal_of_a_batch_system(run, tmp_path):
 
 
 REFUSED = [
-    ({"depth": 16}, "was trained with depth=10, which depth=16 would change"),
-    ({"width": 2, "subset": 64}, "was trained with subset=96, which subset=64 would change"),
+    ({"depth": 16}, "was trained with depth=10, received depth=16"),
+    ({"width": 2, "subset": 64}, "was trained with subset=96, received subset=64"),
     ({"dataset": "fashion_mnist"}, "was trained with dataset=sample, which"),
-    ({"run_dir": "elsewhere"}, "which run_dir=elsewhere would change"),
-    ({"track": "wandb"}, "which track=wandb would change: leave out --track to resume the run"),
-    ({"epochs": 2}, "of epochs=3, which can become more, not 2: leave out --epochs"),
+    ({"run_dir": "elsewhere"}, "received run_dir=elsewhere"),
+    ({"track": "wandb"}, "received track=wandb: leave out --track to resume the run"),
+    (
+        {"epochs": 2},
+        "with epochs=3, received 2: a resumed run can have more epochs, not fewer: leave out --epochs",
+    ),
     ({"batch_size": 8, "replicas": 1}, "was trained with batch_size=16"),
     ({"depth": 12}, "depth has to be 6n"),
 ]

@@ -154,7 +154,7 @@ def test_fewer_workers_go_on_with_the_same_bits(alone, tmp_path):
     process = start("--elastic", program, "train", **settings)
     output, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
-    assert "goes on with 1 worker" in errors
+    assert "restarts with 1 worker" in errors
     assert output.count("Resumed in epoch 2") == 1, output
     assert_same_bits(alone, tmp_path / "run", [2, 1])
 
@@ -337,7 +337,7 @@ def test_a_run_without_checkpoints_begins_again_in_its_folder(tmp_path):
     assert (folder.history.exists(), lines) == (True, [])
     assert restart() == (own, None)
     assert lines == [
-        f"{folder.path} has no checkpoints (--checkpoint-every): begins again at the first step"
+        f"{folder.path} has no checkpoints (see --checkpoint-every): training starts again"
     ]
     assert list(folder.path.iterdir()) == []
     folder.discard()  # removes the folder, too

@@ -82,9 +82,9 @@ def test_workers_that_are_killed_are_replaced_by_fewer(launch):
         "[1] 1 2 4,5",  # not the GPUs of the worker that was lost
         "[2] 0 3 4,5",
     ]
-    assert re.findall("goes on with .*", errors) == [
-        "goes on with 2 workers",
-        "goes on with 1 worker",
+    assert re.findall("restarts with .*", errors) == [
+        "restarts with 2 workers",
+        "restarts with 1 worker",
     ]
 
 

@@ -91,7 +91,7 @@ def elementwise(op: Operation) -> Decision | None:
 
 
 def _is_clipped(op: Operation, at: int) -> bool:
-    """Whether negative numbers become 0, as in gradients of segments: indices of rows stay."""
+    """Whether negative numbers become 0, as in gradients of segments; indices of rows stay."""
     return op.type == "Maximum" and op.inputs[1 - at].op.type == "ZerosLike"
 
 

@@ -119,7 +119,7 @@ def look_up_own_rows(op: Operation) -> Decision | None:
 
 @rule("kernel:take_rows")
 def take_own_rows(op: Operation) -> Decision | None:
-    """Take the rows of a replica's own indices, which different replicas have looked up."""
+    """Take the rows of a replica's own indices, looked up by other replicas."""
     index, dims = op.shard(1), op.dims(0)
     if index is None or dims is None or not op.is_partial(0, ONE_TERM):
         return None

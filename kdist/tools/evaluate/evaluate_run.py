@@ -27,7 +27,8 @@ def evaluate(
 ) -> list[Evaluation]:
     """Evaluate a run's saved models on exactly all validation data, on any number of replicas.
 
-    The final model is evaluated; without a final model, the newest complete checkpoint. With
+    The final model of a complete run is evaluated; of any other run the newest readable checkpoint,
+    or the saved model if there is none. With
     `options.watch`, each checkpoint is evaluated as it appears, until the run has ended or its
     process on this machine was killed.
 

@@ -85,7 +85,8 @@ class RateCurve:
     def __str__(self) -> str:
         how = f"unsure: {self.doubt}" if self.doubt else "the loss fell, and then rose again"
         return (
-            f"suggested learning rate: {self.suggestion:.2g}, a tenth of that at the lowest loss"
+            f"suggested learning rate: {self.suggestion:.2g},"
+            " a tenth of the rate at the lowest loss"
             f" ({self.at_minimum:.2g})\n"
             f"{len(self.rates)} steps, from {self.rates[0]:.2g} to {self.rates[-1]:.2g}: {how}"
         )

@@ -223,7 +223,7 @@ def load_functions(name: str, data: str) -> UserFunctions:
     if not (functions.takes_batch or _takes(make_data)):
         raise UserError(
             f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
-            " or only the batch, as in def data(batch_size):"
+            f" or only the batch size, as in def {data_function}(batch_size):"
         )
     if not (functions.takes_hp or _takes(build)):
         raise UserError(
