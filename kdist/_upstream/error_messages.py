@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.atomic_function import InterpolateRuntimeError
 from tensorflow.python.framework import error_interpolation
 
+from .hooks import equalize_copies
 from .patching import TENSORFLOW, replaces
 
 _OWN = "|".join(
@@ -74,7 +76,22 @@ def _interpolate(original: Callable[..., str], *args: Any) -> str:
     return _OWN_FRAME.sub("", original(*args)).replace(_LOST, _LOST + _WHERE)
 
 
+@replaces(
+    InterpolateRuntimeError,
+    "__exit__",
+    why="Leaves changes of variables by devices that did not fail: copies of a variable differ.",
+    test="test_a_failed_step_leaves_unequal_copies",
+    seen_in=TENSORFLOW,
+)
+def _exit(original: Callable[..., bool], self: Any, kind: Any, error: Any, trace: Any) -> bool:
+    """Make the copies of variables equal after a function that failed while it ran."""
+    if isinstance(error, tf.errors.OpError) and tf.executing_eagerly():
+        equalize_copies()
+    return original(self, kind, error, trace)
+
+
 PATCHES = (
     _parse_message,
     _interpolate,
+    _exit,
 )

@@ -69,6 +69,10 @@ class StrategyHooks:
         """Reset the state of a model that is about to be compiled again."""
         raise NotImplementedError
 
+    def equalize_copies(self) -> None:
+        """Give the copies of each variable the value of the first copy, after a failed step."""
+        raise NotImplementedError
+
     def automatic_xla(self, is_supported: bool) -> Any:
         """Return the value of `jit_compile="auto"`, Keras's default: true on one GPU.
 
@@ -140,3 +144,9 @@ def check_optimizer(model: keras.Model) -> None:
     optimizer = getattr(model, "optimizer", None)
     if isinstance(getattr(optimizer, "_distribution_strategy", None), StrategyHooks):
         raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")
+
+
+def equalize_copies() -> None:
+    """Give the copies of each variable of every strategy the value of the first copy."""
+    for strategy in list(_strategies):
+        strategy.equalize_copies()

@@ -17,11 +17,16 @@ def add_in_order(tensors: Sequence[tf.Tensor], name: str | None = None) -> tf.Te
     `AddN` of three or more summands begins with the first summand that no other operation still
     reads, so
     its bits depend on the time at which threads end (TensorFlow 2.21), and replicas drift apart.
-    TensorFlow's optimizer merges sums of two into `AddN` unless they are marked.
+    TensorFlow's optimizer merges sums of two tensors unless they are marked.
     """
     total = tensors[0]
     for tensor in tensors[1:]:
-        total = tf.raw_ops.AddV2(x=total, y=tensor, name=name)
-        if not tf.executing_eagerly():
-            total.op._set_attr(_IS_REWRITTEN, AttrValue(b=True))
+        total = tf.raw_ops.AddN(inputs=[total, tensor], name=name)
+        keep_order(total)
     return total
+
+
+def keep_order(total: tf.Tensor) -> None:
+    """Mark a sum of two tensors in a graph: TensorFlow's optimizer does not merge it."""
+    if not tf.executing_eagerly():
+        total.op._set_attr(_IS_REWRITTEN, AttrValue(b=True))

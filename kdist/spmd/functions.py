@@ -13,7 +13,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.python.util.tf_stack import LoadTracesFromDebugInfo, extract_stack
 
-from .._upstream.ordered_sum import add_in_order
+from .._upstream.ordered_sum import add_in_order, keep_order
 
 # Attributes of operations that name functions.
 _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
@@ -72,10 +72,14 @@ def is_sum(op: tf.Operation) -> bool:
 
 def write_sum(graph: Any, op: tf.Operation, inputs: Sequence[Any]) -> tf.Operation:
     """Write a sum so that it has the same bits on every replica."""
-    with graph.name_scope(None):
-        total = add_in_order(inputs, op.name) if len(inputs) > 1 else tf.identity(inputs[0])
-    set_traceback(total.op, user_traceback(op))
-    return total.op
+    if op.type == "AddN" and len(inputs) > 2:
+        with graph.name_scope(None):
+            made = add_in_order(inputs, op.name).op
+        set_traceback(made, user_traceback(op))
+        return made
+    made = copy_of(graph, op, inputs)
+    keep_order(made.outputs[0])
+    return made
 
 
 def shapes_attribute(shapes: Iterable[Any]) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from .placements import Replicate
@@ -187,6 +188,29 @@ def _remainder(a: AnySize, b: AnySize) -> AnySize:
     return 0
 
 
+def _truncate_divide(a: AnySize, b: AnySize) -> Any:
+    """Divide and round towards 0."""
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return _known(quotient(a, b))
+
+
+def _truncate_remainder(a: AnySize, b: AnySize) -> Any:
+    """Return the remainder with the sign of the dividend."""
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return a - b * _truncate_divide(a, b)
+    return _remainder(a, b)
+
+
+def _cast(op: tf.Operation, sizes: Any) -> Any:
+    """Return the sizes, unless a narrow type may wrap."""
+    made = op.outputs[0].dtype
+    fits = (isinstance(size, int) and made.min <= size <= made.max for size in sizes.flat)
+    if made not in (tf.int32, tf.int64) and not all(fits):
+        raise _UnknownError
+    return sizes
+
+
 def _maximum(a: AnySize, b: AnySize) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
@@ -217,23 +241,25 @@ def _concat_offsets(op: Any, axis: Any, *shapes: Any) -> Any:
 
 
 _READERS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("Cast", "Identity", "StopGradient"), lambda op, sizes: sizes),
+    **dict.fromkeys(("Identity", "StopGradient"), lambda op, sizes: sizes),
     **dict.fromkeys(("EnsureShape", "ExpandDims", "Reshape", "Squeeze"), _reshaped),
     **dict.fromkeys(("Add", "AddV2"), lambda op, a, b: a + b),
-    **dict.fromkeys(("FloorDiv", "TruncateDiv"), _broadcasts(_floor_divide)),
-    **dict.fromkeys(("FloorMod", "Mod"), _broadcasts(_remainder)),
     **dict.fromkeys(("DynamicStitch", "ParallelDynamicStitch"), _stitch),
     "BroadcastArgs": _broadcast_args,
     "BroadcastTo": lambda op, sizes, shape: np.broadcast_to(sizes, _numbers(shape)),
+    "Cast": _cast,
     "ConcatOffset": _concat_offsets,
     "ConcatV2": lambda op, *values: np.concatenate(values[:-1]),
     "Fill": lambda op, shape, size: np.full(_numbers(shape), size.item(), object),
+    "FloorDiv": _broadcasts(_floor_divide),
+    "FloorMod": _broadcasts(_remainder),
     "GatherV2": lambda op, vector, index, axis: vector[_numbers(index)],
     "InvertPermutation": lambda op, order: np.argsort(_numbers(order)),
     "Max": _reduces(_maximum),
     "Maximum": _broadcasts(_maximum),
     "Min": _reduces(_minimum),
     "Minimum": _broadcasts(_minimum),
+    "Mod": _broadcasts(_truncate_remainder),
     "Mul": lambda op, a, b: a * b,
     "Neg": lambda op, sizes: sizes * -1,
     "Pack": lambda op, *sizes: np.stack(sizes),
@@ -245,5 +271,6 @@ _READERS: dict[str, Callable[..., Any]] = {
     "StridedSlice": _strided_slice,
     "Sub": lambda op, a, b: a - b,
     "Sum": _reduces(operator.add),
+    "TruncateDiv": _broadcasts(_truncate_divide),
     "Unpack": lambda op, vector: [*vector],
 }

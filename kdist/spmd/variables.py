@@ -275,6 +275,18 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             made.__tf_tracing_type__ = lambda _: _OneVariable(own())
         return made
 
+    def equalize_copies(self) -> None:
+        """Give the copies of each variable the value of the first copy.
+
+        Devices that did not fail in a step may have changed their copies.
+        """
+        for variable in list(self._variables.values()):
+            if isinstance(variable, CopiedVariable):
+                first, *others = variable.values
+                for copy in others:
+                    if copy is not first:
+                        copy.assign(first.read_value())
+
     def _make_divided(
         self, next_creator: Any, division: Any, value: Any, options: dict[str, Any]
     ) -> DividedVariable:

@@ -221,9 +221,23 @@ def indices_in_other_types(x, counts):
     return tf.gather(x, tf.cast(tf.cast(tf.range(tf.shape(x)[0]), "bool"), "int32"))
 
 
+def sizes_rounded_to_zero(x, counts):
+    columns = tf.shape(x)[1] - 1
+    widths = [-tf.truncatediv(-columns, 2), 4 + tf.raw_ops.Mod(x=-columns, y=2)]
+    widths.append(tf.cast(tf.cast(columns + 255, tf.uint8), tf.int32))
+    return [tf.reduce_sum(tf.sin(x[:, :width])) for width in widths]
+
+
+def diagonals_of_tall_matrices(x, counts):
+    products = x @ tf.transpose(x)
+    return tf.linalg.set_diag(tf.concat([products, products], 0), x[:, 1])
+
+
 @pytest.mark.parametrize(
     ("fn", "parts"),
     [
+        (sizes_rounded_to_zero, (4, 3)),
+        (diagonals_of_tall_matrices, (4, 3)),
         (single_rows, (1, 0)),
         (of_integers, (4, 3)),
         (sizes_in_lists, (4, 3)),
@@ -416,3 +430,16 @@ def test_rows_are_not_gathered_if_a_later_operation_shows_that_they_fit():
     np.testing.assert_allclose(run(*batches), step(*map(tf.constant, arrays)), rtol=1e-12)
     assert strategy.explanation.gathered == 0
     assert not strategy.explanation.places
+
+
+def test_sums_of_unequal_shapes_are_refused():
+    strategy = kdist.MirroredStrategy(replicas=2)
+
+    def run(x):
+        rows = tf.reduce_sum(tf.stop_gradient(x), 0)
+        return tf.add_n([rows, rows[: tf.minimum(tf.shape(x)[0], 1)], rows])
+
+    spec = tf.TensorSpec((None, 4), tf.float64)
+    step = tf.function(lambda x: strategy.run(run, (x,)), autograph=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="same size and shape"):
+        step.get_concrete_function(spec)(tf.ones((6, 4), tf.float64))

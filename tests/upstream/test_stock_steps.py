@@ -149,3 +149,24 @@ def test_remat_draws_again():
         value = drawn(x)
     gradient = tape.gradient(value, x)
     assert float(gradient) != pytest.approx(2 * float(tf.sqrt(value)), rel=1e-3)
+
+
+def test_a_failed_step_leaves_unequal_copies(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        counter = tf.Variable(1.0)
+
+    @tf.function
+    def fail():
+        return strategy.run(lambda: tf.debugging.check_numerics(tf.math.log(0.0), "no number"))
+
+    def copies_after_a_failure():
+        counter.values[1].assign(2.0)  # as a replica does that did not fail
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            fail()
+        return [copy.numpy() for copy in counter.values]
+
+    assert copies_after_a_failure() == [1.0, 1.0]
+    patched = InterpolateRuntimeError.__exit__
+    monkeypatch.setattr(InterpolateRuntimeError, "__exit__", inspect.unwrap(patched))
+    assert copies_after_a_failure() == [1.0, 2.0]

@@ -215,10 +215,9 @@ def set_diagonals(op: Operation) -> Decision | Rewrite | None:
     main, dims = op.first_shard([0, 1]), op.dims(0)
     if main is None or main.axis or dims is None or op.constant(2) != 0:
         return None
-    # Whether the diagonal has a value for each row.
-    is_full = op.shard(1) is not None or dims[0] == dims[1]
-    if dims[0] != main.rows.total or not is_full:
-        return None
+    values = op.dims(1)
+    if values is None or dims[0] != main.rows.total or values[0] != dims[0]:
+        return None  # The diagonal has no value for each row.
     matrix, diagonal, _ = op.op.inputs
     return Rewrite(lambda: _with_diagonal(op, matrix, diagonal, tf.raw_ops.Shape(input=matrix)))
 
