@@ -84,9 +84,12 @@ def _interpolate(original: Callable[..., str], *args: Any) -> str:
     seen_in=TENSORFLOW,
 )
 def _exit(original: Callable[..., bool], self: Any, kind: Any, error: Any, trace: Any) -> bool:
-    """Make the copies of variables equal after a function that failed while it ran."""
+    """Make the copies of the variables of a function equal after it failed while it ran.
+
+    Only these variables: another thread may be in a step that changes all others.
+    """
     if isinstance(error, tf.errors.OpError) and tf.executing_eagerly():
-        equalize_copies()
+        equalize_copies(self._func.graph.external_captures)
     return original(self, kind, error, trace)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -69,8 +69,13 @@ class StrategyHooks:
         """Reset the state of a model that is about to be compiled again."""
         raise NotImplementedError
 
-    def equalize_copies(self) -> None:
-        """Give the copies of each variable the value of the first copy, after a failed step."""
+    def equalize_copies(self, handles: Sequence[Any]) -> None:
+        """Give the copies of variables the value of the first copy, after a failed step.
+
+        Args:
+            handles: The tensors that the failed function captures: handles of first copies, and
+                any others.
+        """
         raise NotImplementedError
 
     def automatic_xla(self, is_supported: bool) -> Any:
@@ -146,7 +151,7 @@ def check_optimizer(model: keras.Model) -> None:
         raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")
 
 
-def equalize_copies() -> None:
-    """Give the copies of each variable of every strategy the value of the first copy."""
+def equalize_copies(handles: Sequence[Any]) -> None:
+    """Give the copies of the variables of every strategy the value of the first copy."""
     for strategy in list(_strategies):
-        strategy.equalize_copies()
+        strategy.equalize_copies(handles)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -275,12 +276,13 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             made.__tf_tracing_type__ = lambda _: _OneVariable(own())
         return made
 
-    def equalize_copies(self) -> None:
-        """Give the copies of each variable the value of the first copy.
+    def equalize_copies(self, handles: Sequence[Any]) -> None:
+        """Give the copies of variables, by the handles of first copies, the first copy's value.
 
         Devices that did not fail in a step may have changed their copies.
         """
-        for variable in list(self._variables.values()):
+        for handle in handles:
+            variable = self._variables.get(handle.ref())
             if isinstance(variable, CopiedVariable):
                 first, *others = variable.values
                 for copy in others:

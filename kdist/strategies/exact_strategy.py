@@ -281,10 +281,10 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return rematerialized(fn, keeps_weights=self.extended.divides_weights)
 
-    def equalize_copies(self) -> None:
+    def equalize_copies(self, handles: Sequence[Any]) -> None:
         # The step's own error is the one to show, also where memory has run out.
         with contextlib.suppress(tf.errors.OpError):
-            self.extended.equalize_copies()
+            self.extended.equalize_copies(handles)
 
     def automatic_xla(self, is_supported: bool) -> bool | Draws:
         if not is_supported or not self.on_gpus:

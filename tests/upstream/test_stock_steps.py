@@ -154,19 +154,24 @@ def test_remat_draws_again():
 def test_a_failed_step_leaves_unequal_copies(monkeypatch):
     strategy = kdist.MirroredStrategy(replicas=2)
     with strategy.scope():
-        counter = tf.Variable(1.0)
+        counter, other = tf.Variable(1.0), tf.Variable(1.0)
+
+    def step():
+        counter.assign_add(0.0 * tf.debugging.check_numerics(tf.math.log(0.0), "no number"))
 
     @tf.function
     def fail():
-        return strategy.run(lambda: tf.debugging.check_numerics(tf.math.log(0.0), "no number"))
+        strategy.run(step)
 
     def copies_after_a_failure():
         counter.values[1].assign(2.0)  # as a replica does that did not fail
+        other.values[1].assign(2.0)  # as a step of another thread does
         with pytest.raises(tf.errors.InvalidArgumentError):
             fail()
         return [copy.numpy() for copy in counter.values]
 
     assert copies_after_a_failure() == [1.0, 1.0]
+    assert [copy.numpy() for copy in other.values] == [1.0, 2.0]
     patched = InterpolateRuntimeError.__exit__
     monkeypatch.setattr(InterpolateRuntimeError, "__exit__", inspect.unwrap(patched))
     assert copies_after_a_failure() == [1.0, 2.0]
