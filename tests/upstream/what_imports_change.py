@@ -15,6 +15,8 @@ import keras  # noqa: F401
 import tensorflow as tf  # noqa: F401
 
 with contextlib.suppress(ModuleNotFoundError):
+    import botocore.exceptions  # noqa: F401 - TensorBoard imports it, and it adds a finder
+with contextlib.suppress(ModuleNotFoundError):
     import mlflow  # noqa: F401 - `--track mlflow` imports it, and it sets a variable
 with contextlib.suppress(ModuleNotFoundError):
     import ray.train  # noqa: F401 - `kdist launch --ray` imports it, and it sets variables
