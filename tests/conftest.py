@@ -4,6 +4,7 @@ With KDIST_TEST_GPU=1 replicas are parts of the first GPU: most tests of `parity
 """
 # ruff: noqa: E402 - TensorFlow is prepared before it is imported
 
+import ctypes
 import gc
 import os
 import signal
@@ -125,6 +126,26 @@ def custom_gradients_forgotten():
     """Forget a module's custom gradients after its tests."""
     yield
     forget_custom_gradients()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_returned():
+    """Return freed memory to the system after a module's tests."""
+    yield
+    _return_memory()
+
+
+@pytest.fixture(autouse=True)
+def memory_of_slow_tests_returned(request):
+    """Return freed memory to the system after each slow test."""
+    yield
+    if request.node.get_closest_marker("slow"):
+        _return_memory()
+
+
+def _return_memory():
+    """The C library keeps freed memory for each of TensorFlow's threads: gigabytes in the end."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
