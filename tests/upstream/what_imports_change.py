@@ -15,7 +15,7 @@ import keras  # noqa: F401
 import tensorflow as tf  # noqa: F401
 
 with contextlib.suppress(ModuleNotFoundError):
-    import botocore.exceptions  # noqa: F401 - TensorBoard imports it, and it adds a finder
+    import boto3  # noqa: F401 - TensorBoard imports it, and it adds a finder of modules
 with contextlib.suppress(ModuleNotFoundError):
     import mlflow  # noqa: F401 - `--track mlflow` imports it, and it sets a variable
 with contextlib.suppress(ModuleNotFoundError):
