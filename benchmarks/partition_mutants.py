@@ -107,7 +107,7 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "scatter": collectives.Collectives.scattered_sums,
         "copy": functions.copy_of,
         "effects": functionalize.effects_of,
-        "weights": program.Program._gather_weights,
+        "exchange": program.Program._exchange,
         "outer weight": program.ProgramStage.outer_weight,
     }
 
@@ -124,15 +124,15 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     def of_others(self: Any, values: Any) -> Any:
         return [parts[::-1] for parts in original["scatter"](self, values)]
 
-    def gathered_before(self: Any, number: Any) -> None:
-        original["weights"](self, number)
+    def gathered_before(self: Any, sent: Any) -> None:
+        original["exchange"](self, sent)
         wholes = self.__dict__.setdefault("first_wholes", {})
-        for key, handle, _ in _read_weights(self, number):
+        for key, handle, _ in _read_weights(self, sent):
             self._exchanged[key] = wholes.setdefault(handle, self._exchanged[key])
 
-    def read_again(self: Any, number: Any) -> None:
-        original["weights"](self, number)
-        for key, handle, shard in _read_weights(self, number):
+    def read_again(self: Any, sent: Any) -> None:
+        original["exchange"](self, sent)
+        for key, handle, shard in _read_weights(self, sent):
             parts = [
                 functionalize.read_variable(handle.deref(), part) for part in self.inputs[handle]
             ]
@@ -178,10 +178,10 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "replicas get the rows of others": ([exchange], "scattered_sums", of_others),
         "a weight is gathered once for all reads": (
             [program.Program],
-            "_gather_weights",
+            "_exchange",
             gathered_before,
         ),
-        "a weight is read when it is gathered": ([program.Program], "_gather_weights", read_again),
+        "a weight is read when it is gathered": ([program.Program], "_exchange", read_again),
         "a gathered weight is kept": ([stage], "outer_weight", of_first_round),
         "gathers wait for no stage": ([program.Program], "_ends_before", lambda *_: []),
         "draws are drawn again": ([remat], "copy_of", of_next_seed),
@@ -189,12 +189,19 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     }
 
 
-def _read_weights(program: Any, number: Any) -> list[tuple[Any, Any, Any]]:
-    """Return the weights of a round that are values of variables, by keys and handles."""
+def _read_weights(program: Any, sent: Any) -> list[tuple[Any, Any, Any]]:
+    """Return gathered weights that are values of variables: result, handle and placement."""
+    from kdist.spmd.program import result_of
+
+    weights = [each for each in sent if getattr(each, "is_weight", False)]
     return [
-        (key, program.plan.canonical(tensor.op.inputs[0]).ref(), shard)
-        for key, tensor, shard in program._weights_of(number)
-        if tensor.op.type == "ReadVariableOp"
+        (
+            result_of(each),
+            program.plan.canonical(each.tensor.op.inputs[0]).ref(),
+            program.plan.placement(each.tensor),
+        )
+        for each in weights
+        if each.tensor.op.type == "ReadVariableOp"
     ]
 
 

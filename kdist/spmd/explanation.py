@@ -151,7 +151,7 @@ def explain(
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
     lives = Lives(plan, costs, replicas) if is_asked else None
-    weights = [tensor for group in plan.weights.values() for tensor, _ in group.values()]
+    weights = [exchange.tensor for exchange in plan.all_exchanges() if exchange.is_weight]
     is_rows = {t.ref(): isinstance(plan.placement(t), Shard) for t in exchanged}
     return Explanation(
         replicas=replicas,

@@ -33,8 +33,8 @@ class Lives:
         self._sources: dict[Ref, tf.Tensor] = {}  # For results that share their input's memory.
         self._changes: dict[int, float] = defaultdict(float)
         self._weights: dict[int, float] = {
-            number: sum(bytes_of(tensor) for tensor, _ in weights.values())
-            for number, weights in plan.weights.items()
+            number: sum(bytes_of(gather.tensor) for gather in gathers.values())
+            for number, gathers in plan.weights.items()
         }
         made: dict[Ref, tuple[int, float]] = {}
         last: dict[Ref, int] = {}

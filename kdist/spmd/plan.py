@@ -9,7 +9,7 @@ the way, and the operation runs in the first stage that has all of its inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tensorflow as tf
@@ -95,11 +95,14 @@ class PlannedExchange:
             exchanged later.
         shard: The division of a sum's rows, if each replica gets only its rows of the sum; `None`
             if every replica gets the whole tensor.
+        is_weight: Whether the tensor is a divided weight, gathered for the stage of this round
+            alone.
     """
 
     tensor: tf.Tensor
     stage: StageNumber
     shard: Shard | None = None
+    is_weight: bool = False
 
 
 class GraphPlan(TensorFacts):
@@ -116,8 +119,8 @@ class GraphPlan(TensorFacts):
     Attributes:
         operations: The planned operations, in order.
         makers: For each tensor, the operation that makes the tensor, in the order of the step.
-        exchanges: The tensors that are exchanged.
-        weights: The divided weights that are gathered for the stage of each round.
+        exchanges: The exchanges for all later stages.
+        weights: The gathers of divided weights, by the round of their stage.
     """
 
     parent: GraphPlan | None
@@ -135,7 +138,7 @@ class GraphPlan(TensorFacts):
         self.whole = set(whole)
         self.operations: list[PlannedOperation] = []
         self.exchanges: dict[Ref, PlannedExchange] = {}
-        self.weights: dict[int, dict[Ref, tuple[tf.Tensor, Shard]]] = {}
+        self.weights: dict[int, dict[Ref, PlannedExchange]] = {}
         self.makers: dict[Ref, PlannedOperation] = {}
         self._stage_of_op: dict[tf.Operation, StageNumber] = {}
         self._changed_at: dict[Ref, StageNumber] = {}  # the last change of each variable
@@ -144,6 +147,11 @@ class GraphPlan(TensorFacts):
         # For each operation that runs once, the assignments of its changed states to all replicas.
         self._copies: dict[tf.Operation, list[tf.Operation]] = {}
         self._calls: list[tf.Operation] = []  # Calls that are being inlined.
+
+    def all_exchanges(self) -> list[PlannedExchange]:
+        """Return all exchanges, of divided weights too."""
+        weights = (gather for gathers in self.weights.values() for gather in gathers.values())
+        return [*self.exchanges.values(), *weights]
 
     def maker(self, tensor: tf.Tensor) -> PlannedOperation | None:
         """Return the operation that makes a tensor; `None` for an input."""
@@ -216,13 +224,12 @@ class GraphPlan(TensorFacts):
         op, inputs, placements = operation.op, operation.inputs, operation.placements
         stage = self._after_controls(op, earliest)
         ways: list[Way] = []
-        weights: dict[int, tuple[tf.Tensor, Shard]] = {}
+        weights: dict[int, tf.Tensor] = {}
         for index, (tensor, form) in enumerate(zip(inputs, decision.input_forms, strict=True)):
             if index in operation.weights and isinstance(form, LocalValue):
                 form = REPLICATE
-            shard = None if decision.on_one_replica else self._shard_of_weight(tensor, form)
-            if shard is not None:
-                weights[index] = tensor, shard
+            if not decision.on_one_replica and self._is_wanted_weight(tensor, form):
+                weights[index] = tensor
                 ways.append(KEEP)
                 continue
             way, available = self.plan_way(tensor, form)
@@ -401,43 +408,39 @@ class GraphPlan(TensorFacts):
 
     # Divided weights
 
-    def _shard_of_weight(self, tensor: tf.Tensor, form: Form) -> Shard | None:
-        """Return the placement of the rows of a divided weight that is wanted whole."""
+    def _is_wanted_weight(self, tensor: tf.Tensor, form: Form) -> bool:
+        """Whether a tensor is a divided weight that is wanted whole."""
         if self.step.weight_bytes is None or self.parent is not None or is_fake(tensor):
-            return None
+            return False
         placement = self.placement(tensor)
         if not isinstance(placement, Shard) or placement.rows.known_parts is None:
-            return None
-        is_known = self.shape(tensor).is_fully_defined()
-        return placement if is_known and isinstance(form, Replicate) else None
+            return False
+        return isinstance(form, Replicate) and self.shape(tensor).is_fully_defined()
 
-    def _gather_weights(
-        self, weights: Sequence[tuple[tf.Tensor, Shard]], stage: StageNumber
-    ) -> StageNumber:
+    def _gather_weights(self, weights: Sequence[tf.Tensor], stage: StageNumber) -> StageNumber:
         """Plan to gather weights for a stage, or for the next stage that has room for them.
 
         A stage lets go of its weights. A later stage that needs a weight, such as a stage of the
         backward pass, gathers the weight again.
         """
-        known = max(self.stage_of(tensor).next_round for tensor, _ in weights)
+        known = max(self.stage_of(tensor).next_round for tensor in weights)
         stage = max(stage, known).first(on_every_replica=True)
-        added = {tensor.ref(): (tensor, shard) for tensor, shard in weights}
-        while not self._has_room(added, self.weights.get(stage.round, {})):
+        while not self._has_room(weights, self.weights.get(stage.round, {})):
             stage = stage.next
-        self.weights.setdefault(stage.round, {}).update(added)
+        gathers = self.weights.setdefault(stage.round, {})
+        begin = StageNumber(stage.round, on_every_replica=False)
+        for tensor in weights:
+            gathers[tensor.ref()] = PlannedExchange(tensor, begin, is_weight=True)
         return stage
 
     def _has_room(
-        self,
-        added: dict[Ref, tuple[tf.Tensor, Shard]],
-        gathered: dict[Ref, tuple[tf.Tensor, Shard]],
+        self, weights: Sequence[tf.Tensor], gathers: Mapping[Ref, PlannedExchange]
     ) -> bool:
         """Whether weights are gathered for a stage already, or fit beside its other weights."""
-        together = gathered | added
-        total = sum(bytes_of(tensor) for tensor, _ in together.values())
-        return len(together) in (len(gathered), len(added)) or total <= (
-            self.step.weight_bytes or 0
-        )
+        added = {tensor.ref(): tensor for tensor in weights}
+        together = {ref: gather.tensor for ref, gather in gathers.items()} | added
+        total = sum(map(bytes_of, together.values()))
+        return len(together) in (len(gathers), len(added)) or total <= (self.step.weight_bytes or 0)
 
     # Calls and rewritten operations
 

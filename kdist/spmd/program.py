@@ -55,20 +55,19 @@ class Result:
 
 @dataclass(frozen=True)
 class ExchangeResult:
-    """The result of an exchange."""
+    """The result of an exchange.
+
+    Args:
+        tensor: The exchanged tensor.
+        round: The round of the stage that a divided weight is gathered for; `None` for an exchange
+            for all later stages.
+    """
 
     tensor: Ref
+    round: int | None = None
 
 
-@dataclass(frozen=True)
-class GatheredWeight:
-    """A divided weight, gathered for the stage of a round."""
-
-    tensor: Ref
-    round: int
-
-
-Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult | GatheredWeight
+Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult
 
 
 class Program:
@@ -100,7 +99,7 @@ class Program:
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[StageNumber, ProgramStage] = {}
-        self.used: set[Ref] = set()  # Exchanged tensors that a stage reads.
+        self.used: set[ExchangeResult] = set()  # Results of exchanges that a stage reads.
         self.counts = counts
         self.exchange_rounds = 0
         self.exports_all = False
@@ -109,6 +108,7 @@ class Program:
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # Values of all replicas.
         # Terms of sums that are not added up yet.
         self._sums: dict[ExchangeResult, list[tf.Tensor]] = {}
+        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations behind a stage.
 
     def stage(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
@@ -160,7 +160,7 @@ class Program:
     def exchanged(self) -> list[tf.Tensor]:
         """Return the tensors that are exchanged and read."""
         exchanges = self.plan.exchanges.items()
-        return [exchange.tensor for ref, exchange in exchanges if ref in self.used]
+        return [exchange.tensor for ref, exchange in exchanges if ExchangeResult(ref) in self.used]
 
     # Calls
 
@@ -173,16 +173,14 @@ class Program:
         ]
         # An exchanged tensor has to become a result of its stage before the stage is called. To
         # write the tensor may need results of earlier stages, so the last round comes first.
-        exchanges = [exchange.stage for exchange in plan.exchanges.values()]
-        gathers = [StageNumber(number, on_every_replica=False) for number in plan.weights]
-        rounds = sorted({*exchanges, *plan.counted.values(), *gathers}, reverse=True)
+        exchanges = [exchange.stage for exchange in plan.all_exchanges()]
+        rounds = sorted({*exchanges, *plan.counted.values()}, reverse=True)
         sent = {number: self._sent_at(number) for number in rounds}
         if self.exports_all:
             self._export_all()
         outer = tf.compat.v1.get_default_graph()
         for number in sorted({*self.stages, *sent}):
             self._exchange(sent.get(number, []))
-            self._gather_weights(number)
             stage = self.stages.get(number)
             if stage is not None and (stage.outputs or stage.has_effects):
                 self._called[number] = self._call_stage(stage, outer)
@@ -268,12 +266,10 @@ class Program:
     def _sent_at(self, number: StageNumber) -> list[PlannedExchange | RowCounts]:
         """Return the exchanges at a stage number; make their tensors results of their stages."""
         sent: list[PlannedExchange | RowCounts] = []
-        for ref, exchange in self.plan.exchanges.items():
-            if exchange.stage == number and ref in self.used:
+        for exchange in self.plan.all_exchanges():
+            if exchange.stage == number and result_of(exchange) in self.used:
                 self._exported(exchange.tensor)
                 sent.append(exchange)
-        for _, tensor, _ in self._weights_of(number):
-            self._exported(tensor)
         for batch_axis, stage in self.plan.counted.items():
             if stage == number:
                 self._count_of(batch_axis)
@@ -297,8 +293,7 @@ class Program:
             if isinstance(source, RowCounts):
                 stacked[source] = [*self._values(self._count_of(source.batch_axis))]
                 continue
-            key = ExchangeResult(source.tensor.ref())
-            parts = [*self._values(self._exported(source.tensor))]
+            key, parts = result_of(source), self._sent_values(source)
             placement, shape = self.plan.placement(source.tensor), self.plan.shape(source.tensor)
             if source.shard is not None:
                 shard = source.shard
@@ -327,34 +322,19 @@ class Program:
         ((batch_axis, unit),) = shard.rows.segments
         return self.counts[batch_axis.root()] * unit
 
-    def _gather_weights(self, number: StageNumber) -> None:
-        """Write the gathers of the divided weights for the stage of a round.
+    def _sent_values(self, exchange: PlannedExchange) -> list[tf.Tensor]:
+        """Return the replicas' values of a tensor that is exchanged.
 
-        The gathers wait for the stage before the last one: so the next weights are gathered while a
-        stage runs, and no replica has the whole weights of more than two stages.
+        The gather of a divided weight waits for the stage before the last one: so the next weights
+        are gathered while a stage runs, and no replica has the whole weights of more than two
+        stages.
         """
-        weights = self._weights_of(number)
-        ends = self._ends_before(number.round - 1) if weights else []
-        rows: dict[Argument, ExchangedRows] = {}
-        for key, tensor, shard in weights:
-            parts = list(self._values(self._exported(tensor)))
-            for index, end in enumerate(ends):
+        parts = [*self._values(self._exported(exchange.tensor))]
+        if exchange.is_weight:
+            for index, end in enumerate(self._ends_before(exchange.stage.round - 1)):
                 with tf.device(self.devices[index]), tf.control_dependencies([end]):
                     parts[index] = tf.identity(parts[index])
-            rows[key] = _exchanged_rows(parts, self.plan.shape(tensor), shard)
-        self.exchange_rounds += bool(rows)
-        whole = self.collectives.gathered(list(rows.values()))
-        self._exchanged |= dict(zip(rows, whole, strict=True))
-
-    def _weights_of(self, number: StageNumber) -> list[tuple[GatheredWeight, tf.Tensor, Shard]]:
-        """Return the divided weights that the stage of a round reads."""
-        stage = self.stages.get(number.first(on_every_replica=True))
-        if stage is None or number.on_every_replica:
-            return []
-        weights = self.plan.weights.get(number.round, {}).values()
-        keys = [GatheredWeight(tensor.ref(), number.round) for tensor, _ in weights]
-        pairs = zip(keys, weights, strict=True)
-        return [(key, *weight) for key, weight in pairs if key in stage.inputs]
+        return parts
 
     def _ends_before(self, exchange_round: int) -> list[tf.Operation]:
         """Return, for each replica, an operation behind the last stage before a round."""
@@ -363,16 +343,18 @@ class Program:
             for number in self._called
             if number.on_every_replica and number.round < exchange_round and self._called[number][0]
         ]
-        if not before:
-            return []
-        number = max(before)
-        last = self.stages[number].last_result
-        ends = []
-        for device, results in zip(self.devices, self._called[number], strict=True):
-            with tf.device(device):
-                # Once TensorFlow has inlined a call, only its results tell that it has run.
-                ends.append(tf.identity(results[last]).op)
-        return ends
+        return self._ends_of(max(before)) if before else []
+
+    def _ends_of(self, number: StageNumber) -> list[tf.Operation]:
+        """Return, for each replica, an operation behind a stage."""
+        if number not in self._ends:
+            last = self.stages[number].last_result
+            self._ends[number] = ends = []
+            for device, results in zip(self.devices, self._called[number], strict=True):
+                with tf.device(device):
+                    # Once TensorFlow has inlined a call, only its results tell that it has run.
+                    ends.append(tf.identity(results[last]).op)
+        return self._ends[number]
 
     def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
@@ -385,6 +367,13 @@ class Program:
         """Add up all collected sums while the next stages run, once they fill a bucket."""
         if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
             self._add_up(list(self._sums))
+
+
+def result_of(exchange: PlannedExchange) -> ExchangeResult:
+    """Return the key of an exchange's result."""
+    return ExchangeResult(
+        exchange.tensor.ref(), exchange.stage.round if exchange.is_weight else None
+    )
 
 
 def _has_known_rows(shape: tf.TensorShape, rows: Rows) -> bool:
@@ -565,30 +554,33 @@ class ProgramStage(Stage):
     def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
         placement: Any = self.plan.placement(tensor)
         shape = self.plan.shape(tensor)
-        self.program.used.add(tensor.ref())
-        key = ExchangeResult(tensor.ref())
         if isinstance(placement, Shard):
-            whole = self.add_input(key, tensor.dtype, shape)
+            whole = self._exchanged(tensor, shape)
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
         if placement == PARTIAL:
-            return self.add_input(key, tensor.dtype, self.plan.shape(tensor))
+            return self._exchanged(tensor, shape)
         count = self.program.collectives.replicas
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
-        stacked = self.add_input(key, tensor.dtype, known)
+        stacked = self._exchanged(tensor, known)
         reduced: tf.Tensor = placement.reduction.combine(stacked, self.rows_of_replicas)
         return reduced
 
     def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
-        key = GatheredWeight(tensor.ref(), exchange_round)
-        return self.add_input(key, tensor.dtype, self.plan.shape(tensor))
+        return self._exchanged(tensor, self.plan.shape(tensor), exchange_round)
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
         exchange = self.plan.exchanges[tensor.ref()]
         if exchange.shard is None:
             return None
-        self.program.used.add(tensor.ref())
-        shape = local_shape(self.plan.shape(tensor), exchange.shard)
-        return self.add_input(ExchangeResult(tensor.ref()), tensor.dtype, shape)
+        return self._exchanged(tensor, local_shape(self.plan.shape(tensor), exchange.shard))
+
+    def _exchanged(
+        self, tensor: tf.Tensor, shape: Any, exchange_round: int | None = None
+    ) -> tf.Tensor:
+        """Return the result of an exchange, an argument of this stage."""
+        key = ExchangeResult(tensor.ref(), exchange_round)
+        self.program.used.add(key)
+        return self.add_input(key, tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
         """Return the replicas' numbers of rows, a vector.

@@ -24,16 +24,22 @@ class Gathers:
     def __init__(self, monkeypatch, limit):
         self.rounds, self.programs = {}, []
         monkeypatch.setattr(partition, "WEIGHT_BYTES", limit)
-        original = program.Program._gather_weights
+        original = program.Program._sent_values
 
-        def gather(own, number):
-            names = [tensor.op.name for _, tensor, _ in own._weights_of(number)]
-            if names:
-                self.rounds[number.round] = names
+        def sent(own, exchange):
+            if exchange.is_weight:
+                names = self.rounds.setdefault(exchange.stage.round, [])
+                names.append(exchange.tensor.op.name)
             self.programs.append(own)
-            original(own, number)
+            return original(own, exchange)
 
-        monkeypatch.setattr(program.Program, "_gather_weights", gather)
+        monkeypatch.setattr(program.Program, "_sent_values", sent)
+
+
+def weights_read(stage):
+    """Return the keys of the gathered weights that are arguments of a stage."""
+    results = [key for key in stage.inputs if isinstance(key, program.ExchangeResult)]
+    return [key for key in results if key.round is not None]
 
 
 def step_of_layers(strategy, layers=LAYERS):
@@ -80,8 +86,7 @@ def test_no_stage_keeps_a_whole_weight(monkeypatch):
     step_of_layers(kdist.MirroredStrategy(replicas=2, shard_weights=True))
     made = gathers.programs[-1]
     for number, stage in made.stages.items():
-        rounds = {key.round for key in stage.inputs if isinstance(key, program.GatheredWeight)}
-        assert rounds <= {number.round}
+        assert {key.round for key in weights_read(stage)} <= {number.round}
         assert not [
             t for t in stage.outputs if t.shape == (WIDTH, WIDTH) and t.op.type == "Identity"
         ]
@@ -95,7 +100,7 @@ def test_a_gather_waits_for_the_stage_before_the_last_one(monkeypatch):
     assert len(rounds) > LAYERS
     for number in rounds[2:]:
         stage = made.stages[StageNumber(number, on_every_replica=True)]
-        (key,) = [key for key in stage.inputs if isinstance(key, program.GatheredWeight)]
+        (key,) = weights_read(stage)
         whole = made._values(key)[0]
         waits, todo = set(), [whole.op]
         while todo:
@@ -346,8 +351,7 @@ def test_no_replica_has_a_whole_table(optimizer, plans, monkeypatch):
     train_words(kdist.MirroredStrategy(replicas=2, shard_weights=True), optimizer)
     for plan in plans:
         plan.step.batch_rows = 8
-        wholes = [exchange.tensor for exchange in plan.exchanges.values()]
-        wholes += [tensor for group in plan.weights.values() for tensor, _ in group.values()]
+        wholes = [exchange.tensor for exchange in plan.all_exchanges()]
         for planned in plan.operations:
             results = zip(planned.op.outputs, planned.decision.output_placements, strict=True)
             wholes += [

@@ -342,7 +342,10 @@ def test_a_signal_of_a_batch_system(run, tmp_path):
 REFUSED = [
     ({"depth": 16}, "was trained with depth=10, received depth=16"),
     ({"width": 2, "subset": 64}, "was trained with subset=96, received subset=64"),
-    ({"dataset": "fashion_mnist"}, "was trained with dataset=sample, received dataset=fashion_mnist"),
+    (
+        {"dataset": "fashion_mnist"},
+        "was trained with dataset=sample, received dataset=fashion_mnist",
+    ),
     ({"run_dir": "elsewhere"}, "received run_dir=elsewhere"),
     ({"track": "wandb"}, "received track=wandb: leave out --track to resume the run"),
     (
