@@ -122,29 +122,23 @@ def iterators_as_made(iterators_released_in_background, monkeypatch):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def custom_gradients_forgotten():
-    """Forget a module's custom gradients after its tests."""
+def memory_of_module_returned():
+    """Forget a module's custom gradients after its tests, and return freed memory."""
     yield
     forget_custom_gradients()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def memory_returned():
-    """Return freed memory to the system after a module's tests."""
-    yield
     _return_memory()
 
 
 @pytest.fixture(autouse=True)
-def memory_of_slow_tests_returned(request):
-    """Return freed memory to the system after each slow test."""
+def memory_of_slow_test_returned(request):
+    """Return freed memory after each slow test."""
     yield
     if request.node.get_closest_marker("slow"):
         _return_memory()
 
 
 def _return_memory():
-    """The C library keeps freed memory for each of TensorFlow's threads: gigabytes in the end."""
+    """Return freed memory to the system: the C library keeps gigabytes for TensorFlow's threads."""
     ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 

@@ -159,8 +159,8 @@ class Program:
 
     def exchanged(self) -> list[tf.Tensor]:
         """Return the tensors that are exchanged and read."""
-        exchanges = self.plan.exchanges.items()
-        return [exchange.tensor for ref, exchange in exchanges if ExchangeResult(ref) in self.used]
+        exchanges = self.plan.exchanges.values()
+        return [exchange.tensor for exchange in exchanges if result_of(exchange) in self.used]
 
     # Calls
 
@@ -555,29 +555,31 @@ class ProgramStage(Stage):
         placement: Any = self.plan.placement(tensor)
         shape = self.plan.shape(tensor)
         if isinstance(placement, Shard):
-            whole = self._exchanged(tensor, shape)
+            whole = self._add_exchanged_input(tensor, shape)
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
         if placement == PARTIAL:
-            return self._exchanged(tensor, shape)
+            return self._add_exchanged_input(tensor, shape)
         count = self.program.collectives.replicas
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
-        stacked = self._exchanged(tensor, known)
+        stacked = self._add_exchanged_input(tensor, known)
         reduced: tf.Tensor = placement.reduction.combine(stacked, self.rows_of_replicas)
         return reduced
 
     def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
-        return self._exchanged(tensor, self.plan.shape(tensor), exchange_round)
+        return self._add_exchanged_input(tensor, self.plan.shape(tensor), exchange_round)
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
         exchange = self.plan.exchanges[tensor.ref()]
         if exchange.shard is None:
             return None
-        return self._exchanged(tensor, local_shape(self.plan.shape(tensor), exchange.shard))
+        return self._add_exchanged_input(
+            tensor, local_shape(self.plan.shape(tensor), exchange.shard)
+        )
 
-    def _exchanged(
+    def _add_exchanged_input(
         self, tensor: tf.Tensor, shape: Any, exchange_round: int | None = None
     ) -> tf.Tensor:
-        """Return the result of an exchange, an argument of this stage."""
+        """Return the placeholder of an exchange's result."""
         key = ExchangeResult(tensor.ref(), exchange_round)
         self.program.used.add(key)
         return self.add_input(key, tensor.dtype, shape)
