@@ -171,7 +171,7 @@ def write_search(folder, trials, **settings):
     """A folder of `kdist tune`; of each trial its values and, if it failed, its error."""
     search = Search(**{"space": SPACE, "config": TrainConfig(depth=10, width=1)} | settings)
     study = StudyFolder(folder, "trial")
-    with study.open(search.about):
+    with study.open(search.info):
         study.write_rows(
             [
                 dict.fromkeys(SEARCH_COLUMNS)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..fields import field_names
-from ..study.search_settings import Search, check_given
+from ..study.search_settings import Search, refuse_tuned
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings_file
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
@@ -39,7 +39,7 @@ def tune(
         config=TrainConfig.from_dict(read_settings(None, config, settings)),
         **given(search),
     )
-    check_given(asked, given(settings))
+    refuse_tuned(asked, given(settings))
     from ..study.search_run import tune as run
 
     return end_study(run(asked))

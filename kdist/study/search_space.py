@@ -44,7 +44,7 @@ class Range:
     whole: bool
 
     def samples(self) -> Iterator[float]:
-        """Yield the ends; of integers also the values between, up to a thousand."""
+        """Yield both ends; of integers also the values between, up to a thousand."""
         if not self.whole:
             yield from (self.least, self.most)
             return
@@ -62,7 +62,7 @@ class Range:
         kind(name, self.least, self.most, step=self.step, sampling=self.sampling)
 
     def decode(self, value: float) -> float:
-        """Convert KerasTuner's value into the setting's, which a table shows as it is."""
+        """Convert KerasTuner's value into a setting, rounded to six digits."""
         return value if self.whole else float(f"{value:.6g}")
 
 
@@ -78,7 +78,7 @@ class Choice:
 
     @property
     def _is_encoded(self) -> bool:
-        """Whether KerasTuner gets JSON, as it takes values of one type only."""
+        """Whether KerasTuner gets JSON: it takes values of a single type only."""
         return {type(value) for value in self.values} not in ({int}, {float}, {str})
 
     def declare(self, hp: Any, name: str) -> None:
@@ -112,9 +112,9 @@ class SearchSpace:
         fields = {field.name: field for field in fields_of(TrainConfig) if field.name in TUNABLE}
         wrong = sorted(set(ranges) - set(fields))
         if wrong or not ranges:
-            found = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
-            raise UserError(f"the search space {found}: available are {', '.join(fields)}")
-        self.dimensions = {name: _read(fields[name], ranges[name]) for name in ranges}
+            problem = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
+            raise UserError(f"the search space {problem}: available are {', '.join(fields)}")
+        self.dimensions = {name: _parse_dimension(fields[name], ranges[name]) for name in ranges}
         first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
         for name, part in self.dimensions.items():
             for value in part.samples():
@@ -136,23 +136,23 @@ class SearchSpace:
         return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
 
 
-def _read(field: Field, given: Any) -> Range | Choice:
+def _parse_dimension(field: Field, given: Any) -> Range | Choice:
     if isinstance(given, Mapping):
-        return _read_range(field, given)
+        return _parse_range(field, given)
     if not isinstance(given, list | tuple) or not given:
         raise UserError(
             f"the search space of {field.name} has to be a list of choices, or a table with min"
             f" and max; received {given!r}"
         )
-    # A float setting takes both 0 and 0.5; KerasTuner takes one type only.
+    # A float setting takes both 0 and 0.5; KerasTuner takes values of a single type only.
     if field.kind is float:
-        given = [as_real(value) if as_real(value) is not None else value for value in given]
+        given = [value if as_real(value) is None else as_real(value) for value in given]
     if any(given.count(value) > 1 for value in given):
         raise UserError(f"the search space of {field.name} has a repeated choice: {list(given)}")
     return Choice(tuple(given))
 
 
-def _read_range(field: Field, given: Mapping[str, Any]) -> Range:
+def _parse_range(field: Field, given: Mapping[str, Any]) -> Range:
     def require(holds: bool, expected: str) -> None:
         if not holds:
             raise UserError(f"the range of {field.name} needs {expected}; received {dict(given)}")

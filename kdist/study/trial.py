@@ -1,4 +1,4 @@
-"""`Trial`: a run of a study, and the columns that are measured of it."""
+"""`Trial`: a run of a study; `measure_run` reads its result."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,22 +18,22 @@ class Trial:
         name: The name of its folder.
         config: The settings of its run, as `TrainConfig` takes them.
         columns: The values that identify it, which are columns of its row.
-        words: Its settings, printed when it begins.
+        description: Its settings in a line, printed when it begins.
         search: The place of its run in a search; `None` in a sweep.
-        continues: The name of the trial whose run it trains further; `None` to begin anew.
-        error: The reason why it cannot be run; empty if it can.
+        parent: The name of the trial whose run it continues; `None` to begin anew.
+        error: The reason why its settings cannot be run; empty if they can.
     """
 
     name: str
     config: Mapping[str, Any]
     columns: Mapping[str, Any]
-    words: str = ""
+    description: str = ""
     search: SearchTrial | None = None
-    continues: str | None = None
+    parent: str | None = None
     error: str = ""
 
 
-def measure(run: RunRecord, *, may_diverge: bool = False) -> Row:
+def measure_run(run: RunRecord, *, may_diverge: bool = False) -> Row:
     """Return the columns that are read from the folder of a run.
 
     Raises:

@@ -468,7 +468,7 @@ def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):
     options = {"batch_sizes": [8], "replicas": [1, 2], "epochs": 2, "rounds": 1}
     experiment = ThroughputSweep(train=own, **options)
     check_experiment(experiment)
-    assert all(point.config["model"] == own["model"] for point in experiment.points())
+    assert all(point.config["model"] == own["model"] for point in experiment.make_points())
     aims = {"lr_rules": ["none"], "base_lr": 0.1, "base_batch": 32, "seeds": 1}
     with pytest.raises(UserError, match="an accuracy sweep sets the learning rate"):
         AccuracySweep(train=own, batch_sizes=[8], replicas=[1], **aims)
