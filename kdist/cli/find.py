@@ -9,7 +9,7 @@ from ..arguments import local_path, positive_integer
 from ..files import folder_for_files, writable_folder
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
-from ..training.user_model.functions import data_name
+from ..training.user_model.functions import split_data_name
 from .options import parse_integer
 
 app = App(
@@ -115,7 +115,7 @@ def rate(
 
 def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:
     """Reject invalid options before TensorFlow is imported."""
-    data_name(model, data)
+    split_data_name(model, data)
     TrainConfig(replicas=replicas)
     if batch_size is not None:
         positive_integer("--batch-size", batch_size, hint="pass samples per replica")

@@ -15,7 +15,7 @@ from .flip_and_shift import RandomVariants
 
 # Device of tf.data. TensorFlow would place images and numbers on the first GPU.
 _HOST = "/CPU:0"
-_SEED_BITS = 32  # bits of a seed; the number of the augmentation is above them
+_SEED_BITS = 32  # bits of a seed, below the number of the augmentation
 # Rounds of the cipher that shuffles. The four rounds of `tf.random.experimental.index_shuffle` are
 # too few: with 60,000 samples sorted by class, the shares of the classes in a batch are too even
 # (their variance is a third of the variance in a random order).
@@ -47,14 +47,13 @@ def training_batches(
 ) -> Any:
     """Make shuffled, augmented and standardized batches; each iteration is an epoch.
 
-    Order and augmentation differ between epochs. Batch k of epoch e depends only on `seed`, e and
-    k, not on the number of replicas or on earlier iterations.
+    Batch k of epoch e depends only on `seed`, e and k, not on the number of replicas or on earlier
+    iterations.
 
     Within `model.fit`, every iterator returns the batches of the current epoch, also an iterator of
-    a callback. Outside `fit`, each new iteration is the next epoch, from 0. With
-    `steps_per_epoch`, or after `repeat`, an iterator covers several epochs. These epochs are
-    counted in the same way from `initial_epoch`; additional iterations over the data during `fit`
-    then also count.
+    a callback. Outside `fit`, each new iteration is the next epoch, from 0. With `steps_per_epoch`,
+    or after `repeat`, an iterator covers several epochs, counted from `initial_epoch`; additional
+    iterations over the data during `fit` then also count.
 
     Args:
         images: (images, height, width, channels), kept in memory unchanged.
@@ -90,13 +89,13 @@ def training_batches(
     changes = [] if isinstance(augment, bool) else augment
     order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
-        targets = _target_tensor(labels)
+        targets = _make_label_tensor(labels)
         if augment is True:
             variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
         else:
             pixels = tf.constant(images)
 
-    def batch(number: Any) -> Any:
+    def make_batch(number: Any) -> Any:
         indices = order(number)
         if augment is True:
             # Mean and deviation pass through interpolation, which converts bytes faster than
@@ -110,7 +109,7 @@ def training_batches(
             chosen = change(chosen, seed=tf.stack([own, number]))
         return standardization(chosen), tf.gather(targets, indices)
 
-    return EpochBatches(batch, steps=order.steps, batch_size=batch_size).dataset
+    return EpochBatches(make_batch, steps=order.steps, batch_size=batch_size).dataset
 
 
 def evaluation_batches(
@@ -141,16 +140,16 @@ def evaluation_batches(
     _check_arrays(images, labels, batch_size)
     with tf.device(_HOST):
         pixels = tf.constant(images)
-        targets = _target_tensor(labels)
+        targets = _make_label_tensor(labels)
 
-    def batch(indices: Any) -> Any:
+    def make_batch(indices: Any) -> Any:
         chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
         return standardization(chosen), tf.gather(targets, indices)
 
-    return prepared(tf.data.Dataset.range(len(images)).batch(batch_size), batch)
+    return make_dataset(tf.data.Dataset.range(len(images)).batch(batch_size), make_batch)
 
 
-def _target_tensor(labels: npt.NDArray[Any]) -> Any:
+def _make_label_tensor(labels: npt.NDArray[Any]) -> Any:
     return tf.constant(labels, tf.int32 if np.ndim(labels) == 1 else tf.float32)
 
 
@@ -228,7 +227,7 @@ class EpochBatches:
         self._unused: list[_FitBatches] = []
         numbers = tf.data.Dataset.range(1).flat_map(self._numbers)
         counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
-        self.dataset = prepared(counted, make_batch)
+        self.dataset = make_dataset(counted, make_batch)
         attach(self.dataset, self)
 
     def for_fit(self) -> "_FitBatches":
@@ -244,9 +243,8 @@ class EpochBatches:
 class _FitBatches:
     """The same batches for a single fit.
 
-    An iterator of this data set starts faster, because the data set has a single function. The
-    epoch is read with every batch. This is correct if a single iterator is read at a time, to its
-    end.
+    An iterator of this data set starts faster, as the data set has a single function. The epoch is
+    read with every batch, so only a single iterator may be read at a time.
     """
 
     def __init__(self, data: EpochBatches) -> None:
@@ -263,7 +261,7 @@ class _FitBatches:
         """Return the data set of the begun epoch, without the batches before `batch`."""
         steps = self._data._steps
         places = tf.data.Dataset.range(batch, steps)
-        return prepared(
+        return make_dataset(
             places, lambda place: self._data._make_batch(self._number.held() * steps + place)
         )
 
@@ -272,7 +270,7 @@ class _FitBatches:
         self._data._unused.append(self)
 
 
-def prepared(numbers: Any, make_batch: MakeBatch) -> Any:
+def make_dataset(numbers: Any, make_batch: MakeBatch) -> Any:
     """Map a data set of batch numbers to batches, in order and with prefetching.
 
     Args:

@@ -23,7 +23,7 @@ COLOURS = (
 
 @dataclass(frozen=True)
 class Point:
-    """A value, and the minimum and maximum of its repetitions, which are drawn as a bar."""
+    """A value with a bar from the minimum to the maximum of its repetitions."""
 
     x: float | str
     y: float
@@ -33,7 +33,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour.
+    """Points of the same colour.
 
     Attributes:
         name: The name in the legend.
@@ -138,7 +138,7 @@ class Chart:
         log_x: Whether the horizontal axis is logarithmic, if all numbers are above 0.
         from_zero: Whether the vertical axis begins at 0.
         ticks_at_values: Whether the horizontal axis has a tick at each value.
-        range_y: The ends of the vertical axis; by default those of the values.
+        range_y: The ends of the vertical axis; by default the minimum and maximum of the values.
     """
 
     title: str
@@ -221,7 +221,7 @@ def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[st
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Charts of the same series, with one legend.
+    """Charts of the same series with a common legend.
 
     Attributes:
         caption: How to read the charts.

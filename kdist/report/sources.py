@@ -183,7 +183,8 @@ def compare_settings(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
                 for name, value in run.settings.items()
                 if name != "model"
             },
-            "replicas": f"{run.fact('replicas') or 1:.0f}",  # the settings may leave it open
+            # Without a setting, the number of replicas depends on the machine.
+            "replicas": f"{run.summary_number('replicas') or 1:.0f}",
         }
         for run in runs
     ]

@@ -27,7 +27,7 @@ from ..study.tables import (
 )
 from ..training.console import count
 from ..training.networks import NETWORKS, SIZES
-from ..training.record import RunRecord, finite
+from ..training.record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
 from .page import GENERATOR, Section, render_page
@@ -256,7 +256,7 @@ def draw_search(record: SearchRecord) -> Figure:
 
 
 def _number_or_text(value: object) -> float | str:
-    number = None if isinstance(value, bool) else finite(value)
+    number = None if isinstance(value, bool) else as_finite(value)
     return str(value) if number is None else number
 
 
@@ -336,15 +336,15 @@ def _format_speed(run: RunRecord) -> str:
 
 
 def _format_time_to_target(run: RunRecord) -> str:
-    met = run.fact("met_seconds")
+    met = run.summary_number("met_seconds")
     if met is not None:
         return format_seconds(met)
-    return "not reached" if run.logged("val_accuracy") else MISSING
+    return "not reached" if run.has_values("val_accuracy") else MISSING
 
 
 def _format_replicas(run: RunRecord) -> str:
     cores = ", shared cores" if run.shares_cores else ""
-    return f"{format_setting(run.fact('replicas'))}{run.of_workers}{cores}"
+    return f"{format_setting(run.summary_number('replicas'))}{run.workers_suffix}{cores}"
 
 
 _COLUMNS: dict[str, Callable[[RunRecord], str]] = {
@@ -352,9 +352,9 @@ _COLUMNS: dict[str, Callable[[RunRecord], str]] = {
     "Best val. accuracy": lambda run: format_accuracy(run.best[0] if run.best else None),
     "Images/s": _format_speed,
     "Time to target": _format_time_to_target,
-    "Total time": lambda run: format_seconds(run.fact("seconds")),
+    "Total time": lambda run: format_seconds(run.summary_number("seconds")),
     "Epochs": lambda run: f"{len(run.epochs):,}",
     "Status": lambda run: run.status.detail,
     "Replicas": _format_replicas,
-    "Global batch": lambda run: format_setting(run.fact("global_batch")),
+    "Global batch": lambda run: format_setting(run.summary_number("global_batch")),
 }

@@ -15,12 +15,12 @@ from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import on_cpu
 from ..training.console import count
-from ..training.user_model.functions import files_of
+from ..training.user_model.functions import list_user_files
 from .folder import Row, format_option
 from .tables import MISSING, ResultsTable, Spread
 from .trial import Trial
 
-# At most a hundred values of a setting, each of which is a run of several seconds.
+# At most a hundred values of a setting: every value is a run of several seconds.
 Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MaxLen(100)]
 
 COLUMNS = (
@@ -43,9 +43,9 @@ class Experiment(abc.ABC):
 
     Attributes:
         kind: The name on the command line and in `study.json`.
-        setting: The columns that name a setting; points that agree in them are repetitions.
+        setting: The columns that name a setting; points with equal values are repetitions.
         required: The columns without which a point has failed.
-        trains: Whether runs are whole trainings; otherwise they time a few epochs.
+        trains: Whether runs are whole trainings, instead of a few timed epochs.
         columns: The headings of the table: a key of a result, and the format of its number.
         note: The sentences below the table.
         axis: The key of a result on the horizontal axis of the charts, and the axis's title.
@@ -74,7 +74,7 @@ class Experiment(abc.ABC):
         settings = dataclasses.asdict(self)
         model = self.train.get("model")
         if model is not None:
-            files = files_of(model, self.train.get("data") or "data")
+            files = list_user_files(model, self.train.get("data") or "data")
             settings["files"] = {
                 file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12] for file in files
             }
@@ -92,7 +92,7 @@ class Experiment(abc.ABC):
     @property
     @abc.abstractmethod
     def repetitions(self) -> int:
-        """The number of rounds, which are the runs of every setting."""
+        """The number of rounds; a round has a run of every setting."""
 
     @abc.abstractmethod
     def make_round(self, index: int) -> list[Trial]:
@@ -115,7 +115,7 @@ class Experiment(abc.ABC):
             name: The name of its folder.
             replicas: The number of replicas.
             batch: Training images per batch and replica.
-            config: The other settings of its run.
+            config: Further settings of its run.
             **axes: The values of further columns.
         """
         axes |= {"batch_size": batch, "replicas": replicas, "global_batch": batch * replicas}

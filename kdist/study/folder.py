@@ -28,18 +28,18 @@ Row = dict[str, Any]
 STUDY_FILE = "study.json"
 FORMAT = 5
 _RESULTS = ("oracle.json", "best.json", "report.html")
-# The properties of a machine with which speeds can be compared.
+# Speeds can be compared if these properties of the machine are equal.
 _SAME_MACHINE = ("cpu", "cores", "devices")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StudyInfo:
-    """The contents of `study.json`, which tell whether a study can be resumed.
+    """The contents of `study.json`; a study is resumed only with the same contents.
 
     Attributes:
         kind: `"search"`, or the kind of sweep.
         settings: The settings of the study.
-        machine: The machine that runs it, if its results depend on that.
+        machine: The machine, if the results depend on it.
     """
 
     kind: str

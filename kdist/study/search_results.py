@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def make_trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings of a trial, with which `kdist train` can repeat it.
+    """Return the settings of a trial for `kdist train`.
 
     Learning rates are drawn for one replica and the `batch_size` of `base`, and scaled to the
     trial's batch size by `lr_rule`: a rate that suits a batch of 32 is not tried unchanged with
@@ -72,7 +72,7 @@ def read_result(run: RunRecord, search: Search) -> Row:
         penalty = PENALTY * (search.config.time_budget or 0.0) * (1 + missed_by)
         score = penalty if reached is None else reached
         return row | {"score": score, "reached": reached is not None}
-    values = run.known(search.objective)
+    values = run.known_values(search.objective)
     if not values:
         raise UserError(f"{search.objective} was not finite in any epoch")
     return row | {"score": max(values) if search.direction == "max" else min(values)}

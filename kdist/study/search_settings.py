@@ -38,10 +38,10 @@ class Search:
         factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
         objective: The value to optimize.
         max_failures: Stop after this many failed trials in a row.
-        workers: Trials at once, each on its share of the GPUs or cores; by default one trial after
-            the other, on all devices.
+        workers: Trials at the same time, each on its share of the GPUs or cores; by default a
+            single trial on all devices.
         output: Folder of the search; a search that was started there is resumed.
-        space: What to tune, as `SearchSpace` takes it; `None` for the default of the network.
+        space: The settings to tune, as `SearchSpace` takes them; by default those of the network.
         config: The settings that are not tuned.
 
     Raises:

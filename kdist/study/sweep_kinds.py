@@ -217,7 +217,7 @@ class AccuracySweep(Experiment):
 
 
 def time_to_target(row: Row, unit: str = "seconds") -> float:
-    """Return the seconds or epochs in which a run reached the target; infinite if it never did."""
+    """Return the seconds or epochs to the target; infinite if the run never reached the target."""
     time = row[f"{unit}_to_target"]
     is_reached = row["reached_target"] and not row["diverged"] and time is not None
     return time if is_reached else math.inf

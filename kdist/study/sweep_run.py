@@ -40,7 +40,7 @@ def sweep(
     machine: Callable[[], dict[str, Any]] = describe_machine,
     console: Console | None = None,
 ) -> Outcome:
-    """Run a sweep, resume one, or show the results of a finished one.
+    """Run a sweep, resume an interrupted sweep, or show the results of a finished sweep.
 
     Args:
         experiment: The experiment.
@@ -127,7 +127,7 @@ def default_folder(experiment: Experiment) -> Path:
 
 
 class SweepPoints:
-    """The points of a sweep: a list of trials, each with a row when it has ended.
+    """The points of a sweep: the trials that are left, and the rows of trials that ended.
 
     Args:
         experiment: The experiment.

@@ -16,12 +16,12 @@ class Trial:
 
     Attributes:
         name: The name of its folder.
-        config: The settings of its run, as `TrainConfig` takes them.
-        columns: The values that identify it, which are columns of its row.
-        description: Its settings in a line, printed when it begins.
-        search: The place of its run in a search; `None` in a sweep.
-        parent: The name of the trial whose run it continues; `None` to begin anew.
-        error: The reason why its settings cannot be run; empty if they can.
+        config: The settings of the run, as `TrainConfig` takes them.
+        columns: The columns of the row that identify the trial.
+        description: The settings in a line, printed when the trial begins.
+        search: The place of the run in a search; `None` in a sweep.
+        parent: The name of the trial to continue; `None` to begin anew.
+        error: The reason why the settings are invalid; empty for valid settings.
     """
 
     name: str
@@ -39,27 +39,29 @@ def measure_run(run: RunRecord, *, may_diverge: bool = False) -> Row:
     Raises:
         UserError: Nothing was trained, or the loss was not finite and `may_diverge` is false.
     """
-    images, batch = (int(run.fact(name) or 0) for name in ("training_images", "global_batch"))
+    images, batch = (
+        int(run.summary_number(name) or 0) for name in ("training_images", "global_batch")
+    )
     diverged = run.summary.get("diverged") is not None
     if diverged and not may_diverge:
         where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
         raise UserError(f"the loss was not finite: {where}")
     if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
-    rates, met_epoch = run.rates if run.is_warm else [], run.fact("met_epoch")
+    rates, met_epoch = run.rates if run.is_warm else [], run.summary_number("met_epoch")
     return {
         "global_batch": batch,
         "images_per_step": images / -(-images // batch),
         "images_per_sec": run.images_per_sec if rates else None,
         "images_per_sec_low": min(rates, default=None),
         "images_per_sec_high": max(rates, default=None),
-        "learning_rate": run.fact("learning_rate"),
-        "seconds": run.fact("seconds") if diverged else run.epochs[-1]["seconds"],
+        "learning_rate": run.summary_number("learning_rate"),
+        "seconds": run.summary_number("seconds") if diverged else run.epochs[-1]["seconds"],
         "epochs": len(run.epochs),
         "diverged": diverged,
         "reached_target": met_epoch is not None if run.settings.get("validate") else None,
-        "seconds_to_target": run.fact("met_seconds"),
+        "seconds_to_target": run.summary_number("met_seconds"),
         "epochs_to_target": None if met_epoch is None else int(met_epoch),
-        "val_accuracy": run.fact("val_accuracy"),
-        "best_val_accuracy": run.fact("best_val_accuracy"),
+        "val_accuracy": run.summary_number("val_accuracy"),
+        "best_val_accuracy": run.summary_number("best_val_accuracy"),
     }

@@ -25,7 +25,7 @@ _LEAST_FREE_BYTES = 2**16
 
 
 class TrialProcess:
-    """The process of a trial, which trains it in `run/` of the trial's folder.
+    """The process that trains a trial in `run/` of the trial's folder.
 
     Output and errors of the process go into `output.log` and `errors.log`. An interrupted run with
     checkpoints is resumed if its settings are the same.
@@ -60,7 +60,7 @@ class TrialProcess:
         """Return the reason why the process failed, in one line; empty if it did not.
 
         Raises:
-            OSError: The disk is full, for the process or for this one.
+            OSError: The disk is full.
         """
         self._child.wait()
         self._child.kill()  # also the processes that it has started

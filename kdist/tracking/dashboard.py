@@ -32,7 +32,7 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
         )
     try:
         owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
-        return str(workspace_of(entity=owner, project=project).save().url)
+        return str(make_workspace(entity=owner, project=project).save().url)
     except Exception as error:  # an error of the network, the server or the account
         raise UserError(
             f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
@@ -40,7 +40,7 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
         ) from error
 
 
-def workspace_of(*, entity: str, project: str) -> Any:
+def make_workspace(*, entity: str, project: str) -> Any:
     """Return the workspace, a `wandb_workspaces.workspaces.Workspace`, not yet saved."""
     import wandb_workspaces.workspaces as ws
 
@@ -50,12 +50,12 @@ def workspace_of(*, entity: str, project: str) -> Any:
         name="kdist",
         sections=[
             ws.Section(name=name, panels=panels, is_open=True)
-            for name, panels in _sections().items()
+            for name, panels in _make_sections().items()
         ],
     )
 
 
-def _sections() -> dict[str, list[Any]]:
+def _make_sections() -> dict[str, list[Any]]:
     """Return the panels by section: a line or a point for each run, and a line for each trial."""
     import wandb_workspaces.reports.v2 as wr
 

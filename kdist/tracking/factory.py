@@ -44,9 +44,9 @@ def tracking(
       packages, console and code are not recorded. A run that is already active is used, and not
       closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
-    * `"mlflow"`: parameters and metrics, on the server or in the database that
-      `MLFLOW_TRACKING_URI` names; MLflow's default is `mlflow.db` in the working directory. It
-      needs `pip install 'kdist[mlflow]'`.
+    * `"mlflow"`: parameters and metrics, on the server or in the database at
+      `MLFLOW_TRACKING_URI`, by default `mlflow.db` in the working directory; needs `pip install
+      'kdist[mlflow]'`.
     * `"none"`: nothing.
 
     Args:
@@ -60,8 +60,8 @@ def tracking(
             per epoch only. With a number, Keras waits for the metrics after every execution.
         hyperparameters: Hyperparameters of a trial; by default `config`.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
-        telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
-            before the trackers, which get its norms and, but for MLflow, histograms, by step.
+        telemetry: A `kdist.callbacks.TrainingTelemetry`, which has to be in the list of callbacks,
+            before the trackers. Norms and histograms are tracked by step; MLflow has no histograms.
         verbose: 0 does not print where the run is.
 
     Returns:

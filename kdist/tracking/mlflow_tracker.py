@@ -15,7 +15,7 @@ _PREFIXES = {"epoch": "", "best": "", "batch": "batch/", "telemetry": "telemetry
 
 
 class MlflowTracker(Tracker):
-    """Tracks a run with MLflow, where `MLFLOW_TRACKING_URI` says, in the experiment `kdist`.
+    """Tracks a run with MLflow, at `MLFLOW_TRACKING_URI`, in the experiment `kdist`.
 
     The metrics of an epoch have the names of `logs`, over the epochs from 1; further metrics are
     the best values so far (`best_val_accuracy`, …), `batch/<name>` and the norms `telemetry/<name>`
@@ -24,7 +24,7 @@ class MlflowTracker(Tracker):
 
     title: ClassVar[str] = "MLflow"
 
-    def config(self, made_on: Mapping[str, Any]) -> None:
+    def config(self, environment: Mapping[str, Any]) -> None:
         """Begin a run with its parameters, or continue the run in `sent.json`."""
         self._run_id: str | None = None
         self._client = MlflowClient()
@@ -33,15 +33,15 @@ class MlflowTracker(Tracker):
             self._run_id = self.sent["id"]
             return
         experiment = self._client.get_experiment_by_name(EXPERIMENT)
-        tags = {"device": made_on["device"], **made_on["versions"]}
+        tags = {"device": environment["device"], **environment["versions"]}
         self._run_id = self._client.create_run(
             experiment.experiment_id if experiment else self._client.create_experiment(EXPERIMENT),
             run_name=self.name,
             tags=tags | ({} if self.group is None else {"group": self.group}),
         ).info.run_id
-        self.note(id=self._run_id)
+        self.record_sent(id=self._run_id)
         settings = {
-            "replicas": made_on["replicas"],
+            "replicas": environment["replicas"],
             **self.settings,
             **(self.hyperparameters or {}),
         }

@@ -9,8 +9,8 @@ from tensorboard.plugins.hparams import api as hparams
 
 from .tracker import Tracker
 
-# The run and the prefix of the names of each axis. TensorBoard reads only one file of a run at a
-# time, so that values within epochs are in runs of their own.
+# The run and the prefix of names, for each axis. TensorBoard reads the files of a run one after the
+# other, so that values within epochs are in separate runs.
 _RUNS = {
     "epoch": ("train", "epoch_"),
     "best": (".", ""),
@@ -31,7 +31,7 @@ class TensorBoardTracker(Tracker):
 
     title: ClassVar[str] = "TensorBoard"
 
-    def config(self, made_on: Mapping[str, Any]) -> None:
+    def config(self, environment: Mapping[str, Any]) -> None:
         """Write the device, the versions, the model and the hyperparameters, once for a run."""
         self._writers: dict[str, Any] = {}
         types = bool | int | float | str
@@ -40,7 +40,7 @@ class TensorBoardTracker(Tracker):
         if self.sent:
             return
         with self._writer(".").as_default(0):
-            for name, value in {"device": made_on["device"], **made_on["versions"]}.items():
+            for name, value in {"device": environment["device"], **environment["versions"]}.items():
                 tf.summary.text(name, value)
         with self._writer("train").as_default(0):
             _write_graph(self.model)
@@ -78,7 +78,7 @@ def _write_graph(model: Any) -> None:
     """Write the model's layers for TensorBoard's graph plugin, unless JSON cannot hold them."""
     try:
         layers = model.to_json()
-    except Exception:  # whatever a user's get_config raises
+    except Exception:  # any exception of a user's get_config
         return
     metadata = tf.compat.v1.SummaryMetadata()
     metadata.plugin_data.plugin_name = "graph_keras_model"

@@ -82,17 +82,17 @@ def begin_run(
     online = {} if run_id is None else {"resume": "allow"}
     if mode not in ("offline", "disabled"):
         try:
-            return _init(given | online, settings | {"mode": mode, "quiet": True})
+            return _start_wandb(given | online, settings | {"mode": mode, "quiet": True})
         except Exception as error:
             warnings.warn(
                 f"W&B cannot be reached ({error_line(error)}): the run is saved offline",
                 stacklevel=2,
             )
             mode = "offline"
-    return _init(given, settings | {"mode": mode, "silent": True})
+    return _start_wandb(given, settings | {"mode": mode, "silent": True})
 
 
-def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def _start_wandb(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     # A sweep has its own project; wandb warns if a different project is passed.
     named = {"WANDB_PROJECT", "WANDB_SWEEP_ID"} & set(os.environ)
     return wandb.init(
@@ -103,7 +103,7 @@ def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 # The step metric of each axis.
 _AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
-# Runs that trackers have begun and not finished. After a fit that failed they stay open.
+# Runs that trackers have begun and not finished; a run stays open after a fit that failed.
 _open_runs: list[Any] = []
 
 
@@ -130,9 +130,9 @@ class WandbTracker(Tracker):
         self._run: Any = None
         self._is_own = False
 
-    def config(self, made_on: Mapping[str, Any]) -> None:
+    def config(self, environment: Mapping[str, Any]) -> None:
         """Start the run, or use the active one."""
-        config = {**made_on, **self.settings}
+        config = {**environment, **self.settings}
         if wandb.run is not None and wandb.run in _open_runs:
             wandb.run.finish(exit_code=1)
         _open_runs.clear()
@@ -160,7 +160,7 @@ class WandbTracker(Tracker):
         # Online, the server knows the number of rows.
         if self.sent.get("rows") and self._run.offline:
             self._run.log({}, step=self.sent["rows"])
-        self.note(id=self._run.id)
+        self.record_sent(id=self._run.id)
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Send the values of a step, without empty histograms."""

@@ -3,7 +3,7 @@ import math
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.record import median_rate, read_run, run_status, warm_rates
+from kdist.training.record import median_rate, read_run, read_status, warm_rates
 from report_folders import write_run
 
 
@@ -13,11 +13,11 @@ def test_what_a_run_left(tmp_path):
     assert run.best == (0.9, 2)
     assert run.rates == [110.0, 90.0]  # without the first epoch
     assert run.images_per_sec == 100.0
-    assert (run.fact("met_epoch"), run.fact("met_seconds")) == (2, 20.0)
-    assert run.fact("global_batch") == 32
-    assert run.fact("data") is None
-    assert run.logged("val_loss")
-    assert not run.logged("batch_norm_gap")
+    assert (run.summary_number("met_epoch"), run.summary_number("met_seconds")) == (2, 20.0)
+    assert run.summary_number("global_batch") == 32
+    assert run.summary_number("data") is None
+    assert run.has_values("val_loss")
+    assert not run.has_values("batch_norm_gap")
 
 
 def cut(folder, *files):
@@ -31,8 +31,12 @@ def test_a_run_that_was_killed_is_known_by_its_epochs(tmp_path):
     run = read_run(folder, unfinished=True)
     assert (run.finished, run.status.word) == (False, "unfinished")
     assert run.status.detail == "killed or still running"
-    assert [run.fact(name) for name in ("replicas", "global_batch", "seconds")] == [2, 32, 20]
-    assert (run.best, run.fact("val_accuracy")) == ((0.9, 2), 0.9)
+    assert [run.summary_number(name) for name in ("replicas", "global_batch", "seconds")] == [
+        2,
+        32,
+        20,
+    ]
+    assert (run.best, run.summary_number("val_accuracy")) == ((0.9, 2), 0.9)
 
 
 @pytest.mark.parametrize("history", [None, "", "epoch,seconds\n"])
@@ -82,11 +86,9 @@ def test_a_run_without_an_epoch(tmp_path):
         ("summary.json", None, "incomplete: summary.json missing: the run was killed or is still"),
         ("history.csv", None, "incomplete: history.csv missing$"),
         ("config.json", "{", "config.json cannot be read"),
-        ("config.json", "[1]", "config.json contains a list, not an object"),
-        ("summary.json", '{"loss": 1}', "summary.json lacks replicas, .* is not of kdist train"),
+        ("config.json", "[1]", "config.json cannot be read"),
         ("summary.json", "[" * 100_000, "summary.json cannot be read"),
         ("history.csv", "a,b\n1,2\n", "history.csv has no columns epoch and seconds"),
-        ("history.csv", "epoch,seconds\n1,2,3\n", "a line of history.csv is longer"),
         ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv cannot be read"),
         ("history.csv", "", "history.csv has no columns"),
     ],
@@ -136,7 +138,7 @@ def test_settings_of_other_kinds_do_no_harm(tmp_path):
     ],
 )
 def test_how_a_run_ended(summary, finished, word, detail):
-    status = run_status(summary, finished=finished)
+    status = read_status(summary, finished=finished)
     assert (status.word, status.detail) == (word, detail)
     assert status.is_complete is (word == "complete")
 

@@ -8,11 +8,11 @@ import tensorflow as tf
 from ..._upstream.models import has_call, optimizers_of
 from ...errors import UserError
 from ...optimizers.scaling import scale_learning_rate
-from .functions import reason_of
+from .functions import explain_exception
 
 
-def checked_model(model: Any, *, function: str = "build(hp)") -> keras.Model:
-    """Return the result of a user's function, if it is a compiled model; else raise `UserError`."""
+def check_model_result(model: Any, *, function: str = "build(hp)") -> keras.Model:
+    """Check that the result of a user's function is a compiled model, and return it."""
     if isinstance(model, keras.Model) and model.compiled:
         return model
     found = type(model).__name__
@@ -29,7 +29,7 @@ def scale_compiled_rate(
 ) -> None:
     """Scale the learning rate that a model was compiled with; schedules stay unchanged.
 
-    Arguments are those of `kdist.scale_learning_rate`.
+    The arguments have the meaning of `kdist.scale_learning_rate`.
     """
     for optimizer, inner in _optimizers_with_rate(model):
         inner.learning_rate = scale_learning_rate(
@@ -48,7 +48,7 @@ def set_compiled_rate(model: keras.Model, rate: float) -> None:
             inner.learning_rate = rate
 
 
-def compiled_rate(model: keras.Model) -> float:
+def read_compiled_rate(model: keras.Model) -> float:
     """Return the learning rate that a model was compiled with; the initial rate of a schedule."""
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
@@ -78,7 +78,7 @@ def check_input(
         model(spec)
     except Exception as error:
         raise UserError(
-            f"the model of {function} does not take the {what}: {reason_of(error)}"
+            f"the model of {function} does not take the {what}: {explain_exception(error)}"
         ) from error
 
 
