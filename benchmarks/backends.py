@@ -31,7 +31,7 @@ TITLES = {
     "jax": "Keras on JAX, DataParallel",
     "torch": "PyTorch, DDP",
 }
-EQUAL, ROUNDING = 1e-9, 1e-6  # the latter where a backend rounds a part to float32
+EQUAL, ROUNDING = 1e-9, 1e-6  # `ROUNDING`: a backend rounds a part to float32
 TIMEOUT_SECONDS = 300
 
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from kdist.callbacks import BatchNormMonitor
 from kdist.layers import SyncBatchNormalization
 
-from .measure import Table, format_ratio, format_spread, make_parser, take_turns, timed
+from .measure import Table, format_ratio, format_spread, make_parser, make_timer, take_turns
 from .networks import fit_epoch, make_model, random_batches, wide_resnet
 
 EPOCH_IMAGES = 60_000
@@ -37,21 +37,21 @@ def main() -> None:
     table = Table("layer", "Keras, ms", "kdist, ms", "kdist : Keras", file=options.json)
     for shape in SHAPES:
         candidates = {
-            "Keras": layer_step(keras.layers.BatchNormalization(), (options.batch, *shape)),
-            "kdist": layer_step(SyncBatchNormalization(), (options.batch, *shape)),
+            "Keras": make_layer_step(keras.layers.BatchNormalization(), (options.batch, *shape)),
+            "kdist": make_layer_step(SyncBatchNormalization(), (options.batch, *shape)),
         }
         take_turns(candidates, 2)  # warms them up
         times = take_turns(candidates, options.rounds)
         milliseconds = [f"{1000 * statistics.median(times[name]):.1f}" for name in candidates]
         ratio = format_ratio(times["Keras"], times["kdist"])
         table.add("x".join(map(str, shape)), *milliseconds, ratio)
-    steps = monitor_steps(options.batch, options.steps, options.rounds)
+    steps = measure_monitor(options.batch, options.steps, options.rounds)
     share = 100 * statistics.median(steps) * options.batch / EPOCH_IMAGES
     found = f"{format_spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images"
     print(f"\nBatchNormMonitor: {found}")
 
 
-def layer_step(layer: Any, shape: tuple[int, ...]) -> Callable[[], float]:
+def make_layer_step(layer: Any, shape: tuple[int, ...]) -> Callable[[], float]:
     """Return the forward and backward pass of a layer as a timed function."""
     x, dy = tf.random.normal((2, *shape))
     layer.build(x.shape)
@@ -63,10 +63,10 @@ def layer_step(layer: Any, shape: tuple[int, ...]) -> Callable[[], float]:
             y = layer(x, training=True)
         return tape.gradient(y, [x, *layer.trainable_variables], dy)
 
-    return timed(lambda: step()[0].numpy())
+    return make_timer(lambda: step()[0].numpy())
 
 
-def monitor_steps(batch: int, steps: int, rounds: int) -> list[float]:
+def measure_monitor(batch: int, steps: int, rounds: int) -> list[float]:
     """Return in each round how many training steps the monitor's work takes."""
     network = wide_resnet(16, 1)
     model = make_model(network, kdist.MirroredStrategy(replicas=1))
@@ -76,7 +76,7 @@ def monitor_steps(batch: int, steps: int, rounds: int) -> list[float]:
     monitor.on_train_begin()
     candidates = {
         "steps": lambda: fit_epoch(model, data).seconds,
-        "monitor": timed(lambda: monitor.on_epoch_end(0, {})),
+        "monitor": make_timer(lambda: monitor.on_epoch_end(0, {})),
     }
     take_turns(candidates, 2)  # warms them up
     times = take_turns(candidates, rounds)

@@ -2,10 +2,11 @@
 
     python -m benchmarks.bits        # WRN-16-1, batch 128, 4 shards: five minutes on two cores
 
-All candidates run with one thread for each operation, as shards do; one ordinary replica also in a
-process of its own, with all cores for each operation. They are timed in turn, A B B A …, by the
-clock and by the processor time of all cores, which other processes disturb less. The last row is as
-many ordinary steps as there are shards, each with the batch of one: the cost of smaller batches.
+All candidates run with one thread for each operation, as shards do; one ordinary replica also runs
+in a process of its own, with all cores for each operation. The candidates are timed in turn, A B B
+A …, by the clock and by the processor time of all cores, which other processes disturb less. The
+last row shows the cost of smaller batches: an ordinary step for each shard, with its part of the
+batch.
 """
 
 import argparse
@@ -27,7 +28,7 @@ Turn = Callable[[], tuple[float, float]]
 
 
 def main() -> None:
-    """Compare the candidates, or be the one with all cores."""
+    """Compare the candidates, or run the candidate with all cores."""
     parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=3, help="training steps per round")

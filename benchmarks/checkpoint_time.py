@@ -22,7 +22,7 @@ import tensorflow as tf
 from kdist.callbacks import Checkpoint
 
 from .measure import Table, format_spread, make_parser
-from .networks import make_model, momentum, wide_resnet
+from .networks import make_model, make_momentum_sgd, wide_resnet
 
 BATCH = 8
 STEPS_BETWEEN = 8
@@ -63,7 +63,7 @@ def main() -> None:
 
 def averaged_momentum() -> Any:
     """Return SGD with momentum and averaged weights."""
-    return keras.optimizers.SGD.from_config(momentum().get_config() | {"use_ema": True})
+    return keras.optimizers.SGD.from_config(make_momentum_sgd().get_config() | {"use_ema": True})
 
 
 class TimedCheckpoint(Checkpoint):

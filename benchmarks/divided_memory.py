@@ -104,7 +104,7 @@ def train(options: argparse.Namespace) -> dict[str, float]:
     strategy.build(lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
     words = np.random.default_rng(0).integers(0, WORDS, (options.batch, TOKENS))
     Path("/proc/self/clear_refs").write_text("5")  # the peak, `VmHWM`, begins anew
-    before = memory_of_process("VmRSS")
+    before = read_process_memory("VmRSS")
     with keras.RematScope("full" if options.way == "and remat" else None):
         model = strategy.build(lambda: make_transformer(options.layers, options.width))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -114,26 +114,26 @@ def train(options: argparse.Namespace) -> dict[str, float]:
         began = time.perf_counter()
         model.train_on_batch(words, words)
         seconds.append(time.perf_counter() - began)
-    peak = memory_of_process("VmHWM") - before
+    peak = read_process_memory("VmHWM") - before
     explanation = kdist.explain(model, (words, words))
     return {
         "parameters": model.count_params(),
         "seconds": statistics.median(seconds[2:]),  # the first step traces
         "peak": peak / options.replicas,
         "estimate": explanation.memory,
-        "weights": bytes_on_one_device(model.variables),
-        "state": bytes_on_one_device(model.optimizer.variables),
+        "weights": count_bytes_on_device(model.variables),
+        "state": count_bytes_on_device(model.optimizer.variables),
     }
 
 
-def memory_of_process(name: str) -> int:
+def read_process_memory(name: str) -> int:
     """Return bytes of this process, as Linux counts them."""
     lines = Path("/proc/self/status").read_text().splitlines()
     line = next(line for line in lines if line.startswith(f"{name}:"))
     return 1024 * int(re.findall(r"\d+", line)[0])
 
 
-def bytes_on_one_device(variables: Iterable[Any]) -> int:
+def count_bytes_on_device(variables: Iterable[Any]) -> int:
     """Return the bytes of variables on the device that has most of them."""
     sizes: dict[str, int] = {}
     for variable in variables:

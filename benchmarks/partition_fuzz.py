@@ -24,7 +24,7 @@ _TOGETHER = 6  # programs of one traced step
 
 
 class _DiffersError(Exception):
-    """A program is another one on several replicas."""
+    """A program computes something else on several replicas."""
 
 
 def main() -> int:

@@ -45,20 +45,20 @@ def main() -> None:
         seconds, accuracy = train(args.only, args)
         print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
         return
-    candidates = {name: runs_of(name, args.seed) for name in args.candidates}
+    candidates = {name: make_runner(name, args.seed) for name in args.candidates}
     title = f"{args.dataset} to {args.target:g}"
     table = Table(title, "seconds", "reached", "best accuracy", file=args.json)
     for name, runs in take_turns(candidates, args.rounds).items():
-        table.add(CANDIDATES[name], *summary(runs, args.target))
+        table.add(CANDIDATES[name], *summarize_runs(runs, args.target))
 
 
-def runs_of(name: str, seed: int) -> Callable[[], Any]:
+def make_runner(name: str, seed: int) -> Callable[[], Any]:
     """Return a function that runs a candidate in a separate process, with the next seed."""
     seeds = itertools.count(seed)
     return lambda: run_again("--only", name, "--seed", str(next(seeds)))
 
 
-def summary(runs: Sequence[dict[str, float]], target: float) -> list[str]:
+def summarize_runs(runs: Sequence[dict[str, float]], target: float) -> list[str]:
     """Return median and range of the seconds, the runs that reached the target, and accuracy."""
     seconds = [run["seconds"] for run in runs]
     reached = sum(run["accuracy"] > target for run in runs)

@@ -25,7 +25,7 @@ from typing import Any
 
 from kdist.strategies.hardware import host
 
-from ..environments import environment, install, installed
+from ..environments import environment, install, installed_versions
 from ..measure import ROOT, Table, make_parser
 
 KERAS, TENSORFLOW = "3.15.1", "2.21.0"
@@ -67,7 +67,9 @@ def main() -> int:
     with environment(options.folder, "libraries") as folder:
         install(folder, wanted, without=("keras", "tensorflow"))
         print("{date}, {cpu}, {cores} cores, Python {python}, ".format(**host()), end="")
-        print("Keras {}, TensorFlow {}\n".format(*installed(folder, "keras", "tensorflow")))
+        print(
+            "Keras {}, TensorFlow {}\n".format(*installed_versions(folder, "keras", "tensorflow"))
+        )
         columns = [
             "library",
             "model",
@@ -76,7 +78,7 @@ def main() -> int:
         table = Table(*columns, "first step", "later step", "kdist says", file=options.json)
         for library in options.library:
             for result in results_of(folder, library, options.model):
-                table.add(f"{library} {LIBRARIES[library]}", *cells_of(result))
+                table.add(f"{library} {LIBRARIES[library]}", *format_cells(result))
                 wrong |= result.get("wrong", False)
                 if result.get("where"):
                     details.append(f"{library}, {result['model']}: {'; '.join(result['where'])}")
@@ -125,7 +127,7 @@ def start_child(folder: Path, library: str, models: list[str] | None) -> subproc
     )
 
 
-def cells_of(result: dict[str, Any]) -> list[str]:
+def format_cells(result: dict[str, Any]) -> list[str]:
     """Return the cells of a row behind the library."""
     found = result["found"] + [""] * (len(REPLICAS) - len(result["found"]))
     notes = ["`strategy.build`"] * result.get("built", False)

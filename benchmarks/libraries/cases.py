@@ -22,7 +22,7 @@ class Training:
     """A compiled model and its data.
 
     Attributes:
-        model: Anything that has `fit`, `evaluate` and `predict`.
+        model: An object with `fit`, `evaluate` and `predict`.
         x: The first argument of `fit`: arrays of 10 rows, or batches.
         y: The second argument.
         fit: Other arguments of `fit`, such as callbacks.
@@ -45,12 +45,12 @@ class Case:
     """A model of a library.
 
     Attributes:
-        library: Its name on the Python Package Index.
-        name: Of the model.
-        make: Makes it, in the strategy's scope.
-        dtype: Of its weights and results.
-        built: Whether it is made by `strategy.build`, rather than in `strategy.scope()`.
-        noise: A relative change of its initial weights that stands for rounding.
+        library: Name of the library on the Python Package Index.
+        name: Name of the model.
+        make: Makes the model, in the strategy's scope.
+        dtype: Type of weights and results.
+        built: Whether the model is made by `strategy.build` instead of in `strategy.scope()`.
+        noise: A relative change of the initial weights that stands for rounding.
     """
 
     library: str
@@ -83,7 +83,7 @@ def register_case(
 
 @dataclass
 class Result:
-    """What a training computed, and how long its steps took.
+    """The results of a training, and the times of its steps.
 
     Attributes:
         arrays: Weights, predictions, history and scores, by name.
@@ -103,7 +103,7 @@ def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
 
     Args:
         case: The case.
-        strategy: kdist's.
+        strategy: kdist's strategy.
         noise: The relative change of initial weights.
     """
     keras.backend.clear_session()
@@ -143,7 +143,7 @@ def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
 
 
 def difference(expected: Result, received: Result) -> tuple[float, str]:
-    """Return the largest relative difference, and of which array.
+    """Return the largest relative difference, and the name of its array.
 
     Names of weights are not compared, as Keras numbers layers anew.
     """

@@ -17,11 +17,19 @@ from kdist.layers import compiled_kernels
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from ..networks import CLASSES, Network, lstm, make_model, momentum, transformer, wide_resnet
+from ..networks import (
+    CLASSES,
+    Network,
+    lstm,
+    make_model,
+    make_momentum_sgd,
+    transformer,
+    wide_resnet,
+)
 from .step_graph import StepGraph
 
 ROWS = 11
-"""Samples of each replica; no size of a weight is a multiple of it."""
+"""Samples of each replica; no size of a weight is a multiple of this number."""
 
 
 def _application(make: Callable[..., Any]) -> Network:
@@ -54,11 +62,11 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
         network: The model.
         kind: `"plain"` for no strategy, `"stock"` for TensorFlow's with synchronized batch norm,
             or `"kdist"`.
-        replicas: Their number.
+        replicas: The number of replicas.
         unknown_size: Whether the number of samples of a batch is unknown when the step is traced.
     """
-    keras.utils.clear_session()  # names of layers, and so of operations, are those of a first model
-    model = model_of_kind(network, kind, replicas, jit_compile=False)
+    keras.utils.clear_session()  # layers and operations have the names of a first model
+    model = make_candidate(network, kind, replicas, jit_compile=False)
     batches = _batches(network, ROWS * replicas, unknown_size)
     context.context().enable_run_metadata()
     try:
@@ -70,9 +78,11 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
     return StepGraph(step.partition_graphs, _runs(model, batches), ROWS)
 
 
-def model_of_kind(network: Network, kind: str, replicas: int, **options: Any) -> Any:
+def make_candidate(network: Network, kind: str, replicas: int, **options: Any) -> Any:
     """Return a candidate's model, compiled with SGD with momentum and options of `compile`."""
-    return make_model(network._replace(optimizer=momentum), _strategy(kind, replicas), **options)
+    return make_model(
+        network._replace(optimizer=make_momentum_sgd), _strategy(kind, replicas), **options
+    )
 
 
 class _Stock(tf.distribute.MirroredStrategy):
@@ -94,8 +104,7 @@ def _strategy(kind: str, replicas: int) -> Any:
     else:
         strategy = _Stock(devices)
         _Stock._collective_key_base += 1000  # TensorFlow numbers the groups of all strategies alike
-    # As on GPUs: batch norm's kernels are not XLA's, and sums are collectives of all
-    # sizes, in one order.
+    # As on GPUs: batch norm does not use XLA, and sums of all sizes are collectives, in order.
     compiled_kernels.SMALLEST_COMPILED_SAMPLE = sys.maxsize
     extended = strategy.extended
     extended._cross_device_ops = extended._collective_ops

@@ -15,7 +15,7 @@ from .step_graph import Node, Source, StepGraph
 LARGE = 1024
 """Fewest elements of an activation whose passes are counted."""
 
-# Microseconds; the longest path is chosen by them.
+# Microseconds, by which the longest path is chosen.
 _LAUNCH, _COPY, _COLLECTIVE = 7.0, 80.0, 110.0
 _SUMS, _GATHERS = ("CollectiveReduceV2",), ("CollectiveGatherV2",)
 _RENAMING = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Switch")
@@ -24,11 +24,11 @@ _ADDS, _JOINS = ("AddV2", "AddN", "AccumulateNV2"), ("Pack", "ConcatV2")
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges of one kind, of a step.
+    """The exchanges of a kind in a step.
 
     Attributes:
-        packs: For each exchange, how many tensors it packs.
-        bytes: That a device gives to all of them.
+        packs: The number of packed tensors of each exchange.
+        bytes: Bytes that a device sends in all exchanges.
     """
 
     packs: list[int] = field(default_factory=list)
@@ -37,24 +37,24 @@ class Exchanges:
 
 @dataclass(frozen=True)
 class StepCounts:
-    """The work of a step; but for `operations`, on the first of its devices.
+    """The work of a step on the first device; `operations` counts all devices.
 
     Attributes:
-        operations: That all devices run, without those that only rename a tensor or tell its shape.
+        operations: Operations that run, without renames of tensors and reads of shapes.
         launches: Operations that a GPU computes: with a result in its memory, or assignments.
-        collective_sums: Sums by TensorFlow's collectives, on GPUs NCCL's.
+        collective_sums: Sums by TensorFlow's collectives, which are NCCL's on GPUs.
         device_sums: Sums of tensors that are copied to the first device and added there.
         collective_gathers: Tensors that are gathered by collectives.
         device_gathers: Tensors that are copied to the first device and put together there.
-        copies_to_gpu: Tensors of the host's memory that a GPU's kernel takes from its own.
-        copies_to_host: Tensors of a GPU's memory that a kernel takes from the host's.
+        copies_to_gpu: Tensors in the host's memory that a kernel reads in the GPU's memory.
+        copies_to_host: Tensors in the GPU's memory that a kernel reads in the host's memory.
         copies_between: Tensors that are copied from one device to another.
         exchanges_on_path: Collectives and copies between devices on the longest path of the step.
         launches_on_path: Launches on that path.
         launches_between: Median of the launches on that path between two exchanges of the forward
             pass.
-        passes: How often a launch reads or writes an activation: a tensor of at least `LARGE`
-            elements with an axis of the samples, or of some of each.
+        passes: The number of reads and writes of activations by launches. An activation has at
+            least `LARGE` elements and an axis of the samples, or of parts of each sample.
     """
 
     operations: int
@@ -76,7 +76,7 @@ def count(graph: StepGraph, rows: int) -> StepCounts:
     """Count the work of a step.
 
     Args:
-        graph: Of the step.
+        graph: The graph of the step.
         rows: The number of samples on each device; no size of a weight is a multiple of it.
     """
     to_gpu, to_host = _host_copies(graph)
@@ -117,7 +117,7 @@ def _on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
 
 
 def _origin(graph: StepGraph, source: Source) -> Source:
-    """Return the tensor behind operations that only rename it or change its shape."""
+    """Return the tensor before operations that only rename it or change its shape."""
     node = graph.nodes[source.node]
     if node.op in _RENAMING:
         return _origin(graph, node.inputs[0])
@@ -125,7 +125,7 @@ def _origin(graph: StepGraph, source: Source) -> Source:
 
 
 def _pack(graph: StepGraph, source: Source) -> int:
-    """Return of how many tensors a tensor is the concatenation."""
+    """Return the number of tensors that are concatenated in a tensor."""
     node = graph.nodes[_origin(graph, source).node]
     return int(node.attributes["N"].i) if node.op == "ConcatV2" else 1
 
@@ -270,7 +270,7 @@ def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterat
 
 
 def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
-    """Yield all names, each after those before it."""
+    """Yield all names in topological order."""
     entered: set[str] = set()
     for start in before:
         stack = [] if start in entered else [(start, iter(before[start]))]

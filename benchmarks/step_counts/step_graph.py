@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
-# Neither compute nor copy: their results are their inputs, or known without the values of these.
+# Operations that neither compute nor copy: results are inputs, or known without their values.
 _RENAMES = {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient"}
 _TELLS = {"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "EnsureShape", "Assert"}
 _READS = {"Const", "_Arg", "_Retval", "Placeholder", "VarHandleOp", "ReadVariableOp", "NoOp"}
@@ -23,7 +23,7 @@ _CHOOSES = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}
 _FREE = _RENAMES | _TELLS | _READS | _CHOOSES
 _FLOW = ("Enter", "Merge", "NextIteration", "Exit")
 _HOST_TYPES = frozenset(t.as_datatype_enum for t in (tf.string, tf.resource, tf.variant))
-_ON_HOST = (tf.int32.as_datatype_enum, *_HOST_TYPES)  # where an argument of the step is of them
+_ON_HOST = (tf.int32.as_datatype_enum, *_HOST_TYPES)  # types of arguments of a step on the host
 
 
 class Source(NamedTuple):
@@ -38,15 +38,15 @@ class Node:
     """An operation of the graph.
 
     Attributes:
-        name: Of the operation, with its device.
-        op: Its type.
-        device: The number of its device.
-        inputs: Its tensors, also of other devices.
-        controls: The names of operations that come before.
-        attributes: By their names.
-        inputs_on_host: For each input, whether a GPU's kernel takes it from the host's memory.
-        outputs_on_host: For each result, the same.
-        runs: How often the step ran it.
+        name: Name of the operation, with its device.
+        op: Type of the operation.
+        device: Number of the device.
+        inputs: Input tensors, also of other devices.
+        controls: Names of operations that come before.
+        attributes: Attributes by name.
+        inputs_on_host: For each input, whether a GPU's kernel reads it in the host's memory.
+        outputs_on_host: For each result, whether a GPU's kernel writes it to the host's memory.
+        runs: The number of runs in the step.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Node:
 
     @property
     def is_collective(self) -> bool:
-        """Whether it exchanges values with all other devices."""
+        """Whether the operation exchanges values with all other devices."""
         return self.op.startswith("Collective")
 
     @property
     def is_free(self) -> bool:
-        """Whether it only renames a tensor, tells its shape, or chooses what runs."""
+        """Whether the operation only renames a tensor, reads its shape, or chooses a branch."""
         return self.op in _FREE
 
     @property
@@ -82,12 +82,12 @@ class StepGraph:
 
     Args:
         partitions: TensorFlow's graph of each device, after its optimizer.
-        runs: For each operation that TensorFlow's profiler has seen, how often it ran.
-        rows: Of a batch on each device, for batches of unknown size.
+        runs: The number of runs of each operation, by TensorFlow's profiler.
+        rows: Rows of a batch on each device, for batches of unknown size.
 
     Attributes:
         nodes: Operations by name.
-        tensors: Shape and type of each tensor, as they follow from variables and batches.
+        tensors: Shape and type of each tensor, inferred from variables and batches.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class StepGraph:
         return (node for node in self.nodes.values() if node.device == device and node.runs)
 
     def shape(self, source: Source) -> list[int]:
-        """Return the shape of a tensor; that of a scalar, if it is not all known."""
+        """Return the shape of a tensor; if it is not fully known, the shape of a scalar."""
         shape = self.tensors[source].shape
         return shape.as_list() if shape.is_fully_defined() else []
 
@@ -181,7 +181,7 @@ def gpu_kernels(op: str) -> list[Any]:
 def _memory(
     op: str, attributes: Mapping[str, Any], *, computes_sizes: bool
 ) -> tuple[list[bool], list[bool]]:
-    """Return for each input and result of an operation whether it is in the host's memory.
+    """Return, for each input and result of an operation, whether it is in the host's memory.
 
     kdist computes sizes there (`Stage.on_host`).
     """
@@ -272,7 +272,7 @@ def _variable(name: str, nodes: Mapping[str, Node]) -> Node:
 
 
 def _make_known(proto: Any, shape: Any) -> None:
-    """Make an operation that reads a variable, or its shape, one of known shape."""
+    """Give an operation that reads a variable, or its shape, the known shape."""
     if proto.op == "ReadVariableOp":
         proto.op = "Placeholder"
         proto.attr["shape"].shape.CopyFrom(shape)
