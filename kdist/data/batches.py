@@ -27,8 +27,8 @@ _NONE = -1
 MakeBatch = Callable[[Any], Any]
 
 
-class Augmentation(Protocol):
-    """A random change of images, such as `RandomCrop`."""
+class ImageTransform(Protocol):
+    """A random change of images: `RandomCrop`, or a function of yours."""
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return a changed copy of a batch, which depends only on the images and the seed."""
@@ -41,7 +41,7 @@ def training_batches(
     batch_size: int,
     seed: int,
     standardization: Callable[[Any], Any],
-    augment: bool | Sequence[Augmentation] = True,
+    augment: bool | Sequence[ImageTransform] = True,
     shift: float = 0.2,
     whole_pixels: bool = False,
 ) -> Any:

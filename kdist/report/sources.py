@@ -222,7 +222,7 @@ def _rename(run: RunRecord, name: str, settings: Mapping[str, str]) -> RunRecord
         words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
         name += f": {', '.join(words)}"
     return dataclasses.replace(
-        run, name=name if run.status.is_complete else f"{name} ({run.status.word})"
+        run, name=name if run.status == "complete" else f"{name} ({run.status})"
     )
 
 

@@ -347,6 +347,12 @@ def _format_replicas(run: RunRecord) -> str:
     return f"{format_setting(run.summary_number('replicas'))}{run.workers_suffix}{cores}"
 
 
+def _describe_status(run: RunRecord) -> str:
+    if run.status == "diverged":
+        return f"diverged in {run.diverged_at}"
+    return "killed or still running" if run.status == "unfinished" else run.status
+
+
 _COLUMNS: dict[str, Callable[[RunRecord], str]] = {
     "Run": lambda run: run.name,
     "Best val. accuracy": lambda run: format_accuracy(run.best[0] if run.best else None),
@@ -354,7 +360,7 @@ _COLUMNS: dict[str, Callable[[RunRecord], str]] = {
     "Time to target": _format_time_to_target,
     "Total time": lambda run: format_seconds(run.summary_number("seconds")),
     "Epochs": lambda run: f"{len(run.epochs):,}",
-    "Status": lambda run: run.status.detail,
+    "Status": _describe_status,
     "Replicas": _format_replicas,
     "Global batch": lambda run: format_setting(run.summary_number("global_batch")),
 }

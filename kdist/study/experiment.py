@@ -27,7 +27,7 @@ COLUMNS = (
     *("name", "kind", "status", "error", "batch_size", "replicas", "global_batch"),
     *("round", "mode", "lr_rule", "seed"),  # by the kind of sweep
     *("learning_rate", "images_per_step"),  # and the following: read from the folder of the run
-    *("images_per_sec", "images_per_sec_low", "images_per_sec_high", "seconds", "epochs"),
+    *("images_per_sec", "seconds", "epochs"),
     *("diverged", "reached_target", "seconds_to_target", "epochs_to_target"),
     *("val_accuracy", "best_val_accuracy", "run_dir"),
 )

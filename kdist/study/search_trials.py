@@ -181,7 +181,7 @@ class SearchTrials:
     def end_trial(self, trial: Trial, row: Row) -> None:
         """Tell the oracle how a trial ended."""
         self._rows.append(row)
-        self._tell(self._oracle.get_trial(_trial_id(trial.name)), row)
+        self._tell(self._oracle.get_trial(trial.name.removeprefix("trial-")), row)
         self._remove_checkpoints(needed=self._promotable())
 
     def _tell(self, trial: KerasTrial, row: Row) -> None:
@@ -211,7 +211,3 @@ class SearchTrials:
 
 def _name(trial_id: str) -> str:
     return f"trial-{trial_id}"
-
-
-def _trial_id(name: str) -> str:
-    return name.removeprefix("trial-")

@@ -42,19 +42,16 @@ def measure_run(run: RunRecord, *, may_diverge: bool = False) -> Row:
     images, batch = (
         int(run.summary_number(name) or 0) for name in ("training_images", "global_batch")
     )
-    diverged = run.summary.get("diverged") is not None
+    diverged = run.status == "diverged"
     if diverged and not may_diverge:
-        where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
-        raise UserError(f"the loss was not finite: {where}")
+        raise UserError(f"the loss was not finite: {run.diverged_at}")
     if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
-    rates, met_epoch = run.rates if run.is_warm else [], run.summary_number("met_epoch")
+    met_epoch = run.summary_number("met_epoch")
     return {
         "global_batch": batch,
         "images_per_step": images / -(-images // batch),
-        "images_per_sec": run.images_per_sec if rates else None,
-        "images_per_sec_low": min(rates, default=None),
-        "images_per_sec_high": max(rates, default=None),
+        "images_per_sec": run.images_per_sec if run.is_warm else None,
         "learning_rate": run.summary_number("learning_rate"),
         "seconds": run.summary_number("seconds") if diverged else run.epochs[-1]["seconds"],
         "epochs": len(run.epochs),

@@ -145,7 +145,9 @@ class Tracker(keras.callbacks.Callback):
         self._start_time = self._clock() - state.get("seconds", 0.0)
         self._best = dict(state.get("best", {}))
         with self._catch_errors("start"):
-            self.sent = self._read_sent() if self.continues_run or state else {}
+            file = self.folder / "sent.json"
+            is_resumed = (self.continues_run or state) and file.exists()
+            self.sent = json.loads(file.read_text(encoding="utf-8")) if is_resumed else {}
             self.config(
                 {
                     "replicas": self.model.distribute_strategy.num_replicas_in_sync,
@@ -154,10 +156,6 @@ class Tracker(keras.callbacks.Callback):
                 }
             )
             self.record_sent()
-
-    def _read_sent(self) -> dict[str, Any]:
-        path = self.folder / "sent.json"
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
     def _record_step(self, axis: str, step: int) -> bool:
         """Record a step in `sent.json`; `False` if the tracker is closed or has written it."""

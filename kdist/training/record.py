@@ -77,42 +77,6 @@ def median_rate(rates: Sequence[float | None]) -> float | None:
     return statistics.median(warm) if warm else None
 
 
-@dataclass(frozen=True)
-class RunStatus:
-    """The end of a run.
-
-    Attributes:
-        word: `"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`.
-        detail: Details of the end, such as `"diverged in epoch 4, step 17"`.
-    """
-
-    word: str
-    detail: str
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the run trained to its end."""
-        return self.word == "complete"
-
-
-def read_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
-    """Return the status of a run from its `summary.json`, if the file exists.
-
-    Example:
-        >>> read_status({"diverged": {"epoch": 4, "step": 17}}, finished=True).detail
-        'diverged in epoch 4, step 17'
-    """
-    if not finished:
-        return RunStatus("unfinished", "killed or still running")
-    diverged = summary.get("diverged")
-    if isinstance(diverged, Mapping):
-        where = ", ".join(f"{name} {number}" for name, number in diverged.items())
-        return RunStatus("diverged", f"diverged in {where}")
-    if summary.get("interrupted"):
-        return RunStatus("interrupted", "interrupted")
-    return RunStatus("complete", "complete")
-
-
 # Columns of `history.csv` that are also in `summary.json`.
 _FACTS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
 
@@ -154,10 +118,19 @@ class RunRecord:
     epochs: Sequence[Mapping[str, float | None]]
     finished: bool = True
 
-    @cached_property
-    def status(self) -> RunStatus:
-        """The status of the run at its end."""
-        return read_status(self.summary, finished=self.finished)
+    @property
+    def status(self) -> str:
+        """`"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`."""
+        if not self.finished:
+            return "unfinished"
+        if self.summary.get("diverged") is not None:
+            return "diverged"
+        return "interrupted" if self.summary.get("interrupted") else "complete"
+
+    @property
+    def diverged_at(self) -> str:
+        """The place of the loss that was not finite, such as `epoch 4, step 17`."""
+        return ", ".join(f"{name} {number}" for name, number in self.summary["diverged"].items())
 
     @cached_property
     def shares_cores(self) -> bool:

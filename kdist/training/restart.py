@@ -98,4 +98,4 @@ def _can_be_resumed(path: str) -> bool:
     # Of a remote run, the model is uploaded before the summary.
     needs_model = bool(run.settings.get("save_model")) and not is_remote(path)
     lacks_model = needs_model and find_saved_model(Path(path)) is None
-    return run.status.is_complete and not lacks_model
+    return run.status == "complete" and not lacks_model

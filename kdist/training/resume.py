@@ -118,7 +118,7 @@ def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: 
             f"{run.path} was started with epochs={own.epochs}, received {config.epochs}: a"
             " resumed run can have more epochs, not fewer: leave out --epochs to resume the run"
         )
-    if own.checkpoint_every is None and not run.status.is_complete:
+    if own.checkpoint_every is None and run.status != "complete":
         raise UserError(
             f"{run.path} was trained without checkpoints, so it cannot be resumed: begin anew with"
             " --checkpoint-every SECONDS and another --run-dir"
@@ -149,7 +149,7 @@ def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
     Raises:
         UserError: More epochs are requested, but the finished run has no checkpoints.
     """
-    if not run.status.is_complete or _lacks_model(run, config):
+    if run.status != "complete" or _lacks_model(run, config):
         return None
     epochs = int(run.summary_number("epochs") or 0)
     reached = run.summary.get("reached_target")

@@ -219,9 +219,7 @@ def scaling_rows(experiment):
         axes = point.columns
         seconds = ALONE * axes["batch_size"] / 64 + TOGETHER * (axes["replicas"] > 1)
         rate = axes["global_batch"] / (seconds * DRIFT[axes["round"]])
-        rows.append(
-            done_row(point, images_per_sec=rate, images_per_sec_low=rate, images_per_sec_high=rate)
-        )
+        rows.append(done_row(point, images_per_sec=rate))
     return rows
 
 

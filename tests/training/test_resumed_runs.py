@@ -156,7 +156,7 @@ def list_user_files(folder):
 def test_killed_amid_an_epoch_in_its_validation_and_behind_a_torn_line(run, uninterrupted):
     expected = uninterrupted()
     folder = run.killed("run", At(2, 2, kill))
-    assert read_run(folder, unfinished=True).status.word == "unfinished"
+    assert read_run(folder, unfinished=True).status == "unfinished"
     with pytest.raises(KilledError):
         run.resume("run", At(2, 0, kill))
     with pytest.raises(KilledError):
@@ -321,7 +321,7 @@ def test_sigterm_saves_and_the_run_continues(at, run, uninterrupted, tmp_path, c
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
         " continues it"
     )
-    assert read_run(folder).status.word == "interrupted"
+    assert read_run(folder).status == "interrupted"
     assert (folder / "model.keras").exists()
     with pytest.raises(KilledError):
         run.resume("run", At(3, 1, kill))

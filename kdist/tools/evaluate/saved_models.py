@@ -100,7 +100,7 @@ def read_run_record(folder: Path) -> RunRecord:
 def newest_models(folder: Path) -> list[SavedModel]:
     """Return models, the newest first; the final model of a complete run is the newest."""
     final = _final_model(folder)
-    is_complete = _has_result(folder) and read_run_record(folder).status.is_complete
+    is_complete = _has_result(folder) and read_run_record(folder).status == "complete"
     checkpoints = _checkpoints(folder)
     ended = [] if final is None else [final]
     return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
