@@ -1,12 +1,11 @@
-"""Names of trackers, checked before wandb, TensorBoard or MLflow is imported."""
+"""Names of trackers, checked before wandb or TensorBoard is imported."""
 
 import os
 from collections.abc import Collection, Sequence
 
 from ..errors import UserError
-from ..versions import require
 
-TRACKERS = ("wandb", "tensorboard", "mlflow", "none")
+TRACKERS = ("wandb", "tensorboard", "none")
 _WANDB_MODES = ("online", "offline", "shared", "disabled", "run", "dryrun", "")
 
 
@@ -35,10 +34,10 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_trackers(trackers: Collection[str]) -> None:
-    """Check, before their packages are imported, that trackers can start.
+    """Check, before wandb is imported, that trackers can start.
 
     Raises:
-        UserError: `WANDB_MODE` is invalid, or MLflow is not installed.
+        UserError: `WANDB_MODE` is invalid.
     """
     mode = os.environ.get("WANDB_MODE", "")
     if "wandb" in trackers and mode not in _WANDB_MODES:
@@ -46,5 +45,3 @@ def check_trackers(trackers: Collection[str]) -> None:
             f"WANDB_MODE has to be one of {', '.join(_WANDB_MODES[:4])}; received {mode}: change or"
             " unset it"
         )
-    if "mlflow" in trackers:
-        require("mlflow")

@@ -29,7 +29,7 @@ _HINT = "free some space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
 REMOTE_FILES = re.compile(rf"{_FILES}|checkpoints/[^./]+\.safetensors|wandb/sent\.json")
-_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb|mlflow")
+_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
 
 
 def find_saved_model(folder: Path) -> Path | None:
