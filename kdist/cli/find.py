@@ -63,7 +63,7 @@ def batch(
     _check(model, data, replicas)
     from ..tools.find.batch_size import find_batch_size
 
-    found = find_batch_size(
+    result = find_batch_size(
         model,
         data,
         replicas=replicas,
@@ -71,9 +71,9 @@ def batch(
         shard_weights=shard_weights,
         start=start,
         most=most,
-        announce=lambda each: print(each, flush=True),
+        announce=lambda line: print(line, flush=True),
     )
-    print(found)
+    print(result)
 
 
 @app.command

@@ -133,5 +133,5 @@ def read_settings(
     settings = {} if recipe is None else read_recipe(recipe)
     if config is not None:
         settings |= read_settings_file(config)
-    own = {} if model is None else {"model": model}
-    return settings | given_options(options) | own
+    model_setting = {} if model is None else {"model": model}
+    return settings | given_options(options) | model_setting

@@ -86,7 +86,7 @@ def training_batches(
         ...                          standardization=tf.image.per_image_standardization)
     """
     _check_arrays(images, labels, batch_size)
-    changes = [] if isinstance(augment, bool) else augment
+    transforms = [] if isinstance(augment, bool) else augment
     order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
         targets = _make_label_tensor(labels)
@@ -100,14 +100,14 @@ def training_batches(
         if augment is True:
             # Mean and deviation pass through interpolation, which converts bytes faster than
             # floats.
-            chosen = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
+            batch = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
         else:
-            chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
-        for place, change in enumerate(changes):
+            batch = tf.cast(tf.gather(pixels, indices), tf.float32)
+        for place, transform in enumerate(transforms):
             # The second word of the seed is the number of the batch or of the epoch.
-            own = tf.constant(seed + (place << _SEED_BITS), tf.int64)
-            chosen = change(chosen, seed=tf.stack([own, number]))
-        return standardization(chosen), tf.gather(targets, indices)
+            transform_seed = tf.constant(seed + (place << _SEED_BITS), tf.int64)
+            batch = transform(batch, seed=tf.stack([transform_seed, number]))
+        return standardization(batch), tf.gather(targets, indices)
 
     return EpochBatches(make_batch, steps=order.steps, batch_size=batch_size).dataset
 
@@ -143,8 +143,8 @@ def evaluation_batches(
         targets = _make_label_tensor(labels)
 
     def make_batch(indices: Any) -> Any:
-        chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
-        return standardization(chosen), tf.gather(targets, indices)
+        batch = tf.cast(tf.gather(pixels, indices), tf.float32)
+        return standardization(batch), tf.gather(targets, indices)
 
     return make_dataset(tf.data.Dataset.range(len(images)).batch(batch_size), make_batch)
 

@@ -179,43 +179,43 @@ class Chart:
 
 
 def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
-    for at, words in y.ticks:
+    for at, label in y.ticks:
         yield (
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"'
             ' stroke="currentColor" opacity="0.15"/>'
-            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(words)}</text>'
+            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(label)}</text>'
         )
     free = 0.0  # end of the text before; a text that would touch it is left out
-    for at, words in x.ticks:
-        half = len(words) * _CHARACTER / 2
+    for at, label in x.ticks:
+        half = len(label) * _CHARACTER / 2
         middle = min(max(at, half), _WIDTH - half)
         if middle - half >= free:
             free = middle + half + 4
             yield (
                 f'<text x="{middle:.1f}" y="{_HEIGHT - _BOTTOM + 15}"'
-                f' text-anchor="middle">{escape(words)}</text>'
+                f' text-anchor="middle">{escape(label)}</text>'
             )
 
 
 def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[str]:
     points = [(x.at(point.x), y.at(point.y), point) for point in series.drawn]
     if series.style != "markers":
-        path = " ".join(f"{left:.1f},{top:.1f}" for left, top, _ in points)
+        path = " ".join(f"{x_pixel:.1f},{y_pixel:.1f}" for x_pixel, y_pixel, _ in points)
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
     if series.style == "line":
         return
     radius = 3 if len(points) <= _FEW_POINTS else 1.5
-    for left, top, point in points:
-        words = f"{series.name}: {_format_value(point.x)}, {_format_value(point.y)}"
+    for x_pixel, y_pixel, point in points:
+        hint = f"{series.name}: {_format_value(point.x)}, {_format_value(point.y)}"
         if point.low is not None and point.high is not None:
-            words += f" ({_format_value(point.low)} to {_format_value(point.high)})"
+            hint += f" ({_format_value(point.low)} to {_format_value(point.high)})"
             yield (
-                f'<line x1="{left:.1f}" x2="{left:.1f}" y1="{y.at(point.low):.1f}"'
+                f'<line x1="{x_pixel:.1f}" x2="{x_pixel:.1f}" y1="{y.at(point.low):.1f}"'
                 f' y2="{y.at(point.high):.1f}" stroke="{colour}" stroke-width="3" opacity="0.5"/>'
             )
         yield (
-            f'<circle cx="{left:.1f}" cy="{top:.1f}" r="{radius}" fill="{colour}">'
-            f"<title>{escape(words)}</title></circle>"
+            f'<circle cx="{x_pixel:.1f}" cy="{y_pixel:.1f}" r="{radius}" fill="{colour}">'
+            f"<title>{escape(hint)}</title></circle>"
         )
 
 

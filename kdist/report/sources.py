@@ -105,13 +105,13 @@ def _find_records(path: Path) -> list[Path]:
     path.stat()
     if path.is_dir():
         os.scandir(path).close()  # raises an error if it cannot be read
-    found = []
+    folders = []
     for folder, children, files in os.walk(path):
         children[:] = sorted(child for child in children if not child.startswith("."))
         if not _RECORD_FILES.isdisjoint(files):
-            found.append(Path(folder))
+            folders.append(Path(folder))
             children.clear()
-    return found or [path]
+    return folders or [path]
 
 
 def _read_into(sources: Sources, path: Path) -> None:

@@ -166,9 +166,9 @@ def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
     """
     experiment = sweep.experiment
     axis, title = experiment.axis
-    others = [name for name in experiment.setting if name not in (axis, "batch_size")]
+    line_settings = [name for name in experiment.setting if name not in (axis, "batch_size")]
     lines: dict[str, list[Row]] = {}
-    for name, row in zip(name_series(summary, others), summary, strict=True):
+    for name, row in zip(name_series(summary, line_settings), summary, strict=True):
         lines.setdefault(name, []).append(row)
 
     def draw_line(name: str, column: str) -> Series:

@@ -82,12 +82,12 @@ class Experiment(abc.ABC):
 
     def describe(self) -> str:
         """Describe the sweep in one line, such as `Sweep throughput: 8 runs (…)`."""
-        words = "; ".join(
+        settings_text = "; ".join(
             f"{name} {format_option(value)}"
             for name, value in self.settings.items()
             if name not in ("train", "files")
         )
-        return f"Sweep {self.kind}: {count(len(self.make_points()), 'run')} ({words})"
+        return f"Sweep {self.kind}: {count(len(self.make_points()), 'run')} ({settings_text})"
 
     @property
     @abc.abstractmethod
@@ -130,10 +130,10 @@ class Experiment(abc.ABC):
 
         By default, a run compiles its step with XLA on a single GPU, but not on several.
         """
-        given = {
+        settings = {
             name: value for name, value in self.train.items() if (name, value) != ("xla", None)
         }
-        return {"xla": False, **given} if len(self.replicas) > 1 else given
+        return {"xla": False, **settings} if len(self.replicas) > 1 else settings
 
     @classmethod
     @abc.abstractmethod
@@ -152,15 +152,17 @@ class Experiment(abc.ABC):
         Args:
             rows: The rows of the points that are done.
         """
-        others = [name for name in cls.setting if name != "replicas"]
+        other_settings = [name for name in cls.setting if name != "replicas"]
         least = min((row["replicas"] for row in rows), default=0)
-        bases = group_rows((row for row in rows if row["replicas"] == least), *others)
+        bases = group_rows((row for row in rows if row["replicas"] == least), *other_settings)
         return [
             {
                 **dict(zip(cls.setting, key, strict=True)),
                 "batch_size": group[0]["batch_size"],
                 "global_batch": group[0]["batch_size"] * group[0]["replicas"],
-                **cls.summarize_setting(group, bases.get(tuple(group[0][n] for n in others), [])),
+                **cls.summarize_setting(
+                    group, bases.get(tuple(group[0][n] for n in other_settings), [])
+                ),
             }
             for key, group in sorted(group_rows(rows, *cls.setting).items())
         ]

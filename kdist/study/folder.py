@@ -105,16 +105,16 @@ class StudyFolder:
         Raises:
             UserError: The file cannot be read, or is of another version of kdist.
         """
-        found = self.read_json(STUDY_FILE)
-        if found is None:
+        content = self.read_json(STUDY_FILE)
+        if content is None:
             return None
-        version = found.pop("format", None) if isinstance(found, dict) else None
+        version = content.pop("format", None) if isinstance(content, dict) else None
         if version != FORMAT:
             raise UserError(
                 f"{self.path} has format {version}, this kdist reads {FORMAT}: read it with the"
                 " kdist that wrote it, or pass another --output"
             )
-        return StudyInfo(**found)
+        return StudyInfo(**content)
 
     def check_place(self) -> None:
         """Check that the folder has a study, or is empty or missing and can take one.

@@ -62,8 +62,8 @@ def tune(
         outcome = Driver(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
             number, last = count(search.max_failures, "trial"), outcome.rows[-1]["error"]
-            why = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
-            outcome = dataclasses.replace(outcome, stopped=why)
+            reason = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
+            outcome = dataclasses.replace(outcome, stopped=reason)
         if outcome.rows:
             try:
                 _report_best(search, folder, outcome.rows, console)

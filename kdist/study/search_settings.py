@@ -113,7 +113,7 @@ class Search:
         return cls(**{**info.settings, "config": config})
 
 
-def refuse_tuned(search: Search, given: Collection[str]) -> None:
+def refuse_tuned(search: Search, given_names: Collection[str]) -> None:
     """Reject command-line settings that the search space tunes.
 
     `batch_size` is allowed: learning rates are drawn for this batch size.
@@ -121,7 +121,7 @@ def refuse_tuned(search: Search, given: Collection[str]) -> None:
     Raises:
         UserError: A setting would have no effect.
     """
-    tuned = [name for name in search.space or () if name in given and name != "batch_size"]
+    tuned = [name for name in search.space or () if name in given_names and name != "batch_size"]
     if tuned:
         them = "it" if len(tuned) == 1 else "them"
         raise UserError(

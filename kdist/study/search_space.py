@@ -136,37 +136,37 @@ class SearchSpace:
         return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
 
 
-def _parse_dimension(field: Field, given: Any) -> Range | Choice:
-    if isinstance(given, Mapping):
-        return _parse_range(field, given)
-    if not isinstance(given, list | tuple) or not given:
+def _parse_dimension(field: Field, values: Any) -> Range | Choice:
+    if isinstance(values, Mapping):
+        return _parse_range(field, values)
+    if not isinstance(values, list | tuple) or not values:
         raise UserError(
             f"the search space of {field.name} has to be a list of choices, or a table with min"
-            f" and max; received {given!r}"
+            f" and max; received {values!r}"
         )
     # A float setting takes both 0 and 0.5; KerasTuner takes values of a single type only.
     if field.kind is float:
-        given = [value if as_real(value) is None else as_real(value) for value in given]
-    if any(given.count(value) > 1 for value in given):
-        raise UserError(f"the search space of {field.name} has a repeated choice: {list(given)}")
-    return Choice(tuple(given))
+        values = [value if as_real(value) is None else as_real(value) for value in values]
+    if any(values.count(value) > 1 for value in values):
+        raise UserError(f"the search space of {field.name} has a repeated choice: {list(values)}")
+    return Choice(tuple(values))
 
 
-def _parse_range(field: Field, given: Mapping[str, Any]) -> Range:
+def _parse_range(field: Field, table: Mapping[str, Any]) -> Range:
     def require(holds: bool, expected: str) -> None:
         if not holds:
-            raise UserError(f"the range of {field.name} needs {expected}; received {dict(given)}")
+            raise UserError(f"the range of {field.name} needs {expected}; received {dict(table)}")
 
     require(field.kind in (int, float), "a list of choices instead")
-    keys = {"min", "max"} <= given.keys() <= {"min", "max", "step", "sampling"}
+    keys = {"min", "max"} <= table.keys() <= {"min", "max", "step", "sampling"}
     require(keys, "min and max, and may have step and sampling")
     whole = field.kind is int
     read = as_integer if whole else as_real
-    numbers: dict[str, Any] = {key: read(given[key]) for key in given if key != "sampling"}
+    numbers: dict[str, Any] = {key: read(table[key]) for key in table if key != "sampling"}
     are_numbers = all(n is not None and math.isfinite(n) for n in numbers.values())
     require(are_numbers, "integers" if whole else "finite numbers")
     least, most, step = numbers["min"], numbers["max"], numbers.get("step")
-    sampling = given.get("sampling", "linear")
+    sampling = table.get("sampling", "linear")
     require(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
     require(least < most, "a min below its max")
     is_linear = sampling == "linear"

@@ -69,8 +69,8 @@ def sweep(
     info = StudyInfo(kind=experiment.kind, settings=experiment.settings, machine=devices)
     with folder.open(info) as resumed:
         points = SweepPoints(experiment, folder)
-        left = count(len(points.left), "point")
-        resuming = f"Resuming the sweep in {folder.path}, {left} left"
+        points_left = count(len(points.left), "point")
+        resuming = f"Resuming the sweep in {folder.path}, {points_left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
         outcome = Driver(points, folder, points.rows, console, start=start).run()
         if points.rows and not outcome.stopped:
@@ -158,33 +158,33 @@ class SweepPoints:
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a point; see `Study`."""
-        found = measure_run(run, may_diverge=self.experiment.trains)
+        result = measure_run(run, may_diverge=self.experiment.trains)
         batch = trial.columns["global_batch"]
-        if trial.config.get("model") and found["global_batch"] != batch:
+        if trial.config.get("model") and result["global_batch"] != batch:
             raise UserError(
-                f"its data have batches of {found['global_batch']}, not of {batch}: let the data"
+                f"its data have batches of {result['global_batch']}, not of {batch}: let the data"
                 " function take batch_size, or return arrays"
             )
-        missing = [name for name in self.experiment.required if found[name] is None]
+        missing = [name for name in self.experiment.required if result[name] is None]
         if missing:
             raise UserError(f"it has no {missing[0]}")
-        return found
+        return result
 
     def describe_row(self, row: Row) -> str:
         """Return the result of a point in a few words."""
         if row["status"] == "failed":
             return f"failed: {row['error']}"
-        words = []
+        parts = []
         if row["images_per_sec"] is not None:
-            words.append(f"{row['images_per_sec']:,.0f} images/s")
+            parts.append(f"{row['images_per_sec']:,.0f} images/s")
         if row["diverged"]:
-            words.append("target not met: the loss was not finite")
+            parts.append("target not met: the loss was not finite")
         elif row["reached_target"]:
             seconds = f"{row['seconds_to_target']:.1f} seconds"
-            words.append(f"target met in epoch {row['epochs_to_target']}, {seconds}")
+            parts.append(f"target met in epoch {row['epochs_to_target']}, {seconds}")
         elif row["reached_target"] is not None:
-            words.append(f"target not met, best {row['best_val_accuracy']:.3f}")
-        return ", ".join(words) or "done"
+            parts.append(f"target not met, best {row['best_val_accuracy']:.3f}")
+        return ", ".join(parts) or "done"
 
     def end_trial(self, trial: Trial, row: Row) -> None:
         """Record the row; a failed point keeps its checkpoints, from which it can be resumed."""

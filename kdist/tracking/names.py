@@ -23,14 +23,14 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
         ('wandb', 'tensorboard')
     """
     parts = names if isinstance(names, list | tuple) else [] if names is None else [names]
-    asked = {name.strip() for part in parts for name in str(part).split(",")} - {""}
-    unknown = sorted(asked - set(TRACKERS))
+    requested = {name.strip() for part in parts for name in str(part).split(",")} - {""}
+    unknown = sorted(requested - set(TRACKERS))
     if unknown:
         raise UserError(f"unknown tracker {', '.join(unknown)}: known are {', '.join(TRACKERS)}")
-    if "none" in asked and len(asked) > 1:
-        others = ", ".join(sorted(asked - {"none"}))
+    if "none" in requested and len(requested) > 1:
+        others = ", ".join(sorted(requested - {"none"}))
         raise UserError(f"received the tracker none together with {others}: remove one of them")
-    return tuple(name for name in TRACKERS if name in asked - {"none"})
+    return tuple(name for name in TRACKERS if name in requested - {"none"})
 
 
 def check_trackers(trackers: Collection[str]) -> None:

@@ -35,8 +35,10 @@ class TensorBoardTracker(Tracker):
         """Write the device, the versions, the model and the hyperparameters, once for a run."""
         self._writers: dict[str, Any] = {}
         types = bool | int | float | str
-        kept = {n: v for n, v in self.hyperparameters.items() if isinstance(v, types)}
-        self._session = hparams.KerasCallback(self._writer("."), kept, self.name) if kept else None
+        values = {n: v for n, v in self.hyperparameters.items() if isinstance(v, types)}
+        self._session = (
+            hparams.KerasCallback(self._writer("."), values, self.name) if values else None
+        )
         if self.sent:
             return
         with self._writer(".").as_default(0):

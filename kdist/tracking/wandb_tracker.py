@@ -43,8 +43,8 @@ def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
     token, the netrc file, or wandb's settings. A run without an account is offline, unless
     `WANDB_MODE` is `disabled`. wandb never prompts, and does not ask its server.
     """
-    asked = environment.get("WANDB_MODE", "")
-    mode = {"run": "online", "dryrun": "offline"}.get(asked, asked)
+    requested = environment.get("WANDB_MODE", "")
+    mode = {"run": "online", "dryrun": "offline"}.get(requested, requested)
     if mode in ("offline", "disabled"):
         return mode
     try:
@@ -181,10 +181,10 @@ class WandbTracker(Tracker):
         run, self._run = self._run, None
         if run is None or not self._is_own:
             return
-        where = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
+        location = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
         if not run.offline:
-            where = run.url
+            location = run.url
         _open_runs.clear()
         run.finish(exit_code=exit_code)
         if self.verbose and not run.disabled:
-            print(f"W&B run: {where}", flush=True)
+            print(f"W&B run: {location}", flush=True)

@@ -164,12 +164,12 @@ class RunRecord:
     @cached_property
     def best(self) -> tuple[float, int] | None:
         """The best validation accuracy and its epoch, from 1."""
-        found = [
+        candidates = [
             (value, -number)
             for number, value in enumerate(self.values("val_accuracy"), start=1)
             if value is not None
         ]
-        value, epoch = max(found, default=(None, 0))
+        value, epoch = max(candidates, default=(None, 0))
         return None if value is None else (value, -epoch)
 
     @cached_property

@@ -73,14 +73,14 @@ def restore_after_restart(
         run = Path(notes, _NAME).read_text(encoding="utf-8")
     except FileNotFoundError:  # the workers ended before a run began
         return dict(settings), resume
-    own = {**settings, "run_dir": run}
+    run_settings = {**settings, "run_dir": run}
     if Path(settings.get("run_dir") or run) != Path(run):  # the program trains several runs
         return dict(settings), resume
     if _can_be_resumed(run):
-        return own, run
+        return run_settings, run
     if worker_place(environment).is_chief and clear_run(Path(run)):
         announce(f"{run} has no checkpoints (see --checkpoint-every): training starts again")
-    return own, resume
+    return run_settings, resume
 
 
 def _can_be_resumed(path: str) -> bool:

@@ -103,22 +103,24 @@ def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: 
     Raises:
         UserError: A setting that may not change differs. The message names the first such setting.
     """
-    own = TrainConfig.from_dict({**run.settings, "run_dir": run_dir, **_moved_files(run, changes)})
-    config = TrainConfig.from_dict({**own.to_dict(), **changes})
-    for name, was in own.to_dict().items():
-        asked = getattr(config, name)
-        if asked != was and name not in MAY_CHANGE:
+    saved = TrainConfig.from_dict(
+        {**run.settings, "run_dir": run_dir, **_moved_files(run, changes)}
+    )
+    config = TrainConfig.from_dict({**saved.to_dict(), **changes})
+    for name, saved_value in saved.to_dict().items():
+        value = getattr(config, name)
+        if value != saved_value and name not in MAY_CHANGE:
             option = "the model" if name == "model" else f"--{name.replace('_', '-')}"
             raise UserError(
-                f"{run.path} was trained with {name}={was}, received {name}={asked}: leave out"
-                f" {option} to resume the run, or start a new run with --run-dir"
+                f"{run.path} was trained with {name}={saved_value}, received {name}={value}: leave"
+                f" out {option} to resume the run, or start a new run with --run-dir"
             )
-    if config.epochs < own.epochs:
+    if config.epochs < saved.epochs:
         raise UserError(
-            f"{run.path} was started with epochs={own.epochs}, received {config.epochs}: a"
+            f"{run.path} was started with epochs={saved.epochs}, received {config.epochs}: a"
             " resumed run can have more epochs, not fewer: leave out --epochs to resume the run"
         )
-    if own.checkpoint_every is None and run.status != "complete":
+    if saved.checkpoint_every is None and run.status != "complete":
         raise UserError(
             f"{run.path} was trained without checkpoints, so it cannot be resumed: begin anew with"
             " --checkpoint-every SECONDS and another --run-dir"
@@ -154,8 +156,8 @@ def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
     epochs = int(run.summary_number("epochs") or 0)
     reached = run.summary.get("reached_target")
     if reached or epochs < run.settings["epochs"]:
-        why = ", as its target was reached" if reached else ""
-        return f"{run.path} stopped after epoch {epochs}{why}: nothing is left to train"
+        reason = ", as its target was reached" if reached else ""
+        return f"{run.path} stopped after epoch {epochs}{reason}: nothing is left to train"
     if config.epochs <= epochs:
         return (
             f"{run.path} is finished after {epochs} epochs: nothing is left to train; --epochs with"

@@ -405,12 +405,12 @@ def _make_trackers(
     from ..tracking.tracker import Tracker
 
     plan, model = parts.plan, parts.model
-    own = {} if config.model is None else {"model": model_name(config.to_dict())}
+    model_settings = {} if config.model is None else {"model": model_name(config.to_dict())}
     trackers = tracking(
         *config.trackers,
         folder=folder.path,
         config=config.shareable_settings()
-        | own
+        | model_settings
         | {
             "replicas": plan.replicas,
             "global_batch": plan.global_batch,
@@ -544,11 +544,11 @@ def _make_summary(
     """Return the result, hardware and versions as plain data for `summary.json`."""
     names = [field.name for field in dataclasses.fields(result)]
     values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
-    found = result.diverged
+    diverged = result.diverged
     return values | {
         "run_dir": run_dir,
         "signal": None if result.signal is None else result.signal.name,
-        "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
+        "diverged": None if diverged is None else {"epoch": diverged.epoch, "step": diverged.step},
         "replicas": parts.plan.replicas,
         "workers": strategy.workers,
         "devices": list(strategy.devices),

@@ -15,11 +15,11 @@ def check_model_result(model: Any, *, function: str = "build(hp)") -> keras.Mode
     """Check that the result of a user's function is a compiled model, and return it."""
     if isinstance(model, keras.Model) and model.compiled:
         return model
-    found = type(model).__name__
+    kind = type(model).__name__
     if isinstance(model, keras.Model):
-        found += " that is not compiled"
+        kind += " that is not compiled"
     raise UserError(
-        f"{function} returned {found}, expected a compiled keras.Model: call"
+        f"{function} returned {kind}, expected a compiled keras.Model: call"
         " model.compile(...), and end the function with `return model`"
     )
 

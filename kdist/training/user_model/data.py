@@ -152,8 +152,8 @@ def _split_validation(data: Any) -> tuple[Any, Any]:
         return (data, None), None
     if isinstance(data, tuple) and len(data) in (1, 2, 3):
         are_pairs = len(data) > 2 and all(isinstance(part, tuple | list) for part in data)
-        given = [data[0], *(part for part in data[1:] if part is not None)]
-        if not are_pairs and all(map(_has_arrays, given)):
+        arrays = [data[0], *(part for part in data[1:] if part is not None)]
+        if not are_pairs and all(map(_has_arrays, arrays)):
             return (data if len(data) > 1 else (*data, None)), None
     raise UserError(
         f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"

@@ -104,15 +104,17 @@ def explain_user_errors(*paths: str) -> Iterator[None]:
 
 
 def _find_line(error: BaseException, path: str) -> int | None:
-    own = Path(path).resolve()
-    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == own:
+    user_file = Path(path).resolve()
+    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == user_file:
         return error.lineno  # a syntax error has no frame in the file
     frames = traceback.extract_tb(error.__traceback__)
-    found = [frame for frame in frames if Path(frame.filename).resolve() == own]
-    if found:
-        return found[-1].lineno
+    user_frames = [frame for frame in frames if Path(frame.filename).resolve() == user_file]
+    if user_frames:
+        return user_frames[-1].lineno
     # Code that TensorFlow calls, such as a generator, is named only in the text of the error.
-    lines = [int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == own]
+    lines = [
+        int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == user_file
+    ]
     return lines[-1] if lines else None
 
 
@@ -185,8 +187,11 @@ class UserFunctions:
         Raises:
             UserError: A batch size would have no effect.
         """
-        given = {"batch-size": None if self.takes_batch else batch, "val-batch-size": validation}
-        for option, size in given.items():
+        batch_sizes = {
+            "batch-size": None if self.takes_batch else batch,
+            "val-batch-size": validation,
+        }
+        for option, size in batch_sizes.items():
             if size is not None and not data.has_arrays:
                 raise UserError(
                     f"received --{option} {size}, but {self.files[-1]}: {self.data_name}() returns"
@@ -281,10 +286,10 @@ def _hide_arguments(*arguments: str) -> Iterator[None]:
 
 def _module_name(path: Path) -> str:
     """Return the name of a file's module: its stem, unless another module has it (`keras.py`)."""
-    own = path.resolve()
-    if own == _find_module_file(path.stem, otherwise=own):
+    file = path.resolve()
+    if file == _find_module_file(path.stem, otherwise=file):
         return path.stem
-    return f"{path.stem} of {own.parent}".replace(".", "_")
+    return f"{path.stem} of {file.parent}".replace(".", "_")
 
 
 def _find_module_file(name: str, *, otherwise: Path) -> Path:
