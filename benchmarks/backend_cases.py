@@ -182,8 +182,8 @@ def train_torch(case: str, devices: int) -> list[Any]:
         # Forked processes need not import PyTorch again.
         options = {"nprocs": devices, "start_method": "fork"}
         torch.multiprocessing.start_processes(train_rank, arguments, **options)
-        with np.load(f"{folder}/weights.npz") as found:
-            return list(found.values())
+        with np.load(f"{folder}/weights.npz") as arrays:
+            return list(arrays.values())
 
 
 def train_rank(rank: int, case: str, devices: int, meet: str, file: str) -> list[Any]:

@@ -47,8 +47,8 @@ def main() -> None:
         table.add("x".join(map(str, shape)), *milliseconds, ratio)
     steps = measure_monitor(options.batch, options.steps, options.rounds)
     share = 100 * statistics.median(steps) * options.batch / EPOCH_IMAGES
-    found = f"{format_spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images"
-    print(f"\nBatchNormMonitor: {found}")
+    cost = f"{format_spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images"
+    print(f"\nBatchNormMonitor: {cost}")
 
 
 def make_layer_step(layer: Any, shape: tuple[int, ...]) -> Callable[[], float]:

@@ -55,13 +55,13 @@ def main() -> None:
         candidates[ALL_CORES] = lambda: run_again("--all-cores")
     for turn in candidates.values():
         turn()
-    found = take_turns(candidates, options.rounds)
+    turns = take_turns(candidates, options.rounds)
     columns = ["replicas", "ms a step", "ms of cores", "with shards : that", "of cores"]
     table = Table(*columns, file=options.json)
     for number in options.replicas:
-        sharded = list(zip(*found[f"{number} with shards"], strict=True))
+        sharded = list(zip(*turns[f"{number} with shards"], strict=True))
         for base in (f"{number}", *([ALL_CORES, pieces] if number == 1 else [])):
-            ordinary = list(zip(*found[base], strict=True))
+            ordinary = list(zip(*turns[base], strict=True))
             medians = [f"{statistics.median(column):.0f}" for column in ordinary]
             ratios = [format_ratio(a, b) for a, b in zip(sharded, ordinary, strict=True)]
             table.add(base, *medians, *ratios)

@@ -57,8 +57,8 @@ def main() -> None:
     for title, timer in timers.items():
         # The first save makes files and memory that the others use again.
         saves = timer.seconds[1 : 1 + options.saves]
-        wall, own = ([1000 * value for value in column] for column in zip(*saves, strict=True))
-        table.add(title, format_spread(wall, ".0f"), f"{statistics.median(own):.0f}")
+        wall, work = ([1000 * value for value in column] for column in zip(*saves, strict=True))
+        table.add(title, format_spread(wall, ".0f"), f"{statistics.median(work):.0f}")
 
 
 def averaged_momentum() -> Any:
@@ -104,9 +104,9 @@ class SaveTimer(keras.callbacks.Callback):
 
 def time_save(save: Callable[[], Any]) -> tuple[float, float]:
     """Return the seconds of a call by the clock, and of this thread's work."""
-    began = time.perf_counter(), time.thread_time()
+    start = time.perf_counter(), time.thread_time()
     save()
-    return time.perf_counter() - began[0], time.thread_time() - began[1]
+    return time.perf_counter() - start[0], time.thread_time() - start[1]
 
 
 if __name__ == "__main__":

@@ -55,16 +55,16 @@ def main() -> None:
         print(json.dumps(train(options)))
         return
     ways = {way: functools.partial(measure, way) for way in OPTIONS}
-    found = take_turns(ways, options.rounds)
-    parameters = found["ordinary"][0]["parameters"]
+    runs_by_way = take_turns(ways, options.rounds)
+    parameters = runs_by_way["ordinary"][0]["parameters"]
     print(f"{parameters:,} parameters, Adam, {options.replicas} replicas, float32\n")
     table = Table("on each replica", *OPTIONS, file=options.json)
     for key, (title, unit) in ROWS.items():
         cells = []
-        for way, runs in found.items():
+        for way, runs in runs_by_way.items():
             ratio = statistics.median(
                 run[key] / ordinary[key]
-                for run, ordinary in zip(runs, found["ordinary"], strict=True)
+                for run, ordinary in zip(runs, runs_by_way["ordinary"], strict=True)
             )
             median = statistics.median(run[key] for run in runs) / unit
             cells.append(f"{median:.0f}" + f" ({ratio:.2f})" * (way != "ordinary"))
@@ -74,8 +74,8 @@ def main() -> None:
 def measure(way: str) -> dict[str, float]:
     """Train one way in a process; subtract the memory of a process with a small width."""
     small = run_again("--way", way, "--width", str(SMALL_WIDTH), "--steps", "1")
-    found = run_again("--way", way)
-    return {**found, "peak": found["peak"] - small["peak"]}
+    result = run_again("--way", way)
+    return {**result, "peak": result["peak"] - small["peak"]}
 
 
 def make_transformer(layers: int, width: int) -> Any:
@@ -102,7 +102,7 @@ def train(options: argparse.Namespace) -> dict[str, float]:
 
     strategy = kdist.MirroredStrategy(replicas=options.replicas, **OPTIONS[options.way])
     strategy.build(lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
-    words = np.random.default_rng(0).integers(0, WORDS, (options.batch, TOKENS))
+    tokens = np.random.default_rng(0).integers(0, WORDS, (options.batch, TOKENS))
     Path("/proc/self/clear_refs").write_text("5")  # the peak, `VmHWM`, begins anew
     before = read_process_memory("VmRSS")
     with keras.RematScope("full" if options.way == "and remat" else None):
@@ -111,11 +111,11 @@ def train(options: argparse.Namespace) -> dict[str, float]:
     model.compile(keras.optimizers.Adam(1e-4), loss)
     seconds = []
     for _ in range(2 + options.steps):
-        began = time.perf_counter()
-        model.train_on_batch(words, words)
-        seconds.append(time.perf_counter() - began)
+        start = time.perf_counter()
+        model.train_on_batch(tokens, tokens)
+        seconds.append(time.perf_counter() - start)
     peak = read_process_memory("VmHWM") - before
-    explanation = kdist.explain(model, (words, words))
+    explanation = kdist.explain(model, (tokens, tokens))
     return {
         "parameters": model.count_params(),
         "seconds": statistics.median(seconds[2:]),  # the first step traces

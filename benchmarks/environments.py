@@ -35,8 +35,10 @@ def install(folder: Path, wanted: Sequence[str], *, without: Sequence[str] = ())
         RuntimeError: pip failed, with its last line.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = [name for name in project["dependencies"] if requirement_name(name) not in without]
-    run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *own, *wanted)
+    dependencies = [
+        name for name in project["dependencies"] if requirement_name(name) not in without
+    ]
+    run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *dependencies, *wanted)
 
 
 def installed_versions(folder: Path, *names: str) -> list[str]:

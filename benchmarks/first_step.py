@@ -64,9 +64,9 @@ def first_step(name: str, replicas: str, *, uses_xla: bool) -> float:
         network, "plain" if replicas == "stock" else "kdist", count, jit_compile=uses_xla
     )
     x, y = network.random_samples(ROWS * count)
-    began = time.process_time()
+    start = time.process_time()
     model.fit(x, y, batch_size=len(x), verbose=0)
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 if __name__ == "__main__":

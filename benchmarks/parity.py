@@ -74,8 +74,8 @@ def _print_table(names: Sequence[str], replicas: int, jit: bool, file: Path | No
             results[kind].append(_result_of(name, kind, replicas, jit))
         table.add(name.replace("_", " "), *(results[kind][-1] for kind in kinds))
     equal = [
-        f"**{found.count('equal')} of {len(found) - found.count(NOT_COMPILED)}**"
-        for found in results.values()
+        f"**{outcomes.count('equal')} of {len(outcomes) - outcomes.count(NOT_COMPILED)}**"
+        for outcomes in results.values()
     ]
     table.add("**equal**", *equal)
 
@@ -115,15 +115,15 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
 
 def _print_workers(names: Sequence[str], workers: int, replicas: int) -> None:
     """Run the cases in groups of workers; cases behind a failure run in another group."""
-    different, left = [], list(names)
-    while left:
-        ran = _run_on_workers(left[:_WORKERS_CASES], workers, replicas)
-        equal = [name for name in left if ran.get(name) == [""] * workers]
-        failed = [name for name in left if name in ran and name not in equal]
+    different, remaining = [], list(names)
+    while remaining:
+        ran = _run_on_workers(remaining[:_WORKERS_CASES], workers, replicas)
+        equal = [name for name in remaining if ran.get(name) == [""] * workers]
+        failed = [name for name in remaining if name in ran and name not in equal]
         if not equal and not failed:  # the group has ended before its first line
-            failed = left[:1]
+            failed = remaining[:1]
         different += failed[:1]
-        left = [name for name in left if name not in [*equal, *failed[:1]]]
+        remaining = [name for name in remaining if name not in [*equal, *failed[:1]]]
         print("".join(f"  not {name}\n" for name in failed[:1]), end="", flush=True)
     equal_count = len(names) - len(different)
     print(f"{equal_count} of {len(names)} cases equal on {workers} workers x {replicas} replicas")
@@ -133,10 +133,10 @@ def _run_on_workers(names: Sequence[str], workers: int, replicas: int) -> dict[s
     sys.path += [str(ROOT / "tests" / "workers")]
     run_group = importlib.import_module("group").run_group
     with tempfile.TemporaryDirectory(prefix="kdist-workers-") as folder:
-        found: dict[str, Any] = run_group(
+        outcomes: dict[str, Any] = run_group(
             "parity", names, Path(folder, "group"), workers=workers, replicas=replicas
         )
-    return found
+    return outcomes
 
 
 def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
@@ -166,10 +166,10 @@ def _describe(outcome: dict[str, Any]) -> str:
         return "equal"
     model = [wrong[name] for name in ("weights", "predictions", "copies") if name in wrong]
     gaps = model or list(wrong.values())
-    where = "" if model else f" in {' and '.join(wrong)}"
+    place = "" if model else f" in {' and '.join(wrong)}"
     if any(gap != gap for gap in gaps):
-        return f"NaN{where}"
-    return f"off by {max(gaps):.1g}{where}" if max(gaps) < float("inf") else f"other shape{where}"
+        return f"NaN{place}"
+    return f"off by {max(gaps):.1g}{place}" if max(gaps) < float("inf") else f"other shape{place}"
 
 
 def _import_cases() -> tuple[Any, Any]:

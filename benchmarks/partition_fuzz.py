@@ -106,15 +106,15 @@ def search(programs: int, number: int) -> int:
         if failures:
             raise _DiffersError("\n\n".join(f"{text}\n{program}" for program, text in failures))
 
-    found = 0
+    exit_code = 0
     try:
         check()
     except _DiffersError as error:
         print(error)
-        found = 1
+        exit_code = 1
     minutes = (time.monotonic() - begin) / 60
     print(f"seed {number}: {dict(counts)} in {minutes:.0f} minutes", flush=True)
-    return found
+    return exit_code
 
 
 if __name__ == "__main__":

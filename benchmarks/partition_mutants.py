@@ -68,15 +68,15 @@ def main() -> int:
     rows = [row for make in test_rules.FAMILIES.values() for row in make()]
     killed, survivors = 0, []
     for name in options.rules or sorted(RULES):
-        own = [row for row in rows if name in row.types.split()]
+        rule_rows = [row for row in rows if name in row.types.split()]
         for kind, change in list_mutations().items():
             if (name, kind) in UNUSED:
                 continue
-            found = _outcome(RULES, name, change, own)
-            if found is False:
+            is_killed = _outcome(RULES, name, change, rule_rows)
+            if is_killed is False:
                 survivors.append(f"{name}: {kind}")
                 print(f"survived: {survivors[-1]}", flush=True)
-            killed += found is True
+            killed += is_killed is True
     print(f"{killed + len(survivors)} mutants, {len(survivors)} survived")
     return 1 if survivors else 0
 
@@ -193,15 +193,15 @@ def _read_weights(program: Any, sent: Any) -> list[tuple[Any, Any, Any]]:
     """Return gathered weights that are values of variables: result, handle and placement."""
     from kdist.spmd.program import result_of
 
-    weights = [each for each in sent if getattr(each, "is_weight", False)]
+    weights = [gathered for gathered in sent if getattr(gathered, "is_weight", False)]
     return [
         (
-            result_of(each),
-            program.plan.canonical(each.tensor.op.inputs[0]).ref(),
-            program.plan.placement(each.tensor),
+            result_of(gathered),
+            program.plan.canonical(gathered.tensor.op.inputs[0]).ref(),
+            program.plan.placement(gathered.tensor),
         )
-        for each in weights
-        if each.tensor.op.type == "ReadVariableOp"
+        for gathered in weights
+        if gathered.tensor.op.type == "ReadVariableOp"
     ]
 
 
@@ -280,12 +280,12 @@ def _outcome(
         decision = original(op)
         if decision is None:
             return None
-        other = change(op, decision)
-        changed |= (other.output_placements, other.input_forms) != (
+        mutated = change(op, decision)
+        changed |= (mutated.output_placements, mutated.input_forms) != (
             decision.output_placements,
             decision.input_forms,
         )
-        return other
+        return mutated
 
     with mock.patch.dict(rules, {name: mutant}):
         for row in rows:

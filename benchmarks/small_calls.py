@@ -83,8 +83,8 @@ def print_table(
 ) -> None:
     """Time the candidates of each row in turn, and print ratios to the first candidate."""
     names = list(next(iter(rows.values()))[0])
-    base, *others = names
-    columns = [title, *names, *(f"{name} : {base}" for name in others)]
+    base, *other_names = names
+    columns = [title, *names, *(f"{name} : {base}" for name in other_names)]
     table = Table(*columns, title=title, file=options.json)
     for row, (works, count) in rows.items():
         candidates = {
@@ -94,7 +94,7 @@ def print_table(
         take_turns(candidates, 1)  # warms them up
         times = take_turns(candidates, options.rounds)
         cells = [f"{1000 * statistics.median(times[name]) / count:.2f} ms" for name in names]
-        table.add(row, *cells, *(format_ratio(times[name], times[base]) for name in others))
+        table.add(row, *cells, *(format_ratio(times[name], times[base]) for name in other_names))
 
 
 def repeat(work: Callable[[], Any], count: int) -> None:

@@ -66,12 +66,12 @@ def main() -> None:
         return
     known = list_candidates(args)
     usual = [name for name in known if name not in NOT_USUAL]
-    chosen = [name for name in known if name in (args.candidates or usual)]
-    if not chosen:
+    candidates = [name for name in known if name in (args.candidates or usual)]
+    if not candidates:
         parser.error(f"--candidates has none of {', '.join(known)}")
     network = f"WRN-{args.depth}-{args.width}" if args.network == "wide_resnet" else args.network
     for batch in args.batch:
-        facts, turns = compare(chosen, batch, args.rounds)
+        facts, turns = compare(candidates, batch, args.rounds)
         title = f"{network}, {args.task}, batch {batch}"
         print_speeds(facts, turns, title, args.json)
         print_ratios(facts, turns, several_name(args), f"{title}: ratios", args.json)
@@ -105,9 +105,9 @@ def compare(names: list[str], batch: int, rounds: int) -> tuple[Facts, Turns]:
     with contextlib.ExitStack() as stack:
         candidates = {}
         for name in names:  # one after the other: each traces and warms up
-            began = time.perf_counter()
+            start = time.perf_counter()
             candidate = stack.enter_context(Candidate(name, batch))
-            facts[name] = candidate.answer() | {"first": time.perf_counter() - began}
+            facts[name] = candidate.answer() | {"first": time.perf_counter() - start}
             candidate.answer()  # warmed up
             candidates[name] = candidate.take_turn
         return facts, take_turns(candidates, rounds)
@@ -161,9 +161,9 @@ class Candidate:
 def make_worker_configurations(count: int) -> list[dict[str, str]]:
     """Return the environment of each worker of a cluster on this machine."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
+    addresses = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return [
         {
             "TF_CONFIG": json.dumps(
@@ -180,18 +180,20 @@ def print_speeds(facts: Facts, turns: Turns, title: str, file: Path | None) -> N
     peak = facts[PRODUCT]["operations"] / seconds[PRODUCT] if PRODUCT in facts else math.nan
     columns = ["candidate", "samples/s", "utilization", "memory, MiB", "first turn, s"]
     table = Table(*columns, title=title, file=file)
-    for name, found in facts.items():
-        operations = found.get("operations", math.nan) / seconds[name]
-        speed = f"{found.get('samples', 0) / seconds[name]:,.0f}"
+    for name, candidate_facts in facts.items():
+        operations = candidate_facts.get("operations", math.nan) / seconds[name]
+        speed = f"{candidate_facts.get('samples', 0) / seconds[name]:,.0f}"
         if name == PRODUCT:
             speed = f"{operations / 1e9:,.0f} GFLOP/s"
         share = "" if math.isnan(operations / peak) else f"{operations / peak:.0%}"
         memory = turns[name][-1]["peak_mib"]
-        table.add(name, speed, share, f"{memory:,.0f}", f"{found['first']:.1f}")
+        table.add(name, speed, share, f"{memory:,.0f}", f"{candidate_facts['first']:.1f}")
     print()
 
 
-def print_ratios(facts: Facts, turns: Turns, more: str, title: str, file: Path | None) -> None:
+def print_ratios(
+    facts: Facts, turns: Turns, several_replicas: str, title: str, file: Path | None
+) -> None:
     """Print ratios of the candidates that are compared with each other."""
     seconds = {name: [turn["seconds"] for turn in turns[name]] for name in turns}
     torch = min(
@@ -199,9 +201,15 @@ def print_ratios(facts: Facts, turns: Turns, more: str, title: str, file: Path |
         key=lambda name: statistics.median(seconds[name]),
         default=EAGER,
     )
-    pairs = [(ONE, STOCK), (more, MIRRORED), (more, ONE), (ONE, torch), (ONE, NO_NORM)]
+    pairs = [
+        (ONE, STOCK),
+        (several_replicas, MIRRORED),
+        (several_replicas, ONE),
+        (ONE, torch),
+        (ONE, NO_NORM),
+    ]
     table = Table("ratio", "of speeds", "of memory", "of first turns", title=title, file=file)
-    for name, base in [*pairs, (BFLOAT16, ONE), (WORKERS, more)]:
+    for name, base in [*pairs, (BFLOAT16, ONE), (WORKERS, several_replicas)]:
         if {name, base} <= turns.keys():
             memory = turns[name][-1]["peak_mib"] / turns[base][-1]["peak_mib"]
             first = facts[name]["first"] / facts[base]["first"]
@@ -272,10 +280,10 @@ def make_keras_turn(
     }
     strategy = strategies.get(name, lambda: kdist.MirroredStrategy(replicas=1))()
     network = make_named_network(args, batch_norm=name != NO_NORM)
-    each: int | str = 1
+    steps_per_execution: int | str = 1
     if network.has_short_steps:
-        each = args.steps if name in (STOCK, MIRRORED) else "auto"
-    model = networks.make_model(network, strategy, steps_per_execution=each)
+        steps_per_execution = args.steps if name in (STOCK, MIRRORED) else "auto"
+    model = networks.make_model(network, strategy, steps_per_execution=steps_per_execution)
     data = networks.random_batches(network, args.batch[0], args.steps)
     turns = {
         "fit": lambda: networks.fit_epoch(model, data).seconds,
@@ -306,8 +314,8 @@ def split_cores() -> None:
     """Take this worker's part of the cores, as `kdist launch` divides them."""
     config = json.loads(os.environ["TF_CONFIG"])
     cores = sorted(os.sched_getaffinity(0))
-    own = cores[config["task"]["index"] :: len(config["cluster"]["worker"])]
-    os.sched_setaffinity(0, own or cores)
+    part = cores[config["task"]["index"] :: len(config["cluster"]["worker"])]
+    os.sched_setaffinity(0, part or cores)
 
 
 def make_stock_strategy(replicas: int) -> Any:

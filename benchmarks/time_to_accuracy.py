@@ -118,7 +118,7 @@ def train_convnet(args: argparse.Namespace) -> tuple[float, float]:
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    began = time.perf_counter()
+    start = time.perf_counter()
     history = model.fit(
         data.train_images / 255.0,
         data.train_labels,
@@ -129,7 +129,7 @@ def train_convnet(args: argparse.Namespace) -> tuple[float, float]:
         callbacks=[StopAtAccuracy(args.target, time_budget=args.budget, patience=1, verbose=0)],
         verbose=0,
     ).history
-    return time.perf_counter() - began, max(history["val_accuracy"])
+    return time.perf_counter() - start, max(history["val_accuracy"])
 
 
 if __name__ == "__main__":

@@ -100,11 +100,11 @@ def measure(folder: Path, kind: str, count: int, draw: random.Random) -> Iterato
             failures = [(number % SHARDS, draw.randint(1, _LAST // 2))]
             failures += [(draw.randrange(2), draw.randint(1, _LAST // 2))]
         raises = failures[0] if kind == "exception" else (-1, -1)
-        here = folder / f"{number}"
-        training = Training(here, is_elastic=is_elastic, raises=raises)
+        run_folder = folder / f"{number}"
+        training = Training(run_folder, is_elastic=is_elastic, raises=raises)
         noticed, ended = training.fail(kind, failures, delay=draw.uniform(0, 0.02))
         code = training.finish()
-        problem = training.last_lines(code) if code else difference(here, whole)
+        problem = training.last_lines(code) if code else difference(run_folder, whole)
         yield Failure(problem=problem, noticed=noticed, ended=ended)
 
 
@@ -142,27 +142,27 @@ class Training:
             The seconds from the last failure until another worker had an error, and until the
             launcher has ended all workers.
         """
-        left, failed_at, noticed = list(enumerate(failures)), float("nan"), None
+        pending, failed_at, noticed = list(enumerate(failures)), float("nan"), None
         for line in self._lines():
-            if not left and line.startswith("kdist launch:"):
+            if not pending and line.startswith("kdist launch:"):
                 break
-            told = re.fullmatch(r"\[(\d+)\] (step|noticed) (\d+) (\d+) (\d+)", line.strip())
-            if not told:  # half a line, or a line of the launcher
+            line_match = re.fullmatch(r"\[(\d+)\] (step|noticed) (\d+) (\d+) (\d+)", line.strip())
+            if not line_match:  # half a line, or a line of the launcher
                 continue
-            worker, attempt, process, step = (int(told[group]) for group in (1, 3, 4, 5))
-            if told[2] == "noticed":
-                if not left and noticed is None and worker != failures[-1][0]:
+            worker, attempt, process, step = (int(line_match[group]) for group in (1, 3, 4, 5))
+            if line_match[2] == "noticed":
+                if not pending and noticed is None and worker != failures[-1][0]:
                     noticed = time.monotonic() - failed_at
                 continue
-            if not left:
+            if not pending:
                 continue
-            wanted_attempt, (wanted_worker, wanted_step) = left[0]
+            wanted_attempt, (wanted_worker, wanted_step) = pending[0]
             if (attempt, worker) == (wanted_attempt, wanted_worker) and step >= wanted_step:
                 if kind != "exception":
                     time.sleep(delay)
                     os.kill(process, signal.Signals["SIGKILL" if kind == ELASTIC else kind])
                 failed_at = time.monotonic()
-                left.pop(0)
+                pending.pop(0)
         return noticed, time.monotonic() - failed_at
 
     def finish(self) -> int:
@@ -183,14 +183,17 @@ class Training:
             yield line
 
 
-def difference(here: Path, whole: Path) -> str:
+def difference(run_folder: Path, undisturbed: Path) -> str:
     """Describe the difference between the results of two trainings; empty if they are equal."""
-    if not (here / "trained.npz").exists():
+    if not (run_folder / "trained.npz").exists():
         return "not trained to its end"
-    with np.load(here / "trained.npz") as found, np.load(whole / "trained.npz") as expected:
-        if sorted(found) != sorted(expected):
+    with (
+        np.load(run_folder / "trained.npz") as arrays,
+        np.load(undisturbed / "trained.npz") as expected,
+    ):
+        if sorted(arrays) != sorted(expected):
             return "another history"
-        different = [n for n in expected if found[n].tobytes() != expected[n].tobytes()]
+        different = [n for n in expected if arrays[n].tobytes() != expected[n].tobytes()]
     return f"{len(different)} of {len(expected)} arrays differ" if different else ""
 
 
@@ -215,7 +218,7 @@ def train(folder: Path, shards: int, worker: int, raises_in: int) -> None:
     raises = attempt == "0" and strategy.worker == worker
     steps = make_step_printer(attempt, raises_in if raises else -1)
     # The chief alone has the folder.
-    own = folder / "checkpoints" if strategy.is_chief else "/dev/null/none"
+    checkpoints = folder / "checkpoints" if strategy.is_chief else "/dev/null/none"
     try:
         history = model.fit(
             x,
@@ -224,7 +227,7 @@ def train(folder: Path, shards: int, worker: int, raises_in: int) -> None:
             epochs=EPOCHS,
             validation_data=(x[:64], y[:64]),
             verbose=0,
-            callbacks=[steps, Checkpoint(own, every_steps=3, verbose=0)],
+            callbacks=[steps, Checkpoint(checkpoints, every_steps=3, verbose=0)],
         )
     except BaseException:
         print("noticed", attempt, os.getpid(), 0, flush=True)

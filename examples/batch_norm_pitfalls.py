@@ -152,12 +152,12 @@ def compile_model(model):
     return model
 
 
-def draw_order(labels, replicas, own, rng):
+def draw_order(labels, replicas, own_fraction, rng):
     """Indices, batch after batch; each batch's first half goes to replica 0."""
     images = rng.permutation(len(labels))
     if replicas == 1:
         return images
-    sorted_away = rng.random(len(images)) < own
+    sorted_away = rng.random(len(images)) < own_fraction
     side = np.where(sorted_away, labels[images] >= 5, rng.integers(0, 2, len(images)))
     shards = [images[side == replica] for replica in (0, 1)]
     half = GLOBAL_BATCH // 2
@@ -168,7 +168,7 @@ def draw_order(labels, replicas, own, rng):
 
 def train(name, case, epochs, x, y, test):
     """Return accuracies by epoch, recalibrated accuracy, losses, and diagnoses by epoch."""
-    replicas, own = CASES[case]
+    replicas, own_fraction = CASES[case]
     keras.utils.set_random_seed(0)
     norms = [WAYS[name](channels) for channels in (8, 16)]
     if name == "kdist":
@@ -184,11 +184,11 @@ def train(name, case, epochs, x, y, test):
     # The results of the saved model, on one device.
     saved = compile_model(small_network([Library(8), Library(16)]))
     callbacks = [ApplyAverages(norms)] if WAYS[name] is SharedVariables else []
-    batch = draw_order(y, replicas, own, np.random.default_rng(1))[:GLOBAL_BATCH]
+    batch = draw_order(y, replicas, own_fraction, np.random.default_rng(1))[:GLOBAL_BATCH]
     monitor = BatchNormMonitor(batch=(x[batch], y[batch]), verbose=0)
     rng, accuracy, diagnoses = np.random.default_rng(0), [], []
     for _ in range(epochs):
-        order = draw_order(y, replicas, own, rng)
+        order = draw_order(y, replicas, own_fraction, rng)
         history = model.fit(
             x[order], y[order], batch_size=GLOBAL_BATCH, shuffle=False, verbose=0,
             callbacks=[StopAtNonFinite(), *callbacks, monitor],

@@ -107,7 +107,7 @@ def results_of(folder: Path, library: str, models: list[str] | None) -> Iterator
 
 def start_child(folder: Path, library: str, models: list[str] | None) -> subprocess.Popen[str]:
     """Start the process that trains models of a library in the environment."""
-    own = {
+    variables = {
         "KERAS_BACKEND": "tensorflow",
         "PYTHONPATH": str(ROOT),
         "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -120,7 +120,7 @@ def start_child(folder: Path, library: str, models: list[str] | None) -> subproc
             *("--library", library, *only),
         ],
         cwd=ROOT,
-        env=os.environ | own,
+        env=os.environ | variables,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("VERBOSE") else subprocess.DEVNULL,
         text=True,
@@ -129,12 +129,12 @@ def start_child(folder: Path, library: str, models: list[str] | None) -> subproc
 
 def format_cells(result: dict[str, Any]) -> list[str]:
     """Return the cells of a row behind the library."""
-    found = result["found"] + [""] * (len(REPLICAS) - len(result["found"]))
+    outcomes = result["found"] + [""] * (len(REPLICAS) - len(result["found"]))
     notes = ["`strategy.build`"] * result.get("built", False)
     notes += ["float32"] * (result.get("dtype") == "float32")
     name = f"{result['model']} ({', '.join(notes)})" if notes else result["model"]
     ratios = [f"{ratio:.1f}" for ratio in result.get("ratios", [])] or ["", ""]
-    return [name, *found, *ratios, "; ".join(shorten_messages(result.get("warned", [])))]
+    return [name, *outcomes, *ratios, "; ".join(shorten_messages(result.get("warned", [])))]
 
 
 def shorten_messages(warned: list[str]) -> list[str]:
@@ -143,8 +143,12 @@ def shorten_messages(warned: list[str]) -> list[str]:
         re.search(r"about (\d+)% of this step cannot be divided.*?: (.*)", text) for text in warned
     ]
     whole = max((share for share in shares if share), key=lambda share: int(share[1]), default=None)
-    others = [text for text, share in zip(warned, shares, strict=True) if share is None]
-    return others if whole is None else [f"{whole[1]} % whole: {whole[2].split('; ')[0]}", *others]
+    other_messages = [text for text, share in zip(warned, shares, strict=True) if share is None]
+    return (
+        other_messages
+        if whole is None
+        else [f"{whole[1]} % whole: {whole[2].split('; ')[0]}", *other_messages]
+    )
 
 
 # The process of a library
@@ -158,10 +162,10 @@ def train_library(library: str, models: list[str] | None) -> None:
     from .cases import CASES
     from .models import bayesflow, images, keras_hub, keras_rs, kgcnn, layers  # noqa: F401
 
-    own = [case for case in CASES if case.library == library]
-    own = [case for case in own if models is None or case.name in models]
-    print(json.dumps(["models", *(case.name for case in own)]), flush=True)
-    for case in own:
+    cases = [case for case in CASES if case.library == library]
+    cases = [case for case in cases if models is None or case.name in models]
+    print(json.dumps(["models", *(case.name for case in cases)]), flush=True)
+    for case in cases:
         print(json.dumps({"model": case.name} | compare(case)), flush=True)
 
 

@@ -36,14 +36,16 @@ def main() -> None:
     if unknown := set(options.models) - set(NETWORKS):
         parser.error(f"--models: {', '.join(sorted(unknown))}; there are {', '.join(NETWORKS)}")
     _make_devices(max(options.replicas))
-    found: dict[str, dict[str, StepCounts]] = {}
+    counts_by_model: dict[str, dict[str, StepCounts]] = {}
     for model in options.models:
-        of_model = found.setdefault(model, {})
+        of_model = counts_by_model.setdefault(model, {})
         for kind, replicas in _candidates(options.kinds, options.replicas):
             graph = step_graph(NETWORKS[model], kind, replicas, unknown_size=options.unknown_size)
             of_model[kind if kind == "plain" else f"{kind} {replicas}"] = count(graph, ROWS)
             if options.json is not None:
-                options.json.write_text(json.dumps(found, indent=1, default=dataclasses.asdict))
+                options.json.write_text(
+                    json.dumps(counts_by_model, indent=1, default=dataclasses.asdict)
+                )
         print(_table(model, of_model), flush=True)
 
 
@@ -72,11 +74,14 @@ def _candidates(kinds: list[str], replicas: list[int]) -> list[tuple[str, int]]:
     return [(kind, number) for kind in kinds for number in numbers[kind]]
 
 
-def _table(model: str, found: dict[str, StepCounts]) -> str:
+def _table(model: str, counts_by_candidate: dict[str, StepCounts]) -> str:
     """Return counts as Markdown, a column for each candidate."""
-    lines = [f"| {model} | {' | '.join(found)} |", f"| --- |{' ---: |' * len(found)}"]
+    lines = [
+        f"| {model} | {' | '.join(counts_by_candidate)} |",
+        f"| --- |{' ---: |' * len(counts_by_candidate)}",
+    ]
     for field in dataclasses.fields(StepCounts):
-        values = [getattr(counts, field.name) for counts in found.values()]
+        values = [getattr(counts, field.name) for counts in counts_by_candidate.values()]
         cells = [
             _exchanges(value) if isinstance(value, Exchanges) else f"{value:,g}" for value in values
         ]
@@ -84,11 +89,11 @@ def _table(model: str, found: dict[str, StepCounts]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _exchanges(found: Exchanges) -> str:
-    if not found.packs:
+def _exchanges(exchanges: Exchanges) -> str:
+    if not exchanges.packs:
         return "0"
-    tensors, size = sum(found.packs), found.bytes / 1e3
-    return f"{tensors} in {len(found.packs)}, {size:,.1f} kB"
+    tensors, size = sum(exchanges.packs), exchanges.bytes / 1e3
+    return f"{tensors} in {len(exchanges.packs)}, {size:,.1f} kB"
 
 
 if __name__ == "__main__":

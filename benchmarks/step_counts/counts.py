@@ -102,8 +102,10 @@ def count(graph: StepGraph, rows: int) -> StepCounts:
 
 
 def _collectives(graph: StepGraph, types: Sequence[str]) -> Exchanges:
-    found = [node.inputs[0] for node in graph.on(0) if node.op in types]
-    return Exchanges([_pack(graph, each) for each in found], sum(_bytes(graph, t) for t in found))
+    tensors = [node.inputs[0] for node in graph.on(0) if node.op in types]
+    return Exchanges(
+        [_pack(graph, each) for each in tensors], sum(_bytes(graph, t) for t in tensors)
+    )
 
 
 def _on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
@@ -142,27 +144,27 @@ def _bytes(graph: StepGraph, source: Source) -> int:
 
 def _host_copies(graph: StepGraph) -> tuple[int, int]:
     """Return how many tensors are copied to the GPU, and how many to the host."""
-    found: dict[tuple[Source, bool], int] = {}
+    copies: dict[tuple[Source, bool], int] = {}
     for node in graph.on(0):
         for source, on_host in zip(node.inputs, node.inputs_on_host, strict=True):
             maker = graph.nodes[source.node]
             if maker.device or maker.op == "Const":  # TensorFlow has constants in both memories
                 continue
             if maker.outputs_on_host[source.port] != on_host:
-                found[source, on_host] = max(node.runs, found.get((source, on_host), 0))
-    to_host = sum(times for (_, on_host), times in found.items() if on_host)
-    return sum(found.values()) - to_host, to_host
+                copies[source, on_host] = max(node.runs, copies.get((source, on_host), 0))
+    to_host = sum(times for (_, on_host), times in copies.items() if on_host)
+    return sum(copies.values()) - to_host, to_host
 
 
 def _copies_between(graph: StepGraph) -> int:
-    found = {
+    copies = {
         (source, node.device)
         for node in graph.nodes.values()
         if node.runs
         for source in node.inputs
         if graph.nodes[source.node].device != node.device
     }
-    return sum(0 in (graph.nodes[source.node].device, device) for source, device in found)
+    return sum(0 in (graph.nodes[source.node].device, device) for source, device in copies)
 
 
 # Passes
@@ -209,15 +211,15 @@ def longest_path(graph: StepGraph) -> list[Step]:
         cost = _COLLECTIVE if node.is_collective else _LAUNCH * node.is_launch * node.runs
         longest = max(
             (
-                (best[each][0] + _COPY * _is_copy(graph, each, node), each)
-                for each in before[name]
-                if each in best
+                (best[earlier_name][0] + _COPY * _is_copy(graph, earlier_name, node), earlier_name)
+                for earlier_name in before[name]
+                if earlier_name in best
             ),
             default=(0.0, None),
         )
         best[name] = (longest[0] + cost, longest[1])
     path: list[Step] = []
-    last: str | None = max(best, key=lambda each: best[each][0])
+    last: str | None = max(best, key=lambda earlier_name: best[earlier_name][0])
     while last is not None:
         node, earlier = graph.nodes[last], best[last][1]
         is_copy = earlier is not None and _is_copy(graph, earlier, node)

@@ -188,20 +188,20 @@ def _memory(
     if op == "_Arg":
         return [], [attributes["T"].type in _ON_HOST]
     definition = op_def_registry.get(op)
-    found = [
+    matching = [
         kernel
         for kernel in gpu_kernels(op)
         if all(
-            _type(attributes, definition, each.name) in each.allowed_values.list.type
-            for each in kernel.constraint
-            if each.allowed_values.list.type
+            _type(attributes, definition, constraint.name) in constraint.allowed_values.list.type
+            for constraint in kernel.constraint
+            if constraint.allowed_values.list.type
         )
     ]
     if computes_sizes:
-        found = []
+        matching = []
     # TensorFlow prefers a kernel for GPUs to one for any device.
     kernel = max(
-        found, key=lambda kernel: (kernel.device_type == "GPU", kernel.priority), default=None
+        matching, key=lambda kernel: (kernel.device_type == "GPU", kernel.priority), default=None
     )
 
     def on_host(arguments: Sequence[Any]) -> list[bool]:
@@ -217,7 +217,9 @@ def _memory(
 def _type(attributes: Mapping[str, Any], definition: Any, name: str) -> int:
     if name in attributes:
         return int(attributes[name].type)
-    return next(int(each.default_value.type) for each in definition.attr if each.name == name)
+    return next(
+        int(attribute.default_value.type) for attribute in definition.attr if attribute.name == name
+    )
 
 
 def _tensors(
