@@ -1,5 +1,4 @@
 import json
-import math
 
 import pytest
 from kdist.errors import UserError
@@ -111,14 +110,6 @@ def test_a_line_cut_short_is_read_as_far_as_it_goes(tmp_path):
 def test_a_foreign_folder(tmp_path):
     with pytest.raises(UserError, match="not a run folder"):
         read_run(tmp_path)
-
-
-def test_settings_of_other_kinds_do_no_harm(tmp_path):
-    folder = write_run(tmp_path / "a")
-    (folder / "config.json").write_text(
-        json.dumps({"target_accuracy": "high", "patience": math.inf})
-    )
-    assert read_run(folder).settings["target_accuracy"] == "high"
 
 
 @pytest.mark.parametrize(
