@@ -50,30 +50,6 @@ class RandomCrop:
         return tf.ensure_shape(windows, (images.shape[0], *self.size, images.shape[3]))
 
 
-def center_crop(images: Any, size: int | Sequence[int]) -> Any:
-    """Cut the center out of images, to evaluate models trained with `RandomCrop`.
-
-    Args:
-        images: (images, height, width, channels): a NumPy array or a tensor.
-        size: Height and width in pixels, or a number for both.
-
-    Returns:
-        Images of the same array type and dtype, (images, *size, channels). If an odd number of
-        pixels is cut off, bottom and right lose the additional pixel.
-
-    Raises:
-        UserError: The images are smaller.
-
-    Example:
-        >>> center_crop(data.test_images, 24).shape
-        (10000, 24, 24, 3)
-    """
-    height, width = _parse_size(size)
-    _check_fits(images, (height, width))
-    top, left = (images.shape[1] - height) // 2, (images.shape[2] - width) // 2
-    return images[:, top : top + height, left : left + width]
-
-
 class RandomHorizontalFlip:
     """Mirrors each image with probability 1/2.
 

@@ -7,7 +7,6 @@ import fcntl
 import io
 import json
 import math
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ Row = dict[str, Any]
 
 STUDY_FILE = "study.json"
 FORMAT = 5
-_RESULTS = ("oracle.json", "best.json", "report.html")
 # Speeds can be compared if these properties of the machine are equal.
 _SAME_MACHINE = ("cpu", "cores", "devices")
 
@@ -136,9 +134,6 @@ class StudyFolder:
     def open(self, info: StudyInfo, *, may_change: Collection[str] = ()) -> Iterator[bool]:
         """Create the folder, or resume the study in it, and lock the folder.
 
-        A study with other settings is replaced if none of its points or trials has ended: the user
-        has stopped it to correct a setting.
-
         Yields:
             Whether a study is resumed.
 
@@ -149,7 +144,7 @@ class StudyFolder:
         self.check_place()
         before = self.read_info()
         changed = [] if before is None else before.find_differences(info, may_change)
-        if changed and (self.path / self._rows_file).exists():
+        if changed:
             raise UserError(
                 f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
                 " or another --output"
@@ -158,12 +153,8 @@ class StudyFolder:
             with explain_write_errors(self.path, hint="pass another --output"):
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(self.lock())
-                if changed:
-                    shutil.rmtree(self.path / f"{self.noun}s", ignore_errors=True)
-                    for name in _RESULTS:
-                        (self.path / name).unlink(missing_ok=True)
                 self.write_json(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(info)})
-            yield before is not None and not changed
+            yield before is not None
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

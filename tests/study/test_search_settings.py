@@ -85,23 +85,12 @@ def test_a_folder_holds_one_search(tmp_path):
         assert not resumed
         with pytest.raises(UserError, match="another process works on the study"):
             opened(path, search).__enter__()
-    StudyFolder(path, "trial").write_rows([])
     before = (path / "study.json").read_bytes()
     with pytest.raises(UserError, match="another study: its config.epochs is 3, not 4;"):
         opened(path, Search(config=TrainConfig(epochs=4))).__enter__()
     assert (path / "study.json").read_bytes() == before
     with opened(path, Search(max_trials=20, config=TrainConfig(epochs=3))) as resumed:
         assert resumed
-
-
-def test_a_search_without_a_trial_gives_way_to_a_corrected_one(tmp_path):
-    with opened(tmp_path, Search()):
-        (tmp_path / "oracle.json").write_text("{}")
-    corrected = Search(config=TrainConfig(epochs=4))
-    with opened(tmp_path, corrected) as resumed:
-        assert not resumed
-    assert not (tmp_path / "oracle.json").exists()
-    assert Search.from_info(StudyFolder(tmp_path).read_info()) == corrected
 
 
 def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
