@@ -119,7 +119,7 @@ def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
     run_folder(tmp_path / "run")
     (tmp_path / "run" / "history.csv").write_text("epoch,seconds\n")
     assert "it has no epoch, or no training images" in process(copy_run(tmp_path))["error"]
-    (tmp_path / "run" / "summary.json").write_text("[]")
+    (tmp_path / "run" / "summary.json").write_text("{")
     assert "its run cannot be used: summary.json" in process(copy_run(tmp_path))["error"]
 
 
