@@ -21,7 +21,7 @@ from kdist.callbacks import BatchNormMonitor
 from kdist.layers import SyncBatchNormalization
 
 from .measure import Table, format_ratio, format_spread, make_parser, make_timer, take_turns
-from .networks import fit_epoch, make_model, random_batches, wide_resnet
+from .networks import fit_epoch, make_model, make_wide_resnet, random_batches
 
 EPOCH_IMAGES = 60_000
 SHAPES = ((28, 28, 16), (14, 14, 32), (7, 7, 64))  # of the layers of WRN-16-1
@@ -68,7 +68,7 @@ def make_layer_step(layer: Any, shape: tuple[int, ...]) -> Callable[[], float]:
 
 def measure_monitor(batch: int, steps: int, rounds: int) -> list[float]:
     """Return in each round how many training steps the monitor's work takes."""
-    network = wide_resnet(16, 1)
+    network = make_wide_resnet(16, 1)
     model = make_model(network, kdist.MirroredStrategy(replicas=1))
     data = random_batches(network, batch, steps)
     monitor = BatchNormMonitor(batch=next(data.as_numpy_iterator()), verbose=0)

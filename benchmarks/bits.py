@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import kdist
 
 from .measure import Table, format_ratio, make_parser, run_again, take_turns
-from .networks import fit_epoch, make_model, random_batches, wide_resnet
+from .networks import fit_epoch, make_model, make_wide_resnet, random_batches
 
 ALL_CORES = "1, all cores for each operation"
 Turn = Callable[[], tuple[float, float]]
@@ -69,7 +69,7 @@ def main() -> None:
 
 def make_turn(strategy: kdist.MirroredStrategy, batch: int, steps: int, *, pieces: int = 1) -> Turn:
     """Return a function that trains steps, each of several pieces."""
-    network = wide_resnet(16, 1)
+    network = make_wide_resnet(16, 1)
     model = make_model(network, strategy)
     data = random_batches(network, batch, steps * pieces)
 

@@ -22,7 +22,7 @@ import tensorflow as tf
 from kdist.callbacks import Checkpoint
 
 from .measure import Table, format_spread, make_parser
-from .networks import make_model, make_momentum_sgd, wide_resnet
+from .networks import make_model, make_momentum_sgd, make_wide_resnet
 
 BATCH = 8
 STEPS_BETWEEN = 8
@@ -34,7 +34,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--saves", type=int, default=15, help="of each candidate")
     options = parser.parse_args()
-    network = wide_resnet(16, 4)._replace(optimizer=averaged_momentum)
+    network = make_wide_resnet(16, 4)._replace(optimizer=averaged_momentum)
     model = make_model(network)
     model.optimizer.build(model.trainable_variables)
     with tempfile.TemporaryDirectory(prefix="kdist-checkpoints-") as name:

@@ -14,7 +14,7 @@ from .measure import ROOT
 
 
 @contextlib.contextmanager
-def environment(parent: Path | None, name: str) -> Iterator[Path]:
+def make_environment(parent: Path | None, name: str) -> Iterator[Path]:
     """Make a virtual environment, or reuse the one in `parent`; without `parent`, remove it."""
     folder = (parent or Path(tempfile.mkdtemp(prefix="kdist-benchmark-"))) / name
     try:

@@ -14,11 +14,13 @@ import statistics
 import time
 
 from .measure import Table, format_ratio, make_parser, run_again, take_turns
-from .networks import transformer
+from .networks import make_transformer
 from .step_counts.candidates import NETWORKS as COUNTED
 from .step_counts.candidates import ROWS, make_candidate, split_cpu
 
-SIX_LAYERS = transformer(words=1000, tokens=16, width=48, heads=4, layers=6, has_positions=True)
+SIX_LAYERS = make_transformer(
+    words=1000, tokens=16, width=48, heads=4, layers=6, has_positions=True
+)
 NETWORKS = {
     "wrn-16-1": COUNTED["wrn-16-1"],
     "resnet50": COUNTED["resnet50"],

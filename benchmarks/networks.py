@@ -47,7 +47,7 @@ def make_momentum_sgd() -> Any:
     return keras.optimizers.SGD(0.01, momentum=0.9)
 
 
-def wide_resnet(depth: int, width: int, size: int = 28, **options: Any) -> Network:
+def make_wide_resnet(depth: int, width: int, size: int = 28, **options: Any) -> Network:
     """Return a WideResNet for gray images, with options of `kdist.models.WideResNet`."""
     shape = (size, size, 1)
     return Network(
@@ -62,7 +62,7 @@ def without_batch_norm(*, name: str, axis: int) -> Any:  # noqa: ARG001 - called
     return keras.layers.Identity(name=name)
 
 
-def transformer(
+def make_transformer(
     *, words: int, tokens: int, width: int, heads: int, layers: int, has_positions: bool
 ) -> Network:
     """Return an encoder with dropout, as in keras.io's text classifier."""
@@ -84,7 +84,7 @@ def transformer(
     return Network(make, (tokens,), words)
 
 
-def lstm(*, words: int, tokens: int, width: int, **options: Any) -> Network:
+def make_lstm(*, words: int, tokens: int, width: int, **options: Any) -> Network:
     """Return an LSTM on words, with options of Keras's layer."""
 
     def make() -> Any:
@@ -100,7 +100,7 @@ def lstm(*, words: int, tokens: int, width: int, **options: Any) -> Network:
     return Network(make, (tokens,), words)
 
 
-def table() -> Network:
+def make_dense_network() -> Network:
     """Return dense layers on 32 columns."""
 
     def make() -> Any:

@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        print(json.dumps(_run(options.case[0], options.run, options.replicas, options.jit)))
+        print(json.dumps(_run_case(options.case[0], options.run, options.replicas, options.jit)))
         return
     known = _case_names(of_kdist=options.whole or options.workers > 0)
     names = options.case or (known if options.all else _import_cases()[0].IN_README)
@@ -71,7 +71,7 @@ def _print_table(names: Sequence[str], replicas: int, jit: bool, file: Path | No
     table = Table(f"case, {replicas} replicas{', XLA' * jit}", *kinds.values(), file=file)
     for name in names:
         for kind in kinds:
-            results[kind].append(_result_of(name, kind, replicas, jit))
+            results[kind].append(_run_in_process(name, kind, replicas, jit))
         table.add(name.replace("_", " "), *(results[kind][-1] for kind in kinds))
     equal = [
         f"**{outcomes.count('equal')} of {len(outcomes) - outcomes.count(NOT_COMPILED)}**"
@@ -82,7 +82,7 @@ def _print_table(names: Sequence[str], replicas: int, jit: bool, file: Path | No
 
 def _print_whole(names: Sequence[str], replicas: int) -> None:
     """Train the cases in this process, and count the operations that are computed whole."""
-    cases, harness = _start(replicas)
+    cases, harness = _start_tensorflow(replicas)
     import kdist
     import keras
     from kdist._upstream.graphs import forget_custom_gradients
@@ -139,7 +139,7 @@ def _run_on_workers(names: Sequence[str], workers: int, replicas: int) -> dict[s
     return outcomes
 
 
-def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
+def _run_in_process(name: str, kind: str, replicas: int, jit: bool) -> str:
     """Run one case in a separate process, and describe its result."""
     command = [sys.executable, "-m", "benchmarks.parity", "--run", kind]
     command += ["--case", name, "--replicas", str(replicas), *(["--jit"] if jit else [])]
@@ -153,10 +153,10 @@ def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
         return f"crash: {signal.Signals(-done.returncode).name}"
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return _describe(json.loads(done.stdout.splitlines()[-1]))
+    return _describe_outcome(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _describe(outcome: dict[str, Any]) -> str:
+def _describe_outcome(outcome: dict[str, Any]) -> str:
     if outcome.get("alone"):
         return NOT_COMPILED
     if "crash" in outcome:
@@ -184,7 +184,7 @@ def _case_names(*, of_kdist: bool) -> list[str]:
     return [name for name in names if of_kdist or not name.startswith("kdist_bn")]
 
 
-def _start(replicas: int) -> tuple[Any, Any]:
+def _start_tensorflow(replicas: int) -> tuple[Any, Any]:
     """Start TensorFlow with a logical CPU for each replica, and return the cases' modules."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
@@ -199,10 +199,10 @@ def _start(replicas: int) -> tuple[Any, Any]:
     return _import_cases()
 
 
-def _run(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
+def _run_case(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
     import tensorflow as tf
 
-    cases, harness = _start(replicas)
+    cases, harness = _start_tensorflow(replicas)
     case = cases.CASES[name]
     options = {"jit_compile": True} if jit else {}
     try:

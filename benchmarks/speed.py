@@ -301,13 +301,13 @@ def make_named_network(args: argparse.Namespace, *, batch_norm: bool) -> Any:
 
     texts = {"words": networks.WORDS, "tokens": networks.TOKENS}
     if args.network == "transformer":
-        return networks.transformer(**texts, width=128, heads=4, layers=4, has_positions=True)
+        return networks.make_transformer(**texts, width=128, heads=4, layers=4, has_positions=True)
     if args.network == "lstm":
-        return networks.lstm(**texts, width=64, dropout=0.1)
+        return networks.make_lstm(**texts, width=64, dropout=0.1)
     if args.network == "table":
-        return networks.table()
+        return networks.make_dense_network()
     options = {} if batch_norm else {"batch_norm": networks.without_batch_norm}
-    return networks.wide_resnet(args.depth, args.width, **options)
+    return networks.make_wide_resnet(args.depth, args.width, **options)
 
 
 def split_cores() -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from kdist.strategies.hardware import host
 from kdist.versions import TESTED
 
-from .environments import environment, install, installed_versions, requirement_name
+from .environments import install, installed_versions, make_environment, requirement_name
 from .measure import ROOT, Table, make_parser
 
 TIMEOUT_SECONDS = 3600
@@ -45,7 +45,7 @@ def main() -> int:
     table = Table("Keras", "TensorFlow", *GROUPS, file=options.json)
     failed: list[str] = []
     for keras, tensorflow in itertools.product(options.keras, options.tensorflow):
-        with environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
+        with make_environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
             try:
                 versions = _install(folder, keras, tensorflow)
             except RuntimeError as error:

@@ -69,7 +69,7 @@ def main() -> None:
     table = Table(*columns, file=options.json)
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as folder:
-            failures = list(measure(Path(folder), kind, options.each, draw))
+            failures = list(measure_failures(Path(folder), kind, options.each, draw))
         for failure in failures:
             print(f"{kind}: {failure.problem}" if failure.problem else "", end="", file=sys.stderr)
         equal = sum(not failure.problem for failure in failures)
@@ -82,7 +82,7 @@ def main() -> None:
         )
 
 
-def measure(folder: Path, kind: str, count: int, draw: random.Random) -> Iterator[Failure]:
+def measure_failures(folder: Path, kind: str, count: int, draw: random.Random) -> Iterator[Failure]:
     """Fail a worker in each of several trainings, and compare with an undisturbed training.
 
     Raises:
@@ -104,7 +104,7 @@ def measure(folder: Path, kind: str, count: int, draw: random.Random) -> Iterato
         training = Training(run_folder, is_elastic=is_elastic, raises=raises)
         noticed, ended = training.fail(kind, failures, delay=draw.uniform(0, 0.02))
         code = training.finish()
-        problem = training.last_lines(code) if code else difference(run_folder, whole)
+        problem = training.last_lines(code) if code else describe_difference(run_folder, whole)
         yield Failure(problem=problem, noticed=noticed, ended=ended)
 
 
@@ -183,7 +183,7 @@ class Training:
             yield line
 
 
-def difference(run_folder: Path, undisturbed: Path) -> str:
+def describe_difference(run_folder: Path, undisturbed: Path) -> str:
     """Describe the difference between the results of two trainings; empty if they are equal."""
     if not (run_folder / "trained.npz").exists():
         return "not trained to its end"

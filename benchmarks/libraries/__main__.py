@@ -25,7 +25,7 @@ from typing import Any
 
 from kdist.strategies.hardware import host
 
-from ..environments import environment, install, installed_versions
+from ..environments import install, installed_versions, make_environment
 from ..measure import ROOT, Table, make_parser
 
 KERAS, TENSORFLOW = "3.15.1", "2.21.0"
@@ -64,7 +64,7 @@ def main() -> int:
     wanted += [f"{name}=={version}" for name, version in LIBRARIES.items()]
     details: list[str] = []
     wrong = False
-    with environment(options.folder, "libraries") as folder:
+    with make_environment(options.folder, "libraries") as folder:
         install(folder, wanted, without=("keras", "tensorflow"))
         print("{date}, {cpu}, {cores} cores, Python {python}, ".format(**host()), end="")
         print(
@@ -173,7 +173,7 @@ def compare(case: Any) -> dict[str, Any]:
     """Train a model in plain Keras and on all numbers of replicas, and compare."""
     import kdist
 
-    from .cases import difference, train
+    from .cases import find_difference, train
 
     try:
         case.make()  # its imports may draw random numbers
@@ -195,13 +195,13 @@ def compare(case: Any) -> dict[str, Any]:
         if replicas == 2:
             first = trained.first_step / plain.first_step
             result["ratios"] = [first, trained.second_epoch_step / plain.second_epoch_step]
-        gap, name = difference(plain, trained)
+        gap, name = find_difference(plain, trained)
         if gap <= EQUAL[case.dtype]:
             result["found"].append("equal")
             continue
         result["where"].append(f"{replicas} replicas: {gap:.2g} in {name}")
         if noise is None:
-            noise = difference(plain, train(case, noise=case.noise))
+            noise = find_difference(plain, train(case, noise=case.noise))
             result["where"].append(f"noise: {noise[0]:.2g} in {noise[1]}")
         is_rounding = gap <= GROWTH * noise[0] < CHAOS
         result["found"].append(f"rounding: {gap:.0e}" if is_rounding else f"**off by {gap:.1g}**")

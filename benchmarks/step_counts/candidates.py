@@ -20,11 +20,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from ..networks import (
     CLASSES,
     Network,
-    lstm,
+    make_lstm,
     make_model,
     make_momentum_sgd,
-    transformer,
-    wide_resnet,
+    make_transformer,
+    make_wide_resnet,
 )
 from .step_graph import StepGraph
 
@@ -32,18 +32,18 @@ ROWS = 11
 """Samples of each replica; no size of a weight is a multiple of this number."""
 
 
-def _application(make: Callable[..., Any]) -> Network:
+def _make_application(make: Callable[..., Any]) -> Network:
     shape = (32, 32, 3)
     return Network(lambda: make(weights=None, input_shape=shape, classes=CLASSES), shape)
 
 
 TEXTS = {"words": 1000, "tokens": 8, "width": 32}
 NETWORKS = {
-    "wrn-16-1": wide_resnet(16, 1, size=8, dropout=0.01),
-    "resnet50": _application(keras.applications.ResNet50),
-    "mobilenetv2": _application(keras.applications.MobileNetV2),
-    "transformer": transformer(**TEXTS, heads=2, layers=2, has_positions=False),
-    "lstm": lstm(**TEXTS, use_cudnn=False),  # logical CPUs have no cuDNN
+    "wrn-16-1": make_wide_resnet(16, 1, size=8, dropout=0.01),
+    "resnet50": _make_application(keras.applications.ResNet50),
+    "mobilenetv2": _make_application(keras.applications.MobileNetV2),
+    "transformer": make_transformer(**TEXTS, heads=2, layers=2, has_positions=False),
+    "lstm": make_lstm(**TEXTS, use_cudnn=False),  # logical CPUs have no cuDNN
 }
 
 
@@ -55,7 +55,7 @@ def split_cpu(count: int) -> None:
     tf.get_logger().setLevel("ERROR")
 
 
-def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
+def run_step(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
     """Run two training steps of a candidate, and return the graph of the second.
 
     Args:
@@ -67,7 +67,7 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
     """
     keras.utils.clear_session()  # layers and operations have the names of a first model
     model = make_candidate(network, kind, replicas, jit_compile=False)
-    batches = _batches(network, ROWS * replicas, unknown_size)
+    batches = _make_batches(network, ROWS * replicas, unknown_size)
     context.context().enable_run_metadata()
     try:
         model.fit(batches, verbose=0, shuffle=False)
@@ -75,13 +75,13 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
     finally:
         context.context().disable_run_metadata()
     step = max(graphs, key=lambda each: sum(len(part.node) for part in each.partition_graphs))
-    return StepGraph(step.partition_graphs, _runs(model, batches), ROWS)
+    return StepGraph(step.partition_graphs, _count_runs(model, batches), ROWS)
 
 
 def make_candidate(network: Network, kind: str, replicas: int, **options: Any) -> Any:
     """Return a candidate's model, compiled with SGD with momentum and options of `compile`."""
     return make_model(
-        network._replace(optimizer=make_momentum_sgd), _strategy(kind, replicas), **options
+        network._replace(optimizer=make_momentum_sgd), _make_strategy(kind, replicas), **options
     )
 
 
@@ -95,7 +95,7 @@ class _OnGpus(kdist.MirroredStrategy):
     on_gpus = True
 
 
-def _strategy(kind: str, replicas: int) -> Any:
+def _make_strategy(kind: str, replicas: int) -> Any:
     if kind == "plain":
         return None
     devices = [f"CPU:{number}" for number in range(replicas)]
@@ -113,14 +113,14 @@ def _strategy(kind: str, replicas: int) -> Any:
     return strategy
 
 
-def _batches(network: Network, rows: int, unknown_size: bool) -> Any:
+def _make_batches(network: Network, rows: int, unknown_size: bool) -> Any:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     samples = tf.data.Dataset.from_tensor_slices(network.random_samples(rows))
     return samples.batch(rows, drop_remainder=not unknown_size).with_options(options)
 
 
-def _runs(model: Any, batches: Any) -> Counter[tuple[str, str]]:
+def _count_runs(model: Any, batches: Any) -> Counter[tuple[str, str]]:
     """Train one step; return how often each operation ran, by its name and type."""
     details = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=3, python_tracer_level=0, device_tracer_level=0

@@ -72,67 +72,68 @@ class StepCounts:
     passes: int
 
 
-def count(graph: StepGraph, rows: int) -> StepCounts:
+def count_work(graph: StepGraph, rows: int) -> StepCounts:
     """Count the work of a step.
 
     Args:
         graph: The graph of the step.
         rows: The number of samples on each device; no size of a weight is a multiple of it.
     """
-    to_gpu, to_host = _host_copies(graph)
-    path = longest_path(graph)
+    to_gpu, to_host = _count_host_copies(graph)
+    path = find_longest_path(graph)
     return StepCounts(
         operations=sum(node.runs for node in graph.nodes.values() if not node.is_free),
-        launches=sum(node.runs for node in graph.on(0) if node.is_launch),
-        collective_sums=_collectives(graph, _SUMS),
-        device_sums=_on_first_device(graph, _ADDS),
-        collective_gathers=_collectives(graph, _GATHERS),
-        device_gathers=_on_first_device(graph, _JOINS),
+        launches=sum(node.runs for node in graph.nodes_on(0) if node.is_launch),
+        collective_sums=_count_collectives(graph, _SUMS),
+        device_sums=_count_on_first_device(graph, _ADDS),
+        collective_gathers=_count_collectives(graph, _GATHERS),
+        device_gathers=_count_on_first_device(graph, _JOINS),
         copies_to_gpu=to_gpu,
         copies_to_host=to_host,
-        copies_between=_copies_between(graph),
+        copies_between=_count_copies_between(graph),
         exchanges_on_path=sum(step.is_exchange for step in path),
         launches_on_path=sum(step.launches for step in path),
-        launches_between=_launches_between(path),
-        passes=sum(_passes(graph, node, rows) for node in graph.on(0)),
+        launches_between=_count_launches_between(path),
+        passes=sum(_count_passes(graph, node, rows) for node in graph.nodes_on(0)),
     )
 
 
 # Exchanges
 
 
-def _collectives(graph: StepGraph, types: Sequence[str]) -> Exchanges:
-    tensors = [node.inputs[0] for node in graph.on(0) if node.op in types]
+def _count_collectives(graph: StepGraph, types: Sequence[str]) -> Exchanges:
+    tensors = [node.inputs[0] for node in graph.nodes_on(0) if node.op in types]
     return Exchanges(
-        [_pack(graph, each) for each in tensors], sum(_bytes(graph, t) for t in tensors)
+        [_count_packed(graph, each) for each in tensors],
+        sum(_count_bytes(graph, t) for t in tensors),
     )
 
 
-def _on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
+def _count_on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
     packs, size = [], 0
-    for node in graph.on(0):
-        sources = [_origin(graph, source) for source in node.inputs]
+    for node in graph.nodes_on(0):
+        sources = [_find_origin(graph, source) for source in node.inputs]
         if node.op in types and any(graph.nodes[source.node].device for source in sources):
-            packs.append(_pack(graph, node.inputs[0]))
-            size += _bytes(graph, sources[0])
+            packs.append(_count_packed(graph, node.inputs[0]))
+            size += _count_bytes(graph, sources[0])
     return Exchanges(packs, size)
 
 
-def _origin(graph: StepGraph, source: Source) -> Source:
+def _find_origin(graph: StepGraph, source: Source) -> Source:
     """Return the tensor before operations that only rename it or change its shape."""
     node = graph.nodes[source.node]
     if node.op in _RENAMING:
-        return _origin(graph, node.inputs[0])
+        return _find_origin(graph, node.inputs[0])
     return source
 
 
-def _pack(graph: StepGraph, source: Source) -> int:
+def _count_packed(graph: StepGraph, source: Source) -> int:
     """Return the number of tensors that are concatenated in a tensor."""
-    node = graph.nodes[_origin(graph, source).node]
+    node = graph.nodes[_find_origin(graph, source).node]
     return int(node.attributes["N"].i) if node.op == "ConcatV2" else 1
 
 
-def _bytes(graph: StepGraph, source: Source) -> int:
+def _count_bytes(graph: StepGraph, source: Source) -> int:
     spec = graph.tensors[source]
     if not spec.shape.is_fully_defined():
         raise SystemExit(f"the shape of {source.node} is {spec.shape}, expected one that is known")
@@ -142,10 +143,10 @@ def _bytes(graph: StepGraph, source: Source) -> int:
 # Copies
 
 
-def _host_copies(graph: StepGraph) -> tuple[int, int]:
+def _count_host_copies(graph: StepGraph) -> tuple[int, int]:
     """Return how many tensors are copied to the GPU, and how many to the host."""
     copies: dict[tuple[Source, bool], int] = {}
-    for node in graph.on(0):
+    for node in graph.nodes_on(0):
         for source, on_host in zip(node.inputs, node.inputs_on_host, strict=True):
             maker = graph.nodes[source.node]
             if maker.device or maker.op == "Const":  # TensorFlow has constants in both memories
@@ -156,7 +157,7 @@ def _host_copies(graph: StepGraph) -> tuple[int, int]:
     return sum(copies.values()) - to_host, to_host
 
 
-def _copies_between(graph: StepGraph) -> int:
+def _count_copies_between(graph: StepGraph) -> int:
     copies = {
         (source, node.device)
         for node in graph.nodes.values()
@@ -170,7 +171,7 @@ def _copies_between(graph: StepGraph) -> int:
 # Passes
 
 
-def _passes(graph: StepGraph, node: Node, rows: int) -> int:
+def _count_passes(graph: StepGraph, node: Node, rows: int) -> int:
     if not node.is_launch:
         return 0
     read = [t for t, host in zip(node.inputs, node.inputs_on_host, strict=True) if not host]
@@ -201,12 +202,12 @@ class Step(NamedTuple):
     launches: int
 
 
-def longest_path(graph: StepGraph) -> list[Step]:
+def find_longest_path(graph: StepGraph) -> list[Step]:
     """Return the longest path through the step, by what launches and exchanges take."""
-    members = _groups(graph)
-    before = {name: list(_before(graph, name, members)) for name in graph.nodes}
+    members = _group_collectives(graph)
+    before = {name: list(_list_predecessors(graph, name, members)) for name in graph.nodes}
     best: dict[str, tuple[float, str | None]] = {}
-    for name in _in_order(before):
+    for name in _sort_topologically(before):
         node = graph.nodes[name]
         cost = _COLLECTIVE if node.is_collective else _LAUNCH * node.is_launch * node.runs
         longest = max(
@@ -232,14 +233,14 @@ def _is_copy(graph: StepGraph, earlier: str, node: Node) -> bool:
     return graph.nodes[earlier].device != node.device and not node.is_collective
 
 
-def _groups(graph: StepGraph) -> dict[str, list[str]]:
+def _group_collectives(graph: StepGraph) -> dict[str, list[str]]:
     """Return for each collective its group: the collectives of all devices that exchange values.
 
     All devices have them in the order of their keys.
     """
     by_key: dict[object, list[str]] = {}
     counts: dict[tuple[int, str], int] = {}
-    for node in sorted(_run_collectives(graph), key=lambda node: _key_place(graph, node)):
+    for node in sorted(_run_collectives(graph), key=lambda node: _find_key_place(graph, node)):
         kind = (node.device, node.op)
         counts[kind] = counts.get(kind, 0) + 1
         by_key.setdefault((node.op, counts[kind]), []).append(node.name)
@@ -250,15 +251,15 @@ def _run_collectives(graph: StepGraph) -> Iterator[Node]:
     return (node for node in graph.nodes.values() if node.is_collective and node.runs)
 
 
-def _key_place(graph: StepGraph, node: Node) -> int:
+def _find_key_place(graph: StepGraph, node: Node) -> int:
     """Return the key of a collective, or the place of its argument in the step."""
-    key = graph.nodes[_origin(graph, node.inputs[3]).node]
+    key = graph.nodes[_find_origin(graph, node.inputs[3]).node]
     if key.op == "Const":
         return int(tf.make_ndarray(key.attributes["value"].tensor))
     return int(key.attributes["index"].i)
 
 
-def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterator[str]:
+def _list_predecessors(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterator[str]:
     """Yield the operations before an operation; a loop's body is once on the path, at its end."""
     for member in groups.get(name, [name]):
         node = graph.nodes[member]
@@ -271,7 +272,7 @@ def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterat
         yield from (*inputs, *node.controls)
 
 
-def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
+def _sort_topologically(before: dict[str, list[str]]) -> Iterator[str]:
     """Yield all names in topological order."""
     entered: set[str] = set()
     for start in before:
@@ -287,7 +288,7 @@ def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
                 yield stack.pop()[0]
 
 
-def _launches_between(path: Sequence[Step]) -> float:
+def _count_launches_between(path: Sequence[Step]) -> float:
     """Return the median of the launches between exchanges; exchanges in a row count once."""
     between, launches, has_exchanged = [], 0, False
     for step in path:

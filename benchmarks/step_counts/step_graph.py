@@ -95,13 +95,13 @@ class StepGraph:
     ) -> None:
         partitions = sorted(partitions, key=_device_name)
         sent = {
-            node.attr["tensor_name"].s: _source(node.input[0], place)
+            node.attr["tensor_name"].s: _parse_source(node.input[0], place)
             for place, graph in enumerate(partitions)
             for node in graph.node
             if node.op in ("_Send", "_HostSend")
         }
         copies = {
-            _name(node.name, place): sent[node.attr["tensor_name"].s]
+            _make_name(node.name, place): sent[node.attr["tensor_name"].s]
             for place, graph in enumerate(partitions)
             for node in graph.node
             if node.op in ("_Recv", "_HostRecv")
@@ -112,11 +112,11 @@ class StepGraph:
             for proto in graph.node:
                 if proto.op not in ("_Send", "_HostSend", "_Recv", "_HostRecv"):
                     count = runs.get((proto.name, proto.op), 0 if proto.op in seen else 1)
-                    node = _node(proto, place, copies, count)
+                    node = _make_node(proto, place, copies, count)
                     self.nodes[node.name] = node
-        self.tensors = self._inferred(partitions, rows)
+        self.tensors = self._infer_tensors(partitions, rows)
 
-    def on(self, device: int) -> Iterator[Node]:
+    def nodes_on(self, device: int) -> Iterator[Node]:
         """Yield the operations of a device that ran."""
         return (node for node in self.nodes.values() if node.device == device and node.runs)
 
@@ -125,12 +125,12 @@ class StepGraph:
         shape = self.tensors[source].shape
         return shape.as_list() if shape.is_fully_defined() else []
 
-    def _inferred(self, partitions: Sequence[Any], rows: int) -> dict[Source, tf.TensorSpec]:
+    def _infer_tensors(self, partitions: Sequence[Any], rows: int) -> dict[Source, tf.TensorSpec]:
         graph = graph_pb2.GraphDef(versions=partitions[0].versions)
         functions = {f.signature.name: f for part in partitions for f in part.library.function}
         graph.library.function.extend(functions.values())
         for node in self.nodes.values():
-            _add(graph, node, self.nodes, rows)
+            _add_node(graph, node, self.nodes, rows)
         with tf.Graph().as_default() as imported:
             tf.graph_util.import_graph_def(graph, name="")
         return {
@@ -144,27 +144,27 @@ def _device_name(graph: Any) -> str:
     return next((node.device for node in graph.node if node.device), "")
 
 
-def _name(name: str, place: int) -> str:
+def _make_name(name: str, place: int) -> str:
     return f"device{place}/{name}"
 
 
-def _source(text: str, place: int) -> Source:
+def _parse_source(text: str, place: int) -> Source:
     name, _, port = text.partition(":")
-    return Source(_name(name, place), int(port or 0))
+    return Source(_make_name(name, place), int(port or 0))
 
 
-def _node(proto: Any, place: int, copies: Mapping[str, Source], runs: int) -> Node:
+def _make_node(proto: Any, place: int, copies: Mapping[str, Source], runs: int) -> Node:
     inputs, controls = [], []
     for text in proto.input:
-        source = _source(text.removeprefix("^"), place)
+        source = _parse_source(text.removeprefix("^"), place)
         source = copies.get(source.node, source)
         if text.startswith("^"):
             controls.append(source.node)
         else:
             inputs.append(source)
     attributes = dict(proto.attr)
-    on_host = _memory(proto.op, attributes, computes_sizes="/on_host" in proto.name)
-    name = _name(proto.name, place)
+    on_host = _find_memory(proto.op, attributes, computes_sizes="/on_host" in proto.name)
+    name = _make_name(proto.name, place)
     return Node(name, proto.op, place, tuple(inputs), tuple(controls), attributes, *on_host, runs)
 
 
@@ -178,7 +178,7 @@ def gpu_kernels(op: str) -> list[Any]:
     return [kernel for kernel in registered if kernel.device_type in ("GPU", "DEFAULT")]
 
 
-def _memory(
+def _find_memory(
     op: str, attributes: Mapping[str, Any], *, computes_sizes: bool
 ) -> tuple[list[bool], list[bool]]:
     """Return, for each input and result of an operation, whether it is in the host's memory.
@@ -192,7 +192,8 @@ def _memory(
         kernel
         for kernel in gpu_kernels(op)
         if all(
-            _type(attributes, definition, constraint.name) in constraint.allowed_values.list.type
+            _find_type(attributes, definition, constraint.name)
+            in constraint.allowed_values.list.type
             for constraint in kernel.constraint
             if constraint.allowed_values.list.type
         )
@@ -208,13 +209,13 @@ def _memory(
         return [
             kernel is None or name in kernel.host_memory_arg or dtype in _HOST_TYPES
             for argument in arguments
-            for name, dtype in _tensors(argument, attributes, definition)
+            for name, dtype in _list_tensors(argument, attributes, definition)
         ]
 
     return on_host(definition.input_arg), on_host(definition.output_arg)
 
 
-def _type(attributes: Mapping[str, Any], definition: Any, name: str) -> int:
+def _find_type(attributes: Mapping[str, Any], definition: Any, name: str) -> int:
     if name in attributes:
         return int(attributes[name].type)
     return next(
@@ -222,7 +223,7 @@ def _type(attributes: Mapping[str, Any], definition: Any, name: str) -> int:
     )
 
 
-def _tensors(
+def _list_tensors(
     argument: Any, attributes: Mapping[str, Any], definition: Any
 ) -> Iterator[tuple[str, int]]:
     if argument.type_list_attr:
@@ -231,7 +232,7 @@ def _tensors(
         return
     count = attributes[argument.number_attr].i if argument.number_attr else 1
     by_name = argument.type_attr
-    dtype = _type(attributes, definition, by_name) if by_name else argument.type
+    dtype = _find_type(attributes, definition, by_name) if by_name else argument.type
     for _ in range(count):
         yield argument.name, dtype
 
@@ -239,7 +240,7 @@ def _tensors(
 # Shapes
 
 
-def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
+def _add_node(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
     """Add an operation to a graph with the shapes of the step."""
     proto = graph.node.add(name=node.name, op=node.op)
     for name, value in node.attributes.items():
@@ -251,7 +252,7 @@ def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
                 if dimension.size == -1:
                     dimension.size = rows
     if node.op in ("ReadVariableOp", "VariableShape"):
-        variable = _variable(node.inputs[0].node, nodes)
+        variable = _find_variable(node.inputs[0].node, nodes)
         if "_handle_shapes" in variable.attributes:
             _make_known(proto, variable.attributes["_handle_shapes"].list.shape[0])
             return
@@ -267,10 +268,10 @@ def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
     proto.input.extend(f"^{name}" for name in node.controls)
 
 
-def _variable(name: str, nodes: Mapping[str, Node]) -> Node:
+def _find_variable(name: str, nodes: Mapping[str, Node]) -> Node:
     node = nodes[name]
     passes_on = node.op in ("Identity", "Switch", *_FLOW)
-    return _variable(node.inputs[0].node, nodes) if passes_on else node
+    return _find_variable(node.inputs[0].node, nodes) if passes_on else node
 
 
 def _make_known(proto: Any, shape: Any) -> None:

@@ -60,7 +60,7 @@ def batch(
     ] = 65536,
 ) -> None:
     """Find the largest batch size per replica that fits into the memory."""
-    _check(model, data, replicas)
+    _check_options(model, data, replicas)
     from ..tools.find.batch_size import find_batch_size
 
     result = find_batch_size(
@@ -91,7 +91,7 @@ def rate(
     output: Annotated[str, Parameter(help="Folder for learning-rate.html.")] = "runs/find",
 ) -> None:
     """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
-    _check(model, data, replicas, batch_size)
+    _check_options(model, data, replicas, batch_size)
     local_path("--output", output)
     check_range(least=least, most=most, steps=steps)
     folder = Path(output)
@@ -113,7 +113,9 @@ def rate(
     print(f"{curve}\ncurve: {page}")
 
 
-def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:
+def _check_options(
+    model: str, data: str, replicas: int | None, batch_size: int | None = None
+) -> None:
     """Reject invalid options before TensorFlow is imported."""
     split_data_name(model, data)
     TrainConfig(replicas=replicas)

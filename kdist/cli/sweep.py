@@ -72,7 +72,7 @@ def _make_timed_command(experiment: type[Experiment]) -> Callable[..., int]:
         settings: Any = None,
     ) -> int:
         train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
-        return _sweep(experiment(train=train, **given_options(own)), output)
+        return _run_sweep(experiment(train=train, **given_options(own)), output)
 
     return command
 
@@ -91,7 +91,7 @@ def accuracy(
     defaults = TrainConfig().to_dict()
     train = {name: defaults[name] for name in _AIMS} | train
     base_lr = train.pop("base_lr")
-    return _sweep(AccuracySweep(train=train, base_lr=base_lr, **given_options(own)), output)
+    return _run_sweep(AccuracySweep(train=train, base_lr=base_lr, **given_options(own)), output)
 
 
 def _train_settings(
@@ -114,7 +114,7 @@ def _train_settings(
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 
 
-def _sweep(experiment: Experiment, output: str | None) -> int:
+def _run_sweep(experiment: Experiment, output: str | None) -> int:
     from ..study.sweep_run import sweep
 
     return end_study(sweep(experiment, output=output))

@@ -225,7 +225,7 @@ class EpochBatches:
         self._make_batch, self._steps = make_batch, steps
         self.number = EpochNumber()
         self._unused: list[_FitBatches] = []
-        numbers = tf.data.Dataset.range(1).flat_map(self._numbers)
+        numbers = tf.data.Dataset.range(1).flat_map(self._make_numbers)
         counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
         self.dataset = make_dataset(counted, make_batch)
         attach(self.dataset, self)
@@ -234,9 +234,9 @@ class EpochBatches:
         """Return a data set for a single fit, separate from all iterations over the data."""
         return self._unused.pop() if self._unused else _FitBatches(self)
 
-    def _numbers(self, _: Any) -> Any:
+    def _make_numbers(self, _: Any) -> Any:
         # Read once, when the iterator begins: several iterators may be read at the same time.
-        first = self.number.next() * self._steps
+        first = self.number.read_next() * self._steps
         return tf.data.Dataset.range(first, first + self._steps)
 
 
@@ -262,7 +262,7 @@ class _FitBatches:
         steps = self._data._steps
         places = tf.data.Dataset.range(batch, steps)
         return make_dataset(
-            places, lambda place: self._data._make_batch(self._number.held() * steps + place)
+            places, lambda place: self._data._make_batch(self._number.read_held() * steps + place)
         )
 
     def end(self) -> None:
@@ -297,33 +297,33 @@ class EpochNumber:
     def __init__(self) -> None:
         with tf.device(_HOST):
             self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, _NONE)
-        self._set(_COUNTED, 0)
-        self._set(_HELD, _NONE)
+        self._write(_COUNTED, 0)
+        self._write(_HELD, _NONE)
 
     def hold(self, epoch: int) -> None:
         """Make every new iterator return this epoch."""
-        self._set(_HELD, epoch)
+        self._write(_HELD, epoch)
 
     def release(self) -> None:
         """Make new iterators count again."""
-        self._set(_HELD, _NONE)
+        self._write(_HELD, _NONE)
 
     def count_from(self, epoch: int) -> None:
         """Make the next iterator return this epoch, and count from there."""
-        self._set(_COUNTED, epoch)
+        self._write(_COUNTED, epoch)
 
-    def held(self) -> Any:
+    def read_held(self) -> Any:
         """Return the held epoch, int64, for a function of a data set."""
         return tf.ensure_shape(self._table.lookup(tf.constant(_HELD, tf.int64)), ())
 
-    def next(self) -> Any:
+    def read_next(self) -> Any:
         """Return the epoch of a new iterator, int64, for a function of a data set."""
-        held = self.held()
+        held = self.read_held()
         counted = tf.ensure_shape(self._table.lookup(tf.constant(_COUNTED, tf.int64)), ())
         is_held = held > _NONE
         self._table.insert(tf.constant(_COUNTED, tf.int64), tf.where(is_held, counted, counted + 1))
         return tf.where(is_held, held, counted)
 
-    def _set(self, name: int, epoch: int) -> None:
+    def _write(self, name: int, epoch: int) -> None:
         with tf.device(_HOST):
             self._table.insert(tf.constant(name, tf.int64), tf.constant(epoch, tf.int64))

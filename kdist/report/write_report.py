@@ -25,7 +25,7 @@ from ..study.tables import (
     format_seconds,
     format_setting,
 )
-from ..training.console import count
+from ..training.console import format_count
 from ..training.networks import NETWORKS, SIZES
 from ..training.record import RunRecord, as_finite
 from ..training.settings import model_name
@@ -126,7 +126,7 @@ def _make_title(sources: Sources) -> str:
     if len(names) == 1:
         return names[0]
     kinds = ((sources.sweeps, "sweep"), (sources.searches, "search"), (runs, "run"))
-    words = [count(len(records), noun) for records, noun in kinds if records]
+    words = [format_count(len(records), noun) for records, noun in kinds if records]
     return ", ".join(words).replace("searchs", "searches")
 
 
@@ -154,7 +154,7 @@ def _make_sweep_section(sweep: SweepRecord) -> Section:
 
 
 def _count_ends(study: SweepRecord | SearchRecord, noun: str) -> str:
-    return f"{count(len(study.done), noun)} finished, {len(study.failed)} failed"
+    return f"{format_count(len(study.done), noun)} finished, {len(study.failed)} failed"
 
 
 def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:

@@ -17,7 +17,7 @@ from rich.console import Console
 from ..errors import UserError, error_text
 from ..launch.child import Share
 from ..signals import signal_of
-from ..training.console import count
+from ..training.console import format_count
 from ..training.record import RunRecord, read_run
 from .folder import Row, StudyFolder
 from .tables import print_line
@@ -126,7 +126,7 @@ class Driver:
         try:
             self._begin_trials()
             while self._running:
-                self._end_trial(*self._wait())
+                self._end_trial(*self._wait_for_end())
                 self._begin_trials()
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
@@ -143,12 +143,12 @@ class Driver:
             if trial.description:
                 print_line(self._console, f"{trial.name}: {trial.description}")
             if trial.error:
-                self._record(trial, {"status": "failed", "error": trial.error})
+                self._record_row(trial, {"status": "failed", "error": trial.error})
                 continue
             process = self._start(trial, self._folder.trial_folder(trial.name), self._free[0])
             self._running.append((process, self._free.pop(0)))
 
-    def _wait(self) -> tuple[TrialProcess, Share]:
+    def _wait_for_end(self) -> tuple[TrialProcess, Share]:
         """Wait for a process to end, and return it with its share."""
         while True:
             for index, (process, _) in enumerate(self._running):
@@ -164,7 +164,7 @@ class Driver:
         self._free.append(share)
         trial = process.trial
         result = {"status": "failed", "error": error} if error else self._read_run(trial)
-        self._record(trial, result)
+        self._record_row(trial, result)
 
     def _read_run(self, trial: Trial) -> Row:
         path = self._folder.trial_folder(trial.name) / "run"
@@ -174,14 +174,14 @@ class Driver:
             return {"status": "failed", "error": f"its run cannot be used: {error}"}
         return {"status": "done", "run_dir": str(path.relative_to(self._folder.path)), **result}
 
-    def _record(self, trial: Trial, result: Row) -> None:
+    def _record_row(self, trial: Trial, result: Row) -> None:
         row = {"name": trial.name, **trial.columns, **result}
         self._folder.write_rows([*self._rows, row])
         self._rows.append(row)
         self._study.end_trial(trial, row)
         seconds = time.perf_counter() - self._start_times.pop(trial.name)
         ended, total = len(self._rows), self._study.total
-        progress = "" if total is None else f"; {ended} of {count(total, self._folder.noun)}"
+        progress = "" if total is None else f"; {ended} of {format_count(total, self._folder.noun)}"
         result_text = self._study.describe_row(row)
         print_line(self._console, f"{trial.name}: {result_text} ({seconds:.1f} seconds){progress}")
 
@@ -190,8 +190,8 @@ class Driver:
         try:
             saving = [process for process, _ in self._running if process.ask_to_end()]
             if saving:
-                line = f"Saving {count(len(saving), self._folder.noun)}; Ctrl-C again ends at once"
-                print_line(self._console, line)
+                number = format_count(len(saving), self._folder.noun)
+                print_line(self._console, f"Saving {number}; Ctrl-C again ends at once")
             deadline = time.monotonic() + _GRACE_SECONDS
             for process in saving:
                 process.wait(max(0.0, deadline - time.monotonic()))
@@ -206,5 +206,5 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     """Print how to resume a study that ended early."""
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-        ended = f"{count(len(outcome.rows), noun)} ended in {outcome.folder}"
+        ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
         print_line(console, f"{reason}; {ended}: run the same command again to resume.")

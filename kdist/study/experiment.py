@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import on_cpu
-from ..training.console import count
+from ..training.console import format_count
 from ..training.user_model.functions import list_user_files
 from .folder import Row, format_option
 from .tables import MISSING, ResultsTable, Spread
@@ -87,7 +87,9 @@ class Experiment(abc.ABC):
             for name, value in self.settings.items()
             if name not in ("train", "files")
         )
-        return f"Sweep {self.kind}: {count(len(self.make_points()), 'run')} ({settings_text})"
+        return (
+            f"Sweep {self.kind}: {format_count(len(self.make_points()), 'run')} ({settings_text})"
+        )
 
     @property
     @abc.abstractmethod

@@ -107,7 +107,7 @@ def make_trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
     """Make a table of the trials, best first, failed trials last."""
     failed = [row for row in trials if row["status"] == "failed"]
 
-    def score(row: Row) -> str:
+    def format_score(row: Row) -> str:
         if row["status"] == "failed":
             return "failed"
         return f"{row['score']:.4g}" + (", missed the target" if row["reached"] is False else "")
@@ -118,7 +118,7 @@ def make_trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
         rows=[
             [
                 row["name"].removeprefix("trial-"),
-                score(row),
+                format_score(row),
                 format_seconds(row["seconds"]),
                 "" if row["epochs"] is None else f"{row['epochs']:.0f}",
                 describe_values(row["values"]),

@@ -10,7 +10,7 @@ from ..errors import UserError, error_text
 from ..launch.child import Share
 from ..launch.device_assignment import divide, visible_cores, visible_gpus
 from ..tracking.names import check_trackers
-from ..training.console import count
+from ..training.console import format_count
 from ..training.run import load_data
 from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, print_end
@@ -54,14 +54,14 @@ def tune(
     load_data(search.config, announce=lambda line: print_line(console, line), or_sample=False)
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
-        resuming = f"Resuming the search in {folder.path}, {count(len(rows), 'trial')} ended"
+        resuming = f"Resuming the search in {folder.path}, {format_count(len(rows), 'trial')} ended"
         print_line(console, resuming if resumed else f"Search folder: {folder.path}")
         from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
 
         trials = SearchTrials(search, folder, rows)
         outcome = Driver(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
-            number, last = count(search.max_failures, "trial"), outcome.rows[-1]["error"]
+            number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
             reason = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
             outcome = dataclasses.replace(outcome, stopped=reason)
         if outcome.rows:

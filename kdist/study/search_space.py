@@ -153,23 +153,23 @@ def _parse_dimension(field: Field, values: Any) -> Range | Choice:
 
 
 def _parse_range(field: Field, table: Mapping[str, Any]) -> Range:
-    def require(holds: bool, expected: str) -> None:
+    def check(holds: bool, expected: str) -> None:
         if not holds:
             raise UserError(f"the range of {field.name} needs {expected}; received {dict(table)}")
 
-    require(field.kind in (int, float), "a list of choices instead")
+    check(field.kind in (int, float), "a list of choices instead")
     keys = {"min", "max"} <= table.keys() <= {"min", "max", "step", "sampling"}
-    require(keys, "min and max, and may have step and sampling")
+    check(keys, "min and max, and may have step and sampling")
     whole = field.kind is int
     read = as_integer if whole else as_real
     numbers: dict[str, Any] = {key: read(table[key]) for key in table if key != "sampling"}
     are_numbers = all(n is not None and math.isfinite(n) for n in numbers.values())
-    require(are_numbers, "integers" if whole else "finite numbers")
+    check(are_numbers, "integers" if whole else "finite numbers")
     least, most, step = numbers["min"], numbers["max"], numbers.get("step")
     sampling = table.get("sampling", "linear")
-    require(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
-    require(least < most, "a min below its max")
+    check(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
+    check(least < most, "a min below its max")
     is_linear = sampling == "linear"
-    require(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
-    require(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
+    check(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
+    check(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
     return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)

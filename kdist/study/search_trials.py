@@ -87,9 +87,9 @@ class SearchTrials:
         self.total = search.max_trials
         state = folder.read_json(_STATE)
         if state is not None:
-            self._restore(state)
+            self._restore_oracle(state)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore_oracle(self, state: dict[str, Any]) -> None:
         oracle = self._oracle
         try:
             trials = [KerasTrial.from_state(trial) for trial in state["trials"]]
@@ -102,11 +102,11 @@ class SearchTrials:
             ) from error
         rows = {row["name"]: row for row in self._rows}
         for trial in [trial for trial in trials if trial.status == "RUNNING"]:
-            row = rows.get(_name(trial.trial_id))
+            row = rows.get(_trial_name(trial.trial_id))
             if row is None:
                 self._begun.append(trial)
             else:  # killed after the row was written
-                self._tell(trial, row)
+                self._tell_oracle(trial, row)
 
     def next_trial(self) -> Trial | None:
         """Return the next trial; `None` if no trial is left, or before another trial ends."""
@@ -119,7 +119,7 @@ class SearchTrials:
             warnings.filterwarnings("ignore", module="sklearn")
             trial = self._oracle.create_trial(str(len(self._oracle.start_order)))
         if trial.status == "RUNNING":
-            self._save()
+            self._save_oracle()
             return self._make_trial(trial)
         if trial.status == "STOPPED" and not self._is_over:  # not by the number of trials
             self._remove_checkpoints(needed=set())
@@ -138,14 +138,14 @@ class SearchTrials:
 
     def _make_trial(self, trial: KerasTrial) -> Trial:
         drawn = trial.hyperparameters.values
-        values, name = self._space.decode(drawn), _name(trial.trial_id)
+        values, name = self._space.decode(drawn), _trial_name(trial.trial_id)
         epochs, parent, error = drawn.get("tuner/epochs"), None, ""
         try:
             config = make_trial_config(self._search.config, values)
         except UserError as mistake:
             config, error = self._search.config, str(mistake)
         if "tuner/trial_id" in drawn:
-            before = _name(drawn["tuner/trial_id"])
+            before = _trial_name(drawn["tuner/trial_id"])
             checkpoints = self._folder.trial_folder(before) / "run" / "checkpoints"
             parent = before if checkpoint_files(checkpoints) else None
         first, group = drawn.get("tuner/initial_epoch", 0) + 1, self._folder.path.resolve().name
@@ -181,21 +181,21 @@ class SearchTrials:
     def end_trial(self, trial: Trial, row: Row) -> None:
         """Tell the oracle how a trial ended."""
         self._rows.append(row)
-        self._tell(self._oracle.get_trial(trial.name.removeprefix("trial-")), row)
-        self._remove_checkpoints(needed=self._promotable())
+        self._tell_oracle(self._oracle.get_trial(trial.name.removeprefix("trial-")), row)
+        self._remove_checkpoints(needed=self._list_promotable())
 
-    def _tell(self, trial: KerasTrial, row: Row) -> None:
+    def _tell_oracle(self, trial: KerasTrial, row: Row) -> None:
         if row["status"] == "done":
             self._oracle.update_trial(trial.trial_id, {self._search.objective: row["score"]})
         trial.status = "COMPLETED" if row["status"] == "done" else "FAILED"
         self._oracle.end_trial(trial)
-        self._save()
+        self._save_oracle()
 
-    def _save(self) -> None:
+    def _save_oracle(self) -> None:
         trials = [trial.get_state() for trial in self._oracle.trials.values()]
         self._folder.write_json(_STATE, {"oracle": self._oracle.get_state(), "trials": trials})
 
-    def _promotable(self) -> set[str]:
+    def _list_promotable(self) -> set[str]:
         """Return the trials that Hyperband may promote: of brackets that are not complete."""
         brackets = self._oracle.get_state().get("brackets", ())
         trials = [trial for bracket in brackets for part in bracket["rounds"] for trial in part]
@@ -206,8 +206,8 @@ class SearchTrials:
         for trial_id, trial in self._oracle.trials.items():
             is_needed = trial.status == "COMPLETED" and trial_id in needed
             if trial.status != "RUNNING" and not is_needed:
-                remove_checkpoints(self._folder.trial_folder(_name(trial_id)))
+                remove_checkpoints(self._folder.trial_folder(_trial_name(trial_id)))
 
 
-def _name(trial_id: str) -> str:
+def _trial_name(trial_id: str) -> str:
     return f"trial-{trial_id}"

@@ -15,7 +15,7 @@ from ..arguments import local_path
 from ..errors import UserError, error_text
 from ..strategies.hardware import machine as describe_machine
 from ..training.config import TrainConfig
-from ..training.console import count
+from ..training.console import format_count
 from ..training.folder import RUNS
 from ..training.record import RunRecord
 from ..training.run import load_data
@@ -69,7 +69,7 @@ def sweep(
     info = StudyInfo(kind=experiment.kind, settings=experiment.settings, machine=devices)
     with folder.open(info) as resumed:
         points = SweepPoints(experiment, folder)
-        points_left = count(len(points.left), "point")
+        points_left = format_count(len(points.left), "point")
         resuming = f"Resuming the sweep in {folder.path}, {points_left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
         outcome = Driver(points, folder, points.rows, console, start=start).run()

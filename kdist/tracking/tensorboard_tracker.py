@@ -37,14 +37,14 @@ class TensorBoardTracker(Tracker):
         types = bool | int | float | str
         values = {n: v for n, v in self.hyperparameters.items() if isinstance(v, types)}
         self._session = (
-            hparams.KerasCallback(self._writer("."), values, self.name) if values else None
+            hparams.KerasCallback(self._get_writer("."), values, self.name) if values else None
         )
         if self.sent:
             return
-        with self._writer(".").as_default(0):
+        with self._get_writer(".").as_default(0):
             for name, value in {"device": environment["device"], **environment["versions"]}.items():
                 tf.summary.text(name, value)
-        with self._writer("train").as_default(0):
+        with self._get_writer("train").as_default(0):
             _write_graph(self.model)
         if self._session is not None:
             self._session.on_train_begin()
@@ -55,7 +55,7 @@ class TensorBoardTracker(Tracker):
         for name, value in values.items():
             is_validation = axis == "epoch" and name.startswith("val_")
             tag = prefix + (name.removeprefix("val_") if is_validation else name)
-            with self._writer("validation" if is_validation else run).as_default(step):
+            with self._get_writer("validation" if is_validation else run).as_default(step):
                 if isinstance(value, np.ndarray):
                     tf.summary.histogram(tag, value, buckets=64)
                 else:
@@ -70,7 +70,7 @@ class TensorBoardTracker(Tracker):
         for writer in self._writers.values():
             writer.close()
 
-    def _writer(self, run: str) -> Any:
+    def _get_writer(self, run: str) -> Any:
         if run not in self._writers:
             self._writers[run] = tf.summary.create_file_writer(str(self.folder / run))
         return self._writers[run]

@@ -138,7 +138,7 @@ class WandbTracker(Tracker):
         _open_runs.clear()
         self._is_own = wandb.run is None
         if self._is_own:
-            self._begin(config)
+            self._begin_run(config)
         else:
             self._run = wandb.run
             # The config of an active run keeps its values, such as the parameters of a sweep.
@@ -148,7 +148,7 @@ class WandbTracker(Tracker):
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
 
-    def _begin(self, config: Mapping[str, Any]) -> None:
+    def _begin_run(self, config: Mapping[str, Any]) -> None:
         self._run = begin_run(
             self.folder.parent,
             config=config,

@@ -94,11 +94,11 @@ def _align_columns(rows: Mapping[str, str]) -> list[str]:
     return [f"  {name:<{width}}  {value}" for name, value in rows.items()]
 
 
-def count(number: float, noun: str) -> str:
+def format_count(number: float, noun: str) -> str:
     """Return a number, rounded, with its noun.
 
     Example:
-        >>> count(1200, "run"), count(1.2, "image")
+        >>> format_count(1200, "run"), format_count(1.2, "image")
         ('1,200 runs', '1 image')
     """
     rounded = f"{number:,.0f}"

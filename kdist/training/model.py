@@ -251,9 +251,10 @@ def make_own_parts(
         fit=arguments,
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
         # Without a known number, all data are read once, unless the train step counts samples.
-        training_images=data.samples() or (None if counts_images(model) else data.count()),
-        validation_images=UserData(training=data.validation).samples(),
-        arrays=_arrays(data),
+        training_images=data.known_samples()
+        or (None if counts_images(model) else data.count_samples()),
+        validation_images=UserData(training=data.validation).known_samples(),
+        arrays=_as_arrays(data),
     )
 
 
@@ -337,7 +338,7 @@ def make_own_model(
     return model
 
 
-def _arrays(data: UserData) -> tuple[Any, ...]:
+def _as_arrays(data: UserData) -> tuple[Any, ...]:
     """Return the training data as NumPy arrays; empty if they are not arrays, or hold objects."""
     if not data.has_arrays:
         return ()

@@ -312,7 +312,7 @@ def test_arrays_alone_are_for_training(data, training):
     has_validation = isinstance(data, tuple | list) and isinstance(data[-1], tuple)
     assert (checked.validation is not None) == (has_validation and isinstance(data[0], tuple))
     assert checked.has_arrays
-    assert checked.samples() == 6
+    assert checked.known_samples() == 6
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_arrays_alone_are_for_training(data, training):
     ],
 )
 def test_samples_are_counted_where_something_says_how_many_they_are(data, samples):
-    assert check_data_result(data).samples() == samples
+    assert check_data_result(data).known_samples() == samples
 
 
 @pytest.mark.parametrize(

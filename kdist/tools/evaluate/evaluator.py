@@ -68,7 +68,7 @@ class Evaluator:
         self._arguments = validation.fit_arguments(batch=plan.validation_batch)
         self._arguments.pop("shuffle", None)
         self._model = make_own_model(config, functions, data, strategy, plan)
-        self._samples = validation.samples()
+        self._samples = validation.known_samples()
         self._files = functions.files
 
     def evaluate(self, saved: SavedModel) -> Evaluation:

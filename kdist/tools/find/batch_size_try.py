@@ -95,7 +95,7 @@ def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None
             return None
         raise
     if data.has_arrays:
-        count = (data.samples() or 0) // global_batch * global_batch
+        count = (data.known_samples() or 0) // global_batch * global_batch
         return UserData(training=take_first_samples(data.training, count)) if count else None
     if not functions.takes_batch:
         if not isinstance(data.training, tf.data.Dataset):

@@ -92,12 +92,12 @@ def _input_spec(data: Any) -> Any:
     if isinstance(x, tuple):
         x = x[0]
     try:
-        return keras.tree.map_structure(_symbolic, x)
+        return keras.tree.map_structure(_make_symbolic, x)
     except (AttributeError, TypeError, ValueError):
         return None  # Keras converts data that are not arrays
 
 
-def _symbolic(array: Any) -> Any:
+def _make_symbolic(array: Any) -> Any:
     if isinstance(array, tf.TypeSpec) and not isinstance(array, tf.TensorSpec):
         raise TypeError("a model takes ragged and sparse tensors in its own way")
     dtype = getattr(array.dtype, "name", str(array.dtype))

@@ -80,7 +80,7 @@ class UserData:
         """Return the size of the first training batch; the batch is read if its size is unknown."""
         return self.known_batch_size() or _count_rows(next(iter(self.training)))
 
-    def samples(self) -> int | None:
+    def known_samples(self) -> int | None:
         """Return the number of training samples; `None` if unknown."""
         data = self.training
         if self.has_arrays:
@@ -94,7 +94,7 @@ class UserData:
             return int(last) * _count_rows(data[0]) + _count_rows(data[last])
         return None
 
-    def count(self) -> int:
+    def count_samples(self) -> int:
         """Return the number of training samples by reading all batches."""
         return sum(map(_count_rows, self.training))
 
