@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import core
 from tensorflow.python.autograph.core import ag_ctx
@@ -159,4 +160,20 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
     return call
 
 
-PATCHES = (_graph_constant, _remat)
+@replaces(
+    keras.layers.BatchNormalization,
+    "call",
+    why="Takes some thirty operations for a pass over a batch, each of them a launch on a GPU.",
+    test="test_batch_norm_has_many_operations",
+)
+def _batch_norm(
+    original: Callable[..., Any], layer: Any, inputs: Any, training: Any = None, mask: Any = None
+) -> Any:
+    """Let the strategy compute a batch norm of a divided step by a kernel, if one fits."""
+    outputs = None
+    if divides_step() and training and layer.trainable and mask is None:
+        outputs = traced_strategy().batch_norm(layer, inputs)
+    return original(layer, inputs, training, mask) if outputs is None else outputs
+
+
+PATCHES = (_graph_constant, _remat, _batch_norm)

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
-from ..layers.convert import convert_batch_norm
 from ..strategies.load_model import kdist_classes
 from .store import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, state_variables, unlike_saved
@@ -67,8 +66,6 @@ def export_model(
         ) from error
     made = _make_model(checkpoint, state) if model is None else model
     _restore_weights(made, checkpoint, arrays, state, averaged=averaged)
-    if model is None:
-        convert_batch_norm(made, to="stock")
     hint = "pass a path in a folder that exists"
     with explain_write_errors(target, hint=hint), atomic_path(target) as part:
         made.save(part)

@@ -28,7 +28,7 @@ from .._upstream.seeds import global_seed
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
-from ..layers.convert import batch_norms, convert_batch_norm
+from ..layers.batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
@@ -101,14 +101,13 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return are_gpus(self.devices)
 
     def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
-        """Make a model in the strategy's scope, with synchronized batch norms.
+        """Make a model in the strategy's scope.
 
         Args:
             model_fn: A function without arguments that returns a `keras.Model`.
 
         Returns:
-            The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
-            kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
+            The model.
 
         Raises:
             UserError: `model_fn` is no function, or did not return a `keras.Model`.
@@ -126,8 +125,6 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
                 " end the function with `return model`"
             )
-        if batch_norms(model):
-            convert_batch_norm(model, to="synchronized")
         return model
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
@@ -277,6 +274,9 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def constant_made(self, numbers: Any, constant: Any) -> None:
         if is_recognized(numbers):
             warn_once(warning_in_step(frames_of(constant.op)), self._warned)
+
+    def batch_norm(self, layer: Any, inputs: Any) -> Any:
+        return normalize_by_batch(layer, inputs)
 
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return rematerialized(fn, keeps_weights=self.extended.divides_weights)

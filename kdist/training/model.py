@@ -1,10 +1,9 @@
 """The model and the data of a run: a built-in network and its images, or the user's own."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,19 +114,16 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     return training, validation
 
 
-def save_stock_model(
-    model: keras.Model, folder: RunFolder, announce: Callable[[str], None]
-) -> None:
-    """Save the model in the run folder, with Keras's own batch normalization layers.
+def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], None]) -> None:
+    """Save the model in the run folder.
 
     If the model's configuration cannot be serialized, only the weights are saved, and announced.
     """
-    with stock_batch_norms(model):
-        fault = _fault_of_configuration(model)
-        if fault is None:
-            folder.write(folder.model, model.save)
-            return
-        folder.write(folder.weights, model.save_weights)
+    fault = _fault_of_configuration(model)
+    if fault is None:
+        folder.write(folder.model, model.save)
+        return
+    folder.write(folder.weights, model.save_weights)
     announce(
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
         f" {folder.weights} has its weights, for load_weights"
@@ -143,27 +139,6 @@ def _fault_of_configuration(model: keras.Model) -> str | None:
     except Exception as error:  # whatever a user's class raises, its weights are saved
         return f"raises {reason_of(error)}"
     return None
-
-
-@contextlib.contextmanager
-def stock_batch_norms(model: keras.Model) -> Iterator[None]:
-    """Replace a model's synchronized batch norms by Keras's own within the block.
-
-    A model with a user's subclass of kdist's layer keeps all its layers.
-    """
-    from ..layers.convert import batch_norms, convert_batch_norm
-
-    try:
-        if batch_norms(model):
-            convert_batch_norm(model, to="stock")
-    except UserError:  # a user's subclass of kdist's layer: its file needs kdist
-        yield
-        return
-    try:
-        yield
-    finally:
-        if batch_norms(model):
-            convert_batch_norm(model, to="synchronized")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -146,7 +146,7 @@ def _train(
     import keras
 
     from ..strategies.devices import describe_xla
-    from .model import save_stock_model
+    from .model import save_model
 
     # 3. The plan, the model, and the arguments of `fit`.
     keras.utils.set_random_seed(config.seed)
@@ -176,7 +176,7 @@ def _train(
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
-            save_stock_model(parts.model, folder, announce)
+            save_model(parts.model, folder, announce)
     for line in result_lines(result):
         announce(line)
     if received.first is not None:
