@@ -2,9 +2,9 @@
 
     python -m benchmarks.checkpoint_time        # 15 saves each: ten minutes on two cores
 
-All save a WideResNet-16-4 with momentum and averaged weights, 33 MB, in turn, amid one training
-with batches of 8. Prints the milliseconds from the call of the callback to its end, and those that
-the training's thread worked itself, which other programs do not lengthen.
+The candidates save a WideResNet-16-4 with momentum and averaged weights, 33 MB, in turn, during a
+training with batches of 8. Prints the milliseconds of the callback's call, and the milliseconds of
+the training thread's own work, which do not depend on other programs.
 """
 
 import os
@@ -55,7 +55,7 @@ def main() -> None:
         model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=list(timers.values()))
     table = Table("33 MB", "stall of a save, ms", "own work, ms", file=options.json)
     for title, timer in timers.items():
-        # The first save makes files and memory that the others use again.
+        # The first save makes files and memory for all later saves.
         saves = timer.seconds[1 : 1 + options.saves]
         wall, work = ([1000 * value for value in column] for column in zip(*saves, strict=True))
         table.add(title, format_spread(wall, ".0f"), f"{statistics.median(work):.0f}")

@@ -3,12 +3,11 @@
     python -m benchmarks.divided_memory        # 50 million parameters, Adam: 15 minutes, 6 GiB
 
 A transformer of 50 million parameters trains with Adam in float32, on 4 replicas: as usual, with
-`shard_optimizer=True`, with `shard_weights=True`, and within `keras.RematScope`, too. Each process
-trains one way, in turn (A B C D D C …), because the peak of memory is that of a process. The peak
-is the most memory of a process, less the most of a process that trains the same layers with a width
-of 64, which has the same traced step and few bytes otherwise, divided by the replicas. Beside it is
-the estimate of `kdist.explain`. The bytes of weights and of the optimizer's state are counted for
-one device.
+`shard_optimizer=True`, with `shard_weights=True`, and also within `keras.RematScope`. Each way has a
+process, in turn (A B C D D C …). The peak of memory is the maximum of the process, less the maximum
+of a process with layers of width 64 (the same traced step with few other bytes), divided by the
+replicas. The table also has the estimate of `kdist.explain`, and the bytes of weights and of the
+optimizer's state on a device.
 """
 
 import argparse

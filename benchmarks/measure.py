@@ -76,7 +76,7 @@ def module_command(*arguments: str) -> list[str]:
 def run_again(*arguments: str) -> Any:
     """Run this benchmark in a process with more arguments; return its last line, parsed as JSON.
 
-    oneDNN is on, which stock Keras does not use on most CPUs.
+    oneDNN is on, also for stock Keras.
     """
     done = subprocess.run(
         module_command(*arguments),

@@ -3,9 +3,9 @@
     python -m benchmarks.partition_fuzz --programs 20000 --processes 2
     python -m benchmarks.partition_fuzz --programs 100 --seed 1017      # finds a difference again
 
-TensorFlow keeps the functions of a program as long as its process, so a process draws a hundred
-programs and ends, and the next one has the next seed. A program that differs is made as small as
-possible, and printed as Python; then no further process starts. Ctrl-C ends all of them.
+TensorFlow keeps the functions of a program until the end of the process, so a process draws a
+hundred programs; the next process has the next seed. A program that differs is made as small as
+possible, and printed as Python; then no further process starts. Ctrl-C ends all processes.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def search_in_processes(programs: int, processes: int, seed: int) -> int:
-    """Run all programs, so many processes at once; return 1 after a process has found one."""
+    """Run all programs in processes; return 1 if a program differs."""
     counts = [EACH] * (programs // EACH) + ([programs % EACH] if programs % EACH else [])
     waiting = [(count, seed + place) for place, count in enumerate(counts)]
     running: list[subprocess.Popen[bytes]] = []

@@ -114,7 +114,7 @@ def compare(names: list[str], batch: int, rounds: int) -> tuple[Facts, Turns]:
 
 
 class Candidate:
-    """The process of a candidate, or its two workers, which wait for their turns."""
+    """The process of a candidate, or its two workers; a process waits for its turns."""
 
     def __init__(self, name: str, batch: int) -> None:
         command = module_command("--only", name, "--batch", str(batch))
@@ -194,7 +194,7 @@ def print_speeds(facts: Facts, turns: Turns, title: str, file: Path | None) -> N
 def print_ratios(
     facts: Facts, turns: Turns, several_replicas: str, title: str, file: Path | None
 ) -> None:
-    """Print ratios of the candidates that are compared with each other."""
+    """Print the ratios of pairs of candidates."""
     seconds = {name: [turn["seconds"] for turn in turns[name]] for name in turns}
     torch = min(
         (name for name in (EAGER, COMPILED) if name in turns),
@@ -333,7 +333,7 @@ def make_stock_strategy(replicas: int) -> Any:
 
 
 def make_matrix_product() -> tuple[Callable[[], float], dict[str, Any]]:
-    """Return a turn of float32 products of square matrices, which networks cannot exceed."""
+    """Return a turn of float32 products of square matrices, the upper limit for networks."""
     import tensorflow as tf
 
     side, count = (8192, 8) if tf.config.list_physical_devices("GPU") else (2048, 4)

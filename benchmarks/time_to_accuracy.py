@@ -4,8 +4,8 @@
     python -m benchmarks.time_to_accuracy --dataset fashion_mnist --target 0.9
 
 Each run is a separate process; the candidates take turns. The time is that of `fit`, including
-tracing and validation, until an epoch beats the target or `--budget` seconds have passed. All use
-oneDNN, which stock Keras does not use on most CPUs. The convnet is that of keras.io for MNIST
+tracing and validation, until an epoch beats the target or `--budget` seconds have passed. All
+candidates use oneDNN, also where stock Keras does not. The convnet is keras.io's for MNIST
 (examples/vision/mnist_convnet), with Adam and batches of 128. The lab's recipe is plain SGD with a
 rate of 0.01, batches of 32, flips and shifts; its network has width 1 instead of 10, so that an
 epoch takes minutes instead of hours on a CPU.

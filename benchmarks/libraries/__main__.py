@@ -9,7 +9,7 @@ models of each library in a process of its own: without a strategy, and on 1, 2 
 batches of 4, 4 and 2 rows for two epochs. Compares weights, history, scores and predictions, and
 prints a Markdown table. `equal` is within 1e-9 of the largest value of each array in float64,
 1e-4 in float32; `rounding` is a difference that noise in the initial weights makes in plain Keras,
-too. Steps are those on two replicas, as ratios to the time in plain Keras. An environment takes
+too. Times of steps are measured on two replicas, as ratios to plain Keras. An environment takes
 4 GB, and is removed without `--folder`. The exit code is 1 if anything differs.
 """
 

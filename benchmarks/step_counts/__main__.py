@@ -62,7 +62,7 @@ def _parse_numbers(text: str) -> list[int]:
 
 
 def _make_devices(count: int) -> None:
-    """Make logical CPUs, whose operations run on one thread each."""
+    """Make logical CPUs; an operation runs on one thread."""
     if not gpu_kernels("MatMul"):
         raise SystemExit(
             "this TensorFlow has no kernels for GPUs, from which the memory of tensors follows:"

@@ -1,4 +1,4 @@
-"""The models whose steps are counted, under no strategy, TensorFlow's and kdist's."""
+"""Models of the counted steps: without a strategy, with TensorFlow's and with kdist's."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _make_batches(network: Network, rows: int, unknown_size: bool) -> Any:
 
 
 def _count_runs(model: Any, batches: Any) -> Counter[tuple[str, str]]:
-    """Train one step; return how often each operation ran, by its name and type."""
+    """Train a step; return the number of runs of each operation, by its name and type."""
     details = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
     )

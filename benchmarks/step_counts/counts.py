@@ -144,7 +144,7 @@ def _count_bytes(graph: StepGraph, source: Source) -> int:
 
 
 def _count_host_copies(graph: StepGraph) -> tuple[int, int]:
-    """Return how many tensors are copied to the GPU, and how many to the host."""
+    """Return the numbers of tensors that are copied to the GPU, and to the host."""
     copies: dict[tuple[Source, bool], int] = {}
     for node in graph.nodes_on(0):
         for source, on_host in zip(node.inputs, node.inputs_on_host, strict=True):
@@ -192,9 +192,9 @@ class Step(NamedTuple):
     """An operation on the longest path.
 
     Attributes:
-        name: Of the operation.
+        name: Name of the operation.
         is_exchange: Whether the path goes through a collective, or comes from another device.
-        launches: How often the operation is launched.
+        launches: Number of launches of the operation.
     """
 
     name: str
@@ -203,7 +203,7 @@ class Step(NamedTuple):
 
 
 def find_longest_path(graph: StepGraph) -> list[Step]:
-    """Return the longest path through the step, by what launches and exchanges take."""
+    """Return the longest path through the step, by the times of launches and exchanges."""
     members = _group_collectives(graph)
     before = {name: list(_list_predecessors(graph, name, members)) for name in graph.nodes}
     best: dict[str, tuple[float, str | None]] = {}
@@ -234,9 +234,9 @@ def _is_copy(graph: StepGraph, earlier: str, node: Node) -> bool:
 
 
 def _group_collectives(graph: StepGraph) -> dict[str, list[str]]:
-    """Return for each collective its group: the collectives of all devices that exchange values.
+    """Return the group of each collective: the collectives that exchange values with it.
 
-    All devices have them in the order of their keys.
+    The order of the keys is the same on all devices.
     """
     by_key: dict[object, list[str]] = {}
     counts: dict[tuple[int, str], int] = {}
