@@ -13,8 +13,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import kdist
 from kdist.callbacks import BatchNormMonitor
 
-from .measure import format_spread, make_parser, take_turns, timed
-from .networks import fit_epoch, make_model, random_batches, wide_resnet
+from .measure import format_spread, make_parser, make_timer, take_turns
+from .networks import fit_epoch, make_model, make_wide_resnet, random_batches
 
 EPOCH_IMAGES = 60_000
 
@@ -26,15 +26,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="training steps per round")
     parser.add_argument("--batch", type=int, default=128, help="global batch")
     options = parser.parse_args()
-    steps = monitor_steps(options.batch, options.steps, options.rounds)
+    steps = measure_monitor(options.batch, options.steps, options.rounds)
     share = 100 * statistics.median(steps) * options.batch / EPOCH_IMAGES
-    found = f"{format_spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images"
-    print(f"BatchNormMonitor: {found}")
+    cost = f"{format_spread(steps)} steps per epoch, {share:.2f} % of {EPOCH_IMAGES} images"
+    print(f"BatchNormMonitor: {cost}")
 
 
-def monitor_steps(batch: int, steps: int, rounds: int) -> list[float]:
+def measure_monitor(batch: int, steps: int, rounds: int) -> list[float]:
     """Return in each round how many training steps the monitor's work takes."""
-    network = wide_resnet(16, 1)
+    network = make_wide_resnet(16, 1)
     model = make_model(network, kdist.MirroredStrategy(replicas=1))
     data = random_batches(network, batch, steps)
     monitor = BatchNormMonitor(batch=next(data.as_numpy_iterator()), verbose=0)
@@ -42,7 +42,7 @@ def monitor_steps(batch: int, steps: int, rounds: int) -> list[float]:
     monitor.on_train_begin()
     candidates = {
         "steps": lambda: fit_epoch(model, data).seconds,
-        "monitor": timed(lambda: monitor.on_epoch_end(0, {})),
+        "monitor": make_timer(lambda: monitor.on_epoch_end(0, {})),
     }
     take_turns(candidates, 2)  # warms them up
     times = take_turns(candidates, rounds)

@@ -14,11 +14,13 @@ import statistics
 import time
 
 from .measure import Table, format_ratio, make_parser, run_again, take_turns
-from .networks import transformer
+from .networks import make_transformer
 from .step_counts.candidates import NETWORKS as COUNTED
-from .step_counts.candidates import ROWS, model_of_kind, split_cpu
+from .step_counts.candidates import ROWS, make_candidate, split_cpu
 
-SIX_LAYERS = transformer(words=1000, tokens=16, width=48, heads=4, layers=6, has_positions=True)
+SIX_LAYERS = make_transformer(
+    words=1000, tokens=16, width=48, heads=4, layers=6, has_positions=True
+)
 NETWORKS = {
     "wrn-16-1": COUNTED["wrn-16-1"],
     "resnet50": COUNTED["resnet50"],
@@ -56,17 +58,17 @@ def main() -> None:
 
 
 def first_step(name: str, replicas: str, *, uses_xla: bool) -> float:
-    """Train one step; return the seconds of processor time that it took."""
+    """Train a step, and return its seconds of processor time."""
     network = NETWORKS[name]
     count = 1 if replicas == "stock" else int(replicas)
     split_cpu(count)
-    model = model_of_kind(
+    model = make_candidate(
         network, "plain" if replicas == "stock" else "kdist", count, jit_compile=uses_xla
     )
     x, y = network.random_samples(ROWS * count)
-    began = time.process_time()
+    start = time.process_time()
     model.fit(x, y, batch_size=len(x), verbose=0)
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def machine() -> dict[str, Any]:
     return {**host(), "devices": devices}
 
 
-def on_cpu(about: dict[str, Any]) -> bool:
+def on_cpu(about: Mapping[str, Any]) -> bool:
     """Whether all devices of `machine` are CPUs, so that replicas are parts of a CPU."""
     devices = about.get("devices")  # unknown in a damaged file
     return isinstance(devices, list) and all(str(name).startswith("CPU") for name in devices)

@@ -21,8 +21,8 @@ from ...spmd.validation import validated
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
-from ...training.user_model.compiled_model import checked_model
-from ...training.user_model.functions import UserFunctions, reason_of
+from ...training.user_model.compiled_model import check_model_result
+from ...training.user_model.functions import UserFunctions, explain_exception
 from .batches import Batches, read_batches
 from .check_options import CheckOptions
 from .comparison import CheckResult, Difference, Precision, Record, compare
@@ -194,7 +194,7 @@ def train(
             _fit_model(plan, strategy, record, start)
         except Exception as error:
             where = "" if isinstance(error, UserError) else line_of_error(error)
-            record.error = f"{where}: " * bool(where) + reason_of(error)
+            record.error = f"{where}: " * bool(where) + explain_exception(error)
             record.message = str(error)
     return record
 
@@ -211,7 +211,7 @@ def _find_wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
 
 def _make_model(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     made = plan.build() if strategy is None else strategy.build(plan.build)
-    model = checked_model(made, function="build")
+    model = check_model_result(made, function="build")
     if strategy is None or not model.jit_compile:
         model.jit_compile = False  # replicas use XLA if the model does, and draw the same numbers
     if model.steps_per_execution == "auto":
@@ -239,7 +239,7 @@ def _fit_model(
             if strategy is not None:
                 raise
             # For example a GAN with a `train_step`, but without `call` or `test_step`.
-            record.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
+            record.notes.append(f"evaluate fails on one replica, too: {explain_exception(error)}")
         else:
             record.add(after, "evaluate", scores)
     if has_call(model):

@@ -9,7 +9,7 @@ from ...arguments import is_remote
 from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ...errors import UserError, error_text
 from ...remote import RemoteFolder, folder_address
-from ...training.folder import REMOTE_FILES, saved_model
+from ...training.folder import REMOTE_FILES, find_saved_model
 from ...training.record import RunRecord, read_run
 
 
@@ -100,7 +100,7 @@ def read_run_record(folder: Path) -> RunRecord:
 def newest_models(folder: Path) -> list[SavedModel]:
     """Return models, the newest first; the final model of a complete run is the newest."""
     final = _final_model(folder)
-    is_complete = _has_result(folder) and read_run_record(folder).status.is_complete
+    is_complete = _has_result(folder) and read_run_record(folder).status == "complete"
     checkpoints = _checkpoints(folder)
     ended = [] if final is None else [final]
     return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
@@ -141,10 +141,12 @@ def _checkpoints(folder: Path) -> list[SavedModel]:
 
 
 def _final_model(folder: Path) -> SavedModel | None:
-    path = saved_model(folder)
+    path = find_saved_model(folder)
     if path is None or not _has_result(folder):
         return None
-    return SavedModel(path=path, epoch=int(read_run_record(folder).fact("epochs") or 0) or None)
+    return SavedModel(
+        path=path, epoch=int(read_run_record(folder).summary_number("epochs") or 0) or None
+    )
 
 
 def _has_result(folder: Path) -> bool:
