@@ -14,14 +14,14 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer, model_supports_jit
 
-from .data_sources import DataSource, IteratorsMade, data_source_of, make_spare
+from .data_sources import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .fit_data import (
     Fit,
-    batch_spec_of,
-    fit_data_of,
-    fit_of,
-    global_batch_of,
+    find_global_batch,
+    get_fit_data,
     innermost_fit,
+    register_fit,
+    replica_batch_spec,
     running_fit,
 )
 from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
@@ -62,7 +62,7 @@ def build_for_fit(model: keras.Model) -> None:
         return
     if "train_step" in overridden_steps(model):
         return
-    build_alone(model, batch_spec_of(fit.iterator, any_batch_size=model.built))
+    build_alone(model, replica_batch_spec(fit.iterator, any_batch_size=model.built))
 
 
 def build_alone(model: keras.Model, batch: Any) -> None:
@@ -113,18 +113,18 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
         )
     model._initial_epoch = _FirstEpoch(epoch)
     fit.start = epoch, batch
-    return data_source_of(fit).inexact
+    return find_data_source(fit).inexact
 
 
-def first_epoch_of(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
-    """Return the steps of the fit's first epoch, in the form of `EpochIterator`."""
+def continue_first_epoch(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
+    """Return the steps of a continued fit's first epoch, in the form of `EpochIterator`."""
     fit.start = None
     fit.model._initial_epoch = None  # the next fit begins at its own epoch
-    history = _iterators_before(fit, epoch)
-    source = data_source_of(fit)
+    history = _list_iterators(fit, epoch)
+    source = find_data_source(fit)
     source.replay(history, epoch - fit.initial_epoch)
     before = history.current.batches or 0 if history.current is not None else 0
-    return _steps(fit.iterator, source, batch, before)
+    return continue_epoch(fit.iterator, source, batch, before)
 
 
 def pass_over_data(model: keras.Model, epoch: int) -> None:
@@ -134,52 +134,56 @@ def pass_over_data(model: keras.Model, epoch: int) -> None:
     """
     fit = running_fit(model)
     if fit is not None:
-        history = _iterators_before(fit, epoch)
+        history = _list_iterators(fit, epoch)
         history.current = None  # no epoch continues to read it
-        data_source_of(fit).replay(history, epoch - fit.initial_epoch)
+        find_data_source(fit).replay(history, epoch - fit.initial_epoch)
 
 
-def _iterators_before(fit: Fit, epoch: int) -> IteratorsMade:
-    keras_iterator = fit.iterator
-    return IteratorsMade(
+def _list_iterators(fit: Fit, epoch: int) -> IteratorHistory:
+    """Return the iterators of the epochs before `epoch`."""
+    return IteratorHistory(
         epoch - fit.initial_epoch,
-        batches=keras_iterator._num_batches,
-        steps_per_epoch=keras_iterator.steps_per_epoch,
-        steps_per_execution=keras_iterator.steps_per_execution,
+        batches=fit.iterator._num_batches,
+        steps_per_epoch=fit.iterator.steps_per_epoch,
+        steps_per_execution=fit.iterator.steps_per_execution,
     )
 
 
-def _is_ours(epoch: Any) -> bool:
-    """Whether an `EpochIterator` divides its data over replicas of kdist."""
-    return isinstance(getattr(epoch, "_distribute_strategy", None), StrategyHooks)
+def _is_divided_by_kdist(epoch_iterator: Any) -> bool:
+    return isinstance(getattr(epoch_iterator, "_distribute_strategy", None), StrategyHooks)
 
 
-def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[Any]:
+def continue_epoch(
+    epoch_iterator: Any, source: DataSource, first: int, before: int
+) -> Iterator[Any]:
     """Yield the steps of `EpochIterator._enumerate_iterator`, from a step on.
 
     Earlier epochs have read the number of batches `before` from the same iterator.
     """
-    size, steps = epoch.steps_per_execution, epoch.steps_per_epoch or epoch._num_batches
+    batches, size = epoch_iterator._num_batches, epoch_iterator.steps_per_execution
+    steps = epoch_iterator.steps_per_epoch or batches
     first = min(first, steps or first)
-    source.about_to_begin(before + first)
-    epoch.data_adapter.on_epoch_begin()
+    source.begin_epoch(before + first)
+    epoch_iterator.data_adapter.on_epoch_begin()
     iterator = source.iterator_at(before + first)
     if steps:
-        epoch._current_iterator, epoch._steps_seen = iterator, before + first
-    if epoch.steps_per_epoch and epoch._num_batches and before + first >= epoch._num_batches:
+        epoch_iterator._current_iterator = iterator
+        epoch_iterator._steps_seen = before + first
+    if epoch_iterator.steps_per_epoch and batches and before + first >= batches:
         next(iterator, None)  # begins the iterator, for data that count their epochs
     for step in range(first, steps, size) if steps else itertools.count(first, size):
-        if steps and epoch._num_batches and epoch._steps_seen >= epoch._num_batches:
-            if epoch.steps_per_epoch:
-                epoch._interrupted_warning()
+        if steps and batches and epoch_iterator._steps_seen >= batches:
+            if epoch_iterator.steps_per_epoch:
+                epoch_iterator._interrupted_warning()
             break
-        epoch._steps_seen = (epoch._steps_seen if steps else step) + size
+        epoch_iterator._steps_seen = (epoch_iterator._steps_seen if steps else step) + size
         yield step, step + size - 1, iterator
-    is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
-    if is_over and (epoch.steps_per_epoch or not _is_ours(epoch)):
-        epoch._current_iterator, epoch._steps_seen = iter(epoch._get_iterator()), 0
-    epoch.data_adapter.on_epoch_end()
-    source.has_ended()
+    is_over = batches and epoch_iterator._steps_seen >= batches
+    if is_over and (epoch_iterator.steps_per_epoch or not _is_divided_by_kdist(epoch_iterator)):
+        epoch_iterator._current_iterator = iter(epoch_iterator._get_iterator())
+        epoch_iterator._steps_seen = 0
+    epoch_iterator.data_adapter.on_epoch_end()
+    source.end_epoch()
 
 
 @replaces(
@@ -189,7 +193,7 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
     " tells no callback about the others.",
     test="test_history_is_called_after_a_users_callbacks",
 )
-def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
+def _begin_fit(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
     observers = [callback for callback in callbacks.callbacks if _observes_fit(callback)]
     hooks = hooks_of(callbacks.model)
@@ -213,7 +217,7 @@ def _observes_fit(callback: Any) -> bool:
     return hasattr(callback, "fit_begins")
 
 
-OBSERVER_PATCHES = (_begin,)
+OBSERVER_PATCHES = (_begin_fit,)
 
 
 _NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
@@ -233,8 +237,8 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
         return original(model, *args, **options)
     warn_of_other_model(model)
     asked = call.arguments
-    with fit_of(model, asked.get("initial_epoch", 0)) as fit:
-        data = fit_data_of(asked.get("x"))
+    with register_fit(model, asked.get("initial_epoch", 0)) as fit:
+        data = get_fit_data(asked.get("x"))
         is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
         if data is not None and not is_continued:
             asked["x"] = fit.take(data)
@@ -247,7 +251,9 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
     why="Starts every epoch at its first batch, and gives no access to the iterator.",
     test="test_the_iterator_over_the_training_data_is_out_of_reach",
 )
-def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> None:
+def _record_iterator(
+    original: Callable[..., Any], iterator: Any, *args: Any, **options: Any
+) -> None:
     """Record the first iterator of a fit: it is the iterator of the training data."""
     fit = innermost_fit()
     if fit is not None and fit.iterator is None:
@@ -278,37 +284,39 @@ def _begin_epoch(
     " not say how many steps of an execution have a batch.",
     test="test_an_epoch_ends_with_a_spare_iterator",
 )
-def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
+def _steps_of_epoch(original: Callable[..., Any], epoch_iterator: Any) -> Iterator[Any]:
     """Begin within the data, and keep Keras from dividing an iterator that no epoch uses.
 
     On several replicas the division takes a tenth of a second, and starts to read ahead. Keras also
     does not wait for the end of the iterator that it has used.
     """
     fit = innermost_fit()
-    if fit is not None and fit.iterator is epoch and fit.start is not None:
-        steps = first_epoch_of(fit, *fit.start)
+    if fit is not None and fit.iterator is epoch_iterator and fit.start is not None:
+        steps = continue_first_epoch(fit, *fit.start)
     else:
-        steps = original(epoch)
-    ours = _is_ours(epoch)
+        steps = original(epoch_iterator)
+    is_divided = _is_divided_by_kdist(epoch_iterator)
+    batches = epoch_iterator._num_batches
     for step in steps:
-        if ours:
+        if is_divided:
             release_in_background(step[-1])
-        if epoch._num_batches and uses_collectives(getattr(epoch, "_distribute_strategy", None)):
+        strategy = getattr(epoch_iterator, "_distribute_strategy", None)
+        if batches and uses_collectives(strategy):
             # With several steps per execution, a step beyond the last batch would count as an
             # update.
-            read = epoch._steps_seen - epoch.steps_per_execution
-            step[-1]._kdist_batches_left = epoch._num_batches - read
+            read = epoch_iterator._steps_seen - epoch_iterator.steps_per_execution
+            step[-1]._kdist_batches_left = batches - read
         yield step
-        is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
-        if ours and is_over and epoch.steps_per_epoch is None:
-            epoch._steps_seen = 0  # as Keras leaves it
-            make_spare(epoch)
+        is_over = batches and epoch_iterator._steps_seen >= batches
+        if is_divided and is_over and epoch_iterator.steps_per_epoch is None:
+            epoch_iterator._steps_seen = 0  # as Keras leaves it
+            make_spare_iterator(epoch_iterator)
 
 
 DATA_PATCHES = (
     _fit,
     _begin_epoch,
-    _make,
+    _record_iterator,
     _steps_of_epoch,
 )
 
@@ -330,14 +338,14 @@ def _prepare(
         return original(model, iterator, data_batch)
     if iterator is None and hooks.is_prepared(model):
         return None
-    global_batch = global_batch_of(iterator, data_batch)
+    global_batch = find_global_batch(iterator, data_batch)
     hooks.prepare(model, global_batch)
     if iterator is not None:
         _choose_steps_per_execution(hooks, model, iterator, global_batch)
     # A step makes its variables as without a strategy, but TensorFlow then traces the step twice.
     # Tracing takes long, so Keras builds the model, its metrics and its optimizer before the step.
     if model.built and has_call(model) and not overridden_steps(model):
-        build_alone(model, data_batch or batch_spec_of(iterator, any_batch_size=True))
+        build_alone(model, data_batch or replica_batch_spec(iterator, any_batch_size=True))
     return None
 
 

@@ -22,7 +22,7 @@ _models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was a
 class StrategyHooks:
     """Interface of kdist's strategies, which `strategies/exact_strategy.py` implements.
 
-    Under any other strategy most patches do nothing: `README.md` lists the exceptions.
+    Without these hooks, most patches do nothing: `README.md` lists the exceptions.
     """
 
     progress: Any = None
@@ -50,10 +50,6 @@ class StrategyHooks:
 
         Called before Keras builds the optimizer and traces its step. An optimizer or metric made
         outside the scope gets a copy on every replica; a model made outside raises `UserError`.
-
-        Args:
-            model: The model, the same on all workers.
-            global_batch: Samples per step, over all replicas; `None` if unknown.
         """
         raise NotImplementedError
 
@@ -72,9 +68,7 @@ class StrategyHooks:
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         """Give the copies of variables the value of the first copy, after a failed step.
 
-        Args:
-            handles: The tensors that the failed function captures: handles of first copies, and
-                any others.
+        `handles` are the tensors that the failed function captures, among them the first copies.
         """
         raise NotImplementedError
 
@@ -91,7 +85,7 @@ class StrategyHooks:
 
     # A step
 
-    def constant_made(self, numbers: Any, constant: Any) -> None:
+    def check_constant(self, numbers: Any, constant: Any) -> None:
         """Warn of a number in a step that was computed from the number of replicas outside it."""
         raise NotImplementedError
 

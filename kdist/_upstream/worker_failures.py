@@ -24,7 +24,7 @@ _LOST = (
 )
 
 
-def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
+def find_failures(strategy: tf.distribute.Strategy) -> list[str | None]:
     """Return for each worker the reason of its failure, `None` if it has not failed.
 
     The chief keeps the states. While it does not answer, the list is empty. Once it is lost, the
@@ -38,13 +38,11 @@ def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
         states = context.context().get_task_states(jobs)
     except tf.errors.OpError:
         return [_UNREACHED]  # the chief: it keeps the states
-    return [None if state is None else _reason(state) for state in states]
+    return [None if state is None else _describe_failure(state) for state in states]
 
 
-def _reason(state: tf.errors.OpError) -> str:
-    if isinstance(state, tf.errors.UnavailableError):
-        return _ENDED
-    return str(state.message)
+def _describe_failure(state: tf.errors.OpError) -> str:
+    return _ENDED if isinstance(state, tf.errors.UnavailableError) else str(state.message)
 
 
 def is_lost(reason: str) -> bool:

@@ -29,28 +29,26 @@ from ..errors import RefusedCheckpointsError, UserError
 from ..workers.agreement import ANY, first_difference
 from ..workers.exchange import Workers
 from .checkpoint_options import CheckpointOptions
-from .export import described_model
+from .export import serialize_model
 from .store import CheckpointFile
 from .values import (
     assign_values,
     averages_of_weights,
     build_optimizers,
     copy_values,
+    find_difference,
     from_json,
     metric_variables,
     optimizers_built_for,
     state_variables,
     to_json,
-    unlike_saved,
 )
 
 
 def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
-    """Have a `CSVLogger` add to its file, without the rows that it will write again.
+    """Have a `CSVLogger` add to its file, without the rows of `epoch` and later epochs.
 
-    Args:
-        logger: The callback, before its `on_train_begin`.
-        epoch: The first epoch to train, from 0.
+    Call it before the logger's `on_train_begin`.
     """
     path = Path(logger.filename)
     rows = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -63,7 +61,7 @@ def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
 
 
 def _is_row_before(row: bytes, epoch: int) -> bool:
-    """Whether a whole row is the header, or of an earlier epoch; the first column is the epoch."""
+    """Whether a row is complete, and the header or of an earlier epoch (in the first column)."""
     number = re.match(rb"\d+", row)
     return row.endswith(b"\n") and (number is None or int(number[0]) < epoch)
 
@@ -71,13 +69,10 @@ def _is_row_before(row: bytes, epoch: int) -> bool:
 class CallbackStates:
     """The states of a fit's callbacks.
 
-    A callback with `get_state` and `set_state` defines its own state. The states of Keras's
+    A callback with `get_state` and `set_state` defines its own state; the states of Keras's
     callbacks are known. `set_state` is called after `on_train_begin`, or, to resume within an
     epoch, after the first `on_epoch_begin`, because these methods often reset the state. A callback
     with a true `state_is_set_before_training` gets its state before `on_train_begin`.
-
-    Args:
-        callbacks: All callbacks of the fit.
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
@@ -85,10 +80,7 @@ class CallbackStates:
         self._appends: dict[keras.callbacks.CSVLogger, bool] = {}
 
     def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Return the states as values that JSON can hold.
-
-        Args:
-            arrays: Receives the arrays in the states.
+        """Return the states as values that JSON can hold; `arrays` gets their arrays.
 
         Raises:
             UserError: A callback's `get_state` returned a value of a type that cannot be saved.
@@ -106,38 +98,26 @@ class CallbackStates:
                     ) from error
         return states
 
-    def prepare(
-        self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, epoch: int
-    ) -> None:
-        """Restore the states that callbacks need in `on_train_begin`.
-
-        Args:
-            states: Result of `copy`.
-            arrays: Arrays from `copy`.
-            epoch: The first epoch to train, from 0.
-        """
+    def restore_before_training(self, saved: "SavedTraining") -> None:
+        """Restore the states that callbacks need in `on_train_begin`."""
         for name, callback in self._callbacks.items():
             if isinstance(callback, keras.callbacks.CSVLogger):
                 self._appends[callback] = callback.append
-                continue_csv_log(callback, epoch)
-            elif name in states and _is_set_before_training(callback):
-                callback.set_state(from_json(states[name], arrays))
+                continue_csv_log(callback, saved.epoch)
+            elif name in saved.callbacks and _is_set_before_training(callback):
+                callback.set_state(saved.callbacks[name])
 
-    def restore(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Restore the remaining states, after `on_train_begin` or after the first `on_epoch_begin`.
-
-        A training that resumes within an epoch calls this method after `on_epoch_begin`.
-        """
+    def restore(self, saved: "SavedTraining") -> None:
+        """Restore the remaining states, after `on_train_begin` or the first `on_epoch_begin`."""
         for logger, append in self._appends.items():
             logger.append = append
         for name, callback in self._callbacks.items():
-            if name not in states or _is_set_before_training(callback):
+            if name not in saved.callbacks or _is_set_before_training(callback):
                 continue
-            state = from_json(states[name], arrays)
             if hasattr(callback, "set_state"):
-                callback.set_state(state)
+                callback.set_state(saved.callbacks[name])
             else:
-                vars(callback).update(state)
+                vars(callback).update(saved.callbacks[name])
 
     @property
     def have_swapped_averages(self) -> bool:
@@ -177,10 +157,7 @@ def _number_names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
 
 
 def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
-    """Whether the state is set before `on_train_begin`.
-
-    The `on_train_begin` of kdist's trackers begins anew unless a state was set.
-    """
+    """Whether the state is set before `on_train_begin`, which begins anew without a state."""
     return getattr(callback, "state_is_set_before_training", False)
 
 
@@ -201,16 +178,12 @@ _IRRELEVANT = re.compile(
 )
 
 
-def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions) -> dict[str, Any]:
-    """Return a checkpoint's description of its training: settings, model and versions.
+def describe_run(
+    model: keras.Model, steps: int | None, options: CheckpointOptions
+) -> dict[str, Any]:
+    """Return a JSON-compatible description of a training of `steps` per epoch.
 
-    Args:
-        model: The compiled model.
-        steps: Steps in an epoch; `None` if the number is unknown.
-        options: Options of the checkpoints.
-
-    Returns:
-        Values that JSON can hold. `"settings"` must be the same when the training is resumed.
+    `"settings"` must be the same when the training is resumed.
     """
     layers = [_layer_config(layer) for layer in flatten_layers(model)]
     optimizers = [
@@ -226,7 +199,7 @@ def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions)
     }
     return {
         "settings": _comparable_value(settings),
-        "model": described_model(model),
+        "model": serialize_model(model),
         "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
     }
 
@@ -290,9 +263,7 @@ def _comparable_value(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpochPart:
-    """The state of an epoch that has begun.
-
-    The state of metrics and the logs begin anew with the next epoch.
+    """The state of an epoch that has begun: metrics and logs begin anew with the next epoch.
 
     Attributes:
         arrays: The values of metrics, and the arrays in the logs and in the states of callbacks.
@@ -308,14 +279,7 @@ class EpochPart:
 def copy_epoch_part(
     model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
 ) -> EpochPart:
-    """Copy the state of an epoch that has begun.
-
-    Args:
-        model: The model.
-        callbacks: States of the fit's callbacks.
-        logs: Logs of the epoch's last step.
-        workers: Workers of the training. Only the chief copies the metrics.
-    """
+    """Copy the state of an epoch after a step that returned `logs`; the chief alone has metrics."""
     arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
     saved_logs = to_json(logs, name="logs", arrays=arrays)
     return EpochPart(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
@@ -331,14 +295,8 @@ def copy_training(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Copy a training into arrays of their own memory, and into values that JSON can hold.
 
-    All workers must call this function. Only the chief gets all arrays.
-
-    Args:
-        model: The compiled model.
-        callbacks: States of the fit's callbacks.
-        part: State of the epoch that has begun; `None` between two epochs.
-        workers: Workers of the training. Only the chief copies the variables.
-        into: Arrays of an earlier copy that was written, to be overwritten.
+    All workers must call this function; only the chief gets the variables. `part` is `None` between
+    two epochs. `into` has the arrays of an earlier copy, to be overwritten.
     """
     arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
     callback_arrays: dict[str, np.ndarray] = {}
@@ -357,13 +315,7 @@ def copy_training(
 
 
 class SavedTraining:
-    """A training that was read from a checkpoint.
-
-    Args:
-        checkpoint: The checkpoint file, with the epoch and the batch of the training.
-        arrays: Arrays from `copy_training`.
-        state: State from `copy_training`, with the training's `settings`.
-    """
+    """A training that was read from a checkpoint, with the results of `copy_training`."""
 
     def __init__(
         self,
@@ -375,17 +327,14 @@ class SavedTraining:
         self.epoch, self.batch = checkpoint.epoch, checkpoint.batch
         self.is_within_epoch = bool(checkpoint.batch)
         self.was_stopped = bool(state["stopped"])
+        self.callbacks: dict[str, Any] = from_json(state["callbacks"], arrays)
         self._arrays = arrays
         self._state = state
 
     def check(self, model: keras.Model, settings: Mapping[str, Any]) -> None:
-        """Check that a model about to be trained matches the saved model; changes no value.
+        """Check that a compiled model and its settings (`describe_run`) match the saved training.
 
-        Optimizers that the saved training had built are built.
-
-        Args:
-            model: The compiled model.
-            settings: Settings from `about_run`.
+        No value changes. Optimizers that the saved training had built are built.
 
         Raises:
             RefusedCheckpointsError: The models or their settings differ; the message names the
@@ -400,9 +349,9 @@ class SavedTraining:
             raise self._of_another(
                 f"{where} is {_shorten_json(here)} here and {_shorten_json(saved)} there"
             )
-        difference = unlike_saved(self._variables(model), self._values("variables"))
+        difference = find_difference(self._variables(model), self._values("variables"))
         if not difference and self.is_within_epoch:
-            difference = unlike_saved(metric_variables(model), self._values("metrics"))
+            difference = find_difference(metric_variables(model), self._values("metrics"))
         if difference:
             raise self._of_another(difference)
 
@@ -426,14 +375,6 @@ class SavedTraining:
     def ending(self) -> str:
         """The end of a finished training in words."""
         return f"Training {'was stopped' if self.was_stopped else 'ended'} after epoch {self.epoch}"
-
-    def prepare_callbacks(self, callbacks: CallbackStates) -> None:
-        """Restore the states that callbacks need in `on_train_begin`."""
-        callbacks.prepare(self._state["callbacks"], self._arrays, epoch=self.epoch)
-
-    def restore_callbacks(self, callbacks: CallbackStates) -> None:
-        """Restore the remaining states of callbacks."""
-        callbacks.restore(self._state["callbacks"], self._arrays)
 
     def _variables(self, model: keras.Model) -> dict[str, keras.Variable]:
         saved = {*self._state["variables"]}

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -84,10 +85,15 @@ class CheckpointFile:
             DamagedCheckpointError: The file cannot be read, or has changed since it was written.
             UserError: The file is whole, but has the format of a newer kdist.
         """
+        from safetensors import SafetensorError, safe_open
+
         self.verify()
-        with self._opened() as file:
-            metadata = dict(file.metadata())
-            arrays = dict(_read_arrays(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
+        try:
+            with safe_open(self.path, framework="numpy") as file:
+                metadata = dict(file.metadata())
+                arrays = dict(_read_arrays(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
+        except (OSError, ValueError, SafetensorError) as error:
+            raise DamagedCheckpointError(error_text(error)) from error
         if int(metadata["format"]) > FORMAT:
             # Not reported as damaged: the store skips damaged files and later removes them.
             raise UserError(
@@ -110,32 +116,15 @@ class CheckpointFile:
         if _short_digest(digest) != self.digest:
             raise DamagedCheckpointError("its content is not what was written")
 
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[Any]:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(self.path, framework="numpy") as file:
-                yield file
-        except (OSError, ValueError, SafetensorError) as error:
-            raise DamagedCheckpointError(error_text(error)) from error
-
 
 def write_checkpoint(
     file: BinaryIO, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
 ) -> str:
-    """Write a safetensors file, and return the digest for its name.
+    """Write a safetensors file of arrays and a JSON-compatible state; return its short digest.
 
     The library's own writers return the whole file as bytes, or report a full disk as text without
-    its error number.
-
-    Args:
-        file: The file; only its `write` is called.
-        arrays: Arrays by name, of any shape and type.
-        state: A value that JSON can hold.
-
-    Raises:
-        OSError: The file cannot be written.
+    its error number. The written bytes are hashed: bytes that were read back would hide the errors
+    of a failing disk.
     """
     # Arrays of wide numbers come first, so that each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
@@ -157,16 +146,13 @@ def write_checkpoint(
         }
     text = _compact_json(header).encode()
     text += b" " * (-len(text) % 8)
-    hashed = _HashingFile(file)
-    hashed.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        hashed.write(_array_bytes(arrays[name]))
-    return _short_digest(hashed.digest)
-
-
-def file_name(epoch: int, batch: int, digest: str) -> str:
-    """Return the name of a checkpoint's file."""
-    return f"e{epoch:06d}-b{batch:09d}-{digest}.safetensors"
+    digest = hashlib.sha256()
+    header_bytes = memoryview(len(text).to_bytes(8, "little") + text)
+    array_bytes = (_array_bytes(arrays[name]) for name in order)
+    for content in itertools.chain([header_bytes], array_bytes):
+        digest.update(content)
+        file.write(content)
+    return _short_digest(digest)
 
 
 def _compact_json(value: Any) -> str:
@@ -196,21 +182,6 @@ def _array_bytes(array: np.ndarray) -> memoryview:
     return flat.view(np.uint8).data
 
 
-class _HashingFile:
-    """Writes and hashes the same bytes.
-
-    A digest of bytes that were read back would hide the errors of a failing disk.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.sha256()
-
-    def write(self, data: Any) -> None:
-        self.digest.update(data)
-        self._file.write(data)
-
-
 _LOCK = ".lock"
 # Error numbers of file systems without locks.
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
@@ -219,10 +190,7 @@ _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 
 
 class FolderLock:
-    """Locks a folder until `release`, or until the process ends in any way.
-
-    Args:
-        folder: An existing folder.
+    """Locks an existing folder until `release`, or until the process ends in any way.
 
     Attributes:
         is_supported: Whether the file system can keep other processes out.
@@ -262,9 +230,7 @@ class FolderLock:
 def is_abandoned(folder: Path) -> bool:
     """Whether a folder's last holder ran on this machine, and no process holds the folder now.
 
-    Args:
-        folder: The folder. A folder without a holder so far is not abandoned. A folder of another
-            machine's process does not count as abandoned: its lock may be invisible here.
+    The lock of a process on another machine may be invisible here.
     """
     try:
         with open(folder / _LOCK, encoding="utf-8") as file:
@@ -337,10 +303,7 @@ def newest_checkpoint(
 ) -> Found | None:
     """Return the newest whole checkpoint of a folder with its arrays and state; `None` without any.
 
-    Args:
-        folder: The folder; may be missing.
-        announce: Called with a line for each damaged checkpoint.
-        damaged: Receives the paths of the damaged checkpoints.
+    `announce` gets a line for each damaged checkpoint, and the set `damaged` its path.
 
     Raises:
         RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
@@ -406,14 +369,7 @@ class CheckpointStore:
         self._lock.release()
 
     def newest(self) -> Found | None:
-        """Return the newest whole checkpoint with its arrays and state; `None` without any.
-
-        A line names each damaged checkpoint. The next `commit` removes the damaged checkpoints.
-
-        Raises:
-            RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
-            UserError: The newest whole checkpoint has the format of a newer kdist.
-        """
+        """Return the `newest_checkpoint`; the next `commit` removes the damaged checkpoints."""
         return newest_checkpoint(self.folder, announce=self._announce, damaged=self._damaged)
 
     def commit(
@@ -423,12 +379,6 @@ class CheckpointStore:
 
         If the disk is full, damaged and then old checkpoints are removed to make room. The newest
         whole checkpoint is never removed.
-
-        Args:
-            epoch: The epoch that the run is in, counted from 0.
-            batch: Trained steps of this epoch.
-            arrays: Arrays by name.
-            state: A value that JSON can hold.
 
         Raises:
             OSError: The checkpoint cannot be written; the newest checkpoint is unchanged.
@@ -440,31 +390,23 @@ class CheckpointStore:
             except OSError as error:
                 if full_disk_error(error) is None or not self._remove_oldest():
                     raise
-        others = [old for old in checkpoint_files(self.folder) if old != checkpoint]
-        whole = [old for old in others if old.path not in self._damaged]
-        for old in {*others} - {*whole[: self.keep - 1]}:
+        older = [old for old in checkpoint_files(self.folder) if old != checkpoint]
+        whole = [old for old in older if old.path not in self._damaged]
+        for old in {*older} - {*whole[: self.keep - 1]}:
             old.path.unlink(missing_ok=True)
         return checkpoint
 
     def check_room(self, size: int) -> None:
-        """Check at the start that a checkpoint fits on the disk.
+        """Raise `UserError` if the disk has no room for a checkpoint of `size` bytes.
 
-        Args:
-            size: Size of the checkpoint in bytes.
-
-        Raises:
-            UserError: The disk lacks the room, even if older checkpoints are removed.
+        Older checkpoints can be removed.
         """
-        removable = self._removable()
-        room = shutil.disk_usage(self.folder).free + sum(
-            checkpoint.path.stat().st_size for checkpoint in removable
-        )
+        free = shutil.disk_usage(self.folder).free
+        room = free + sum(checkpoint.size for checkpoint in self._removable())
         if room < size:
-            unit, of = ("kB", 1000) if size < 10_000_000 else ("MB", 1_000_000)
-            # Rounded apart, so that the numbers of the message always differ.
             raise UserError(
-                f"no space left on device: {self.folder} has room for {room // of:,} {unit}, and a"
-                f" checkpoint takes {-(-size // of):,} {unit}: free some, or pass another folder"
+                f"no space left on device: {self.folder} has room for {room // 1000:,} kB, and a"
+                f" checkpoint takes {-(-size // 1000):,} kB: free some, or pass another folder"
             )
 
     def _write(
@@ -475,28 +417,27 @@ class CheckpointStore:
                 digest = write_checkpoint(file, arrays, state)
                 file.flush()
                 os.fsync(file.fileno())
-            path = self.folder / file_name(epoch, batch, digest)
+            path = self.folder / f"e{epoch:06d}-b{batch:09d}-{digest}.safetensors"
             part.replace(path)
         self._sync_folder()
         return CheckpointFile(epoch=epoch, batch=batch, digest=digest, path=path)
 
     def _remove_oldest(self) -> bool:
-        """Remove the last of `_removable`; returns whether there was a checkpoint to remove."""
+        """Remove the oldest checkpoint; returns whether there was a checkpoint to remove."""
         removable = self._removable()
         if removable:
-            removable[-1].path.unlink(missing_ok=True)
-            self._announce(
-                f"The disk is full: removed the old checkpoint {removable[-1].path.name}"
-            )
+            oldest = removable[-1].path
+            oldest.unlink(missing_ok=True)
+            self._announce(f"The disk is full: removed the old checkpoint {oldest.name}")
         return bool(removable)
 
     def _removable(self) -> list[CheckpointFile]:
-        """Return all checkpoints but the newest whole one: whole ones first, then damaged ones.
+        """Return all checkpoints but the newest whole one, from the newest to the oldest.
 
-        Both groups are sorted from the newest to the oldest.
+        Damaged checkpoints are last.
         """
-        found = checkpoint_files(self.folder)
-        return sorted(found, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
+        checkpoints = checkpoint_files(self.folder)
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
 
     def _try_rename(self) -> None:
         with self._part() as part:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
 
-from ..strategies.hardware import on_cpu
+from ..strategies.hardware import is_on_cpu
 from ..training.console import count
 from ..training.user_model.functions import files_of
 from .folder import Row, StudyFolder, as_list
@@ -197,7 +197,7 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
         about: The result of `kdist.strategies.hardware.machine`.
         rows: The rows of the points.
     """
-    if all(row["replicas"] == 1 for row in rows) or not on_cpu(about):
+    if all(row["replicas"] == 1 for row in rows) or not is_on_cpu(about):
         return None
     return (
         "Replicas are logical CPUs that share this machine's cores: these figures do not measure a"

@@ -23,8 +23,8 @@ from ..data.datasets import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
 from ..files import check_writable_folder
-from ..launch.child import is_out_of_memory
-from ..signals import Received, hold_signals
+from ..launch.verdict import is_out_of_memory
+from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
 from ..tracking.factory import tracking
 from ..tracking.names import check_trackers
@@ -425,7 +425,12 @@ def _make_trackers(
 
 
 def _make_checkpoint(
-    config: TrainConfig, parts: "RunParts", folder: RunFolder, *, held: Received, verbose: int
+    config: TrainConfig,
+    parts: "RunParts",
+    folder: RunFolder,
+    *,
+    held: ReceivedSignals,
+    verbose: int,
 ) -> "RunCheckpoint | None":
     """Make the callback that saves a run, and resumes it; `None` without `checkpoint_every`."""
     if config.checkpoint_every is None:
@@ -461,7 +466,7 @@ def _fit(
     parts: "RunParts",
     made: RunCallbacks,
     checkpoint: "RunCheckpoint | None",
-    received: Received,
+    received: ReceivedSignals,
     *,
     epochs: int,
     verbose: int,
@@ -491,7 +496,7 @@ def _fit(
         with ended(made.ordered):
             parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
     except (KeyboardInterrupt, DivergedError) as error:
-        if received.insists:
+        if received.has_second:
             raise
         if any(isinstance(callback, ShortBar) for callback in made.ordered):
             print()  # Keras's bar has not ended its line

@@ -36,10 +36,10 @@ class Workers:
         self._worker = 0 if self._hooks is None else self._hooks.worker
         self.is_chief = self._worker == 0
 
-    def slow(self, what: str) -> AbstractContextManager[None]:
+    def slow(self, work: str) -> AbstractContextManager[None]:
         """Tell the hang detection that no step ends soon inside the `with` block."""
         progress = None if self._hooks is None else self._hooks.progress
-        return contextlib.nullcontext() if progress is None else progress.slow(what)
+        return contextlib.nullcontext() if progress is None else progress.slow(work)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
         """Return the values that all workers have passed, the chief first."""
@@ -50,7 +50,7 @@ class Workers:
         if self._hooks is not None:
             self._hooks.compare_workers(event, values)
 
-    def of_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
+    def run_on_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
         """Call `action` on the chief; all workers return its result, or raise its `UserError`."""
         if self.count == 1:
             return action()
@@ -60,10 +60,10 @@ class Workers:
                 value = action()
             except UserError as mistake:
                 error = mistake
-        found, message = self.exchange(event, [value, None if error is None else str(error)])[0]
+        result, message = self.exchange(event, [value, None if error is None else str(error)])[0]
         if message is not None:
             raise error or UserError(message)
-        return found  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return]
 
     def send_file(self, path: Path, size: int) -> None:
         """Copy a file of the chief to all workers."""
@@ -77,9 +77,9 @@ class Workers:
                 words = np.zeros(-(-length // 4), np.int32)
                 if self.is_chief:
                     words = np.frombuffer(file.read(length).ljust(4 * words.size, b"\0"), np.int32)
-                found = sum_over_workers(self._strategy, words)
+                received = sum_over_workers(self._strategy, words)
                 if not self.is_chief:
-                    file.write(found.tobytes()[:length])
+                    file.write(received.tobytes()[:length])
 
 
 # Seconds between two exchanges. An exchange stops the training for a few milliseconds.
@@ -111,11 +111,7 @@ class PeriodicExchange:
         return [own for own, _ in everyone]
 
     def _until_next(self) -> int:
-        """Return the steps until the next exchange.
-
-        The number at most doubles, as the next steps may take longer. A single worker exchanges
-        after every step, so that its number would double after every step until no float holds it.
-        """
+        """Return the steps until the next exchange, at most twice as many: steps may slow down."""
         if self._workers.count == 1:
             return 1
         took = self._clock() - self._since

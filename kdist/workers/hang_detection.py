@@ -64,7 +64,7 @@ class HangWatch:
     """Counts the steps of a worker, and compares the workers when no step has ended for long.
 
     The first step of a `fit`, `evaluate` or `predict`, a step that is traced, and the saving of a
-    model may take ten times as long.
+    model may take ten times `seconds`.
 
     Args:
         worker: The number of this worker.
@@ -72,9 +72,9 @@ class HangWatch:
         keys: The key-value store that the workers share: the module `worker_store`.
         seconds: The longest time that a step may take.
         clock: Returns the time in seconds.
-        report: Called with lines of text for the user.
+        report: Called with lines for the user.
         dump: Prints the stacks of all threads.
-        abort: Makes this worker's collectives fail if they wait for other workers.
+        abort: Makes this worker's waiting collectives fail.
         end: Called with the exit code.
     """
 
@@ -155,7 +155,7 @@ class HangWatch:
         finally:
             self._waits_at = ""
 
-    def traces(self) -> None:
+    def record_trace(self) -> None:
         """Record that the current step is traced."""
         self._slow = "a step that is traced"
 
@@ -177,10 +177,10 @@ class HangWatch:
             self._withdraw()
             return
         self._publish()
-        if self._ask(_HUNG, _POLL_SECONDS) is not None:
+        if self._read_key(_HUNG, _POLL_SECONDS) is not None:
             self._give_up(idle)
-        elif self._activities and self._is_over(idle) and marks == self._marks:
-            self._tell(_HUNG, str(self._worker))
+        elif self._activities and self._has_expired(idle) and marks == self._marks:
+            self._publish_key(_HUNG, str(self._worker))
             self._give_up(idle)
 
     def _mark(self, slow: str | None) -> None:
@@ -213,7 +213,7 @@ class HangWatch:
         state = json.dumps(self._state())
         if state != self._published:
             self._withdraw()
-            self._tell(f"{_IDLE}/{self._worker}", state)
+            self._publish_key(f"{_IDLE}/{self._worker}", state)
             self._published = state
 
     def _withdraw(self) -> None:
@@ -222,22 +222,22 @@ class HangWatch:
             with contextlib.suppress(Exception):
                 self._keys.delete_key(f"{_IDLE}/{self._worker}")
 
-    def _is_over(self, idle: float) -> bool:
+    def _has_expired(self, idle: float) -> bool:
         if idle >= self._seconds * _SLOW_TIMES:
             return True
-        return idle >= self._seconds and not self._slow and not self.waits_for_slow()
+        return idle >= self._seconds and not self._slow and not self.is_other_slow()
 
-    def waits_for_slow(self) -> bool:
+    def is_other_slow(self) -> bool:
         """Whether another worker has reported slow work."""
         workers = (worker for worker in range(self._workers) if worker != self._worker)
-        states = (self._ask(f"{_IDLE}/{worker}", 1.0) for worker in workers)
+        states = (self._read_key(f"{_IDLE}/{worker}", 1.0) for worker in workers)
         return any(json.loads(state)["slow"] for state in states if state is not None)
 
     def _give_up(self, idle: float) -> None:
-        """Print the activity of this worker, compare all workers, and end; the chief ends last."""
+        """Print the stacks of this worker, compare all workers, and end; the chief ends last."""
         faulthandler.cancel_dump_traceback_later()
         self._report(
-            f"kdist: no step has ended for {idle:.0f} seconds; what worker {self._worker} does:"
+            f"kdist: no step has ended for {idle:.0f} seconds; the stacks of worker {self._worker}:"
         )
         self._dump()
         self._is_ending = True
@@ -247,32 +247,32 @@ class HangWatch:
         self._abort()
         waits = self._has_left.wait(_LEAVE_SECONDS)
         states = self._exchange("state", self._state() | {"waits": waits or bool(self._waits_at)})
-        self._report(summary(states, self._seconds))
+        self._report(describe_states(states, self._seconds))
         if self._worker == 0:  # the store ends with the chief
             self._exchange("end", self._state())
         else:
-            self._tell(f"{_HUNG}/end/{self._worker}", "{}")
+            self._publish_key(f"{_HUNG}/end/{self._worker}", "{}")
         self._end(EXIT_CODE)
 
     def _exchange(self, event: str, own: dict[str, Any]) -> dict[int, dict[str, Any] | None]:
         """Return the states of all workers, `None` for a worker that does not answer."""
-        self._tell(f"{_HUNG}/{event}/{self._worker}", json.dumps(own))
+        self._publish_key(f"{_HUNG}/{event}/{self._worker}", json.dumps(own))
         until = self._clock() + _ANSWER_SECONDS
         states: dict[int, dict[str, Any] | None] = {self._worker: own}
         for other in range(self._workers):
             if other != self._worker and other not in self._silent:
                 left = max(_POLL_SECONDS, until - self._clock())
-                found = self._ask(f"{_HUNG}/{event}/{other}", left)
+                found = self._read_key(f"{_HUNG}/{event}/{other}", left)
                 states[other] = None if found is None else json.loads(found)
         self._silent |= {other for other, state in states.items() if state is None}
         return states | dict.fromkeys(self._silent)
 
-    def _tell(self, key: str, value: str) -> None:
+    def _publish_key(self, key: str, value: str) -> None:
         if self._workers > 1:
             with contextlib.suppress(Exception):  # the key exists, or the chief has ended
                 self._keys.set_key(key, value)
 
-    def _ask(self, key: str, seconds: float) -> str | None:
+    def _read_key(self, key: str, seconds: float) -> str | None:
         if self._workers > 1:
             with contextlib.suppress(Exception):  # the chief has ended
                 found: str | None = self._keys.get_key(key, timeout_ms=max(1, int(1000 * seconds)))
@@ -280,7 +280,7 @@ class HangWatch:
         return None
 
 
-def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
+def describe_states(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
     """Return a line that names the workers that are behind."""
     known = {worker: state for worker, state in sorted(states.items()) if state is not None}
     silent = sorted(worker for worker, state in states.items() if state is None)
@@ -288,15 +288,15 @@ def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
     least = min(state["marks"] for state in known.values())
     behind = [worker for worker, state in known.items() if state["marks"] == least]
     if silent:
-        who = f"{_workers(silent, ' does', ' do')} not answer"
+        who = f"{_name_workers(silent, ' does', ' do')} not answer"
     elif 0 < len(stuck) < len(known):
-        who = f"the others wait for {_workers(stuck)}"
+        who = f"the others wait for {_name_workers(stuck)}"
     elif len(behind) < len(known):
-        who = f"{_workers(behind, ' is', ' are')} behind"
+        who = f"{_name_workers(behind, ' is', ' are')} behind"
     else:
         who = "all are in the same step" if len(known) > 1 else "it is stuck"
     each = "; ".join(
-        f"worker {worker}: {state['steps']} steps ended, {_doing(state)}"
+        f"worker {worker}: {state['steps']} steps ended, {_describe_activity(state)}"
         for worker, state in known.items()
     )
     return (
@@ -306,13 +306,13 @@ def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
     )
 
 
-def _doing(state: Mapping[str, Any]) -> str:
+def _describe_activity(state: Mapping[str, Any]) -> str:
     if state["waits"]:
         return f"waits for others in {state['doing']}"
     return f"in {'data or computing of ' * bool(state['in_step'])}{state['doing']}"
 
 
-def _workers(numbers: list[int], one: str = "", several: str = "") -> str:
+def _name_workers(numbers: list[int], one: str = "", several: str = "") -> str:
     is_one = len(numbers) == 1
     names = " and ".join(map(str, numbers))
     return f"worker{'s' * (not is_one)} {names}{one if is_one else several}"
@@ -325,7 +325,7 @@ _T = TypeVar("_T")
 
 def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> None:
     """Make an uncaught exception or SIGTERM in this worker end all workers."""
-    end = functools.partial(_end, worker, os.getpid(), failures)
+    end = functools.partial(_end_process, worker, os.getpid(), failures)
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -345,7 +345,7 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
     _handle_sigterm(worker)
 
 
-def _end(
+def _end_process(
     worker: int,
     process: int,
     failures: Callable[[], Sequence[str | None]],
@@ -357,11 +357,11 @@ def _end(
         return
     lost = isinstance(error, LostWorkerError)
     if is_lost_connection(error):
-        lost = _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
+        lost = _report_lost(worker, _call_within(_REPORT_SECONDS, failures) or ())
     if lost and code is not None:
         code = LOST_CODE
-    message = f"{type(error).__name__}: {_text(error)}".partition("\n")[0]
-    _within(_REPORT_SECONDS, functools.partial(report_failure, message))
+    message = f"{type(error).__name__}: {_error_message(error)}".partition("\n")[0]
+    _call_within(_REPORT_SECONDS, functools.partial(report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:
         return
     threading.Thread(target=_end_after, args=(_EXIT_SECONDS, code), daemon=True).start()
@@ -370,7 +370,7 @@ def _end(
     os._exit(code)
 
 
-def _text(error: BaseException) -> str:
+def _error_message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # any error of the user's own `__str__`
@@ -399,7 +399,7 @@ def _handle_sigterm(worker: int) -> None:
     def handle(number: int, _: Any) -> None:
         if os.getpid() == process:  # not in a child that was forked for data
             message = f"worker {worker} got SIGTERM"
-            _within(_REPORT_SECONDS, functools.partial(report_failure, message))
+            _call_within(_REPORT_SECONDS, functools.partial(report_failure, message))
             _flush()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -408,7 +408,7 @@ def _handle_sigterm(worker: int) -> None:
     signal.signal(signal.SIGTERM, handle)
 
 
-def _within(seconds: float, call: Callable[[], _T]) -> _T | None:
+def _call_within(seconds: float, call: Callable[[], _T]) -> _T | None:
     """Return the result of a call; `None` if it takes longer, as the chief may not answer."""
     found: list[_T] = []
     thread = threading.Thread(target=lambda: found.append(call()), daemon=True)

@@ -20,9 +20,9 @@ from .._upstream.worker_devices import (
     worker_addresses,
     worker_counts,
 )
-from .._upstream.worker_failures import abort_collectives, failures
+from .._upstream.worker_failures import abort_collectives, find_failures
 from ..errors import LostWorkerError, UserError
-from ..launch.child import answer
+from ..launch.child import send_answer
 from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explanation import describe_plan, line_of
 from ..spmd.fixed_order import WorkerFixedOrder
@@ -131,7 +131,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         devices = first_devices(replicas)
         if shards is not None:
             use_one_core_each()
-        answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
+        send_answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
         self._agreement = Agreement(0, 1, worker_store)
         addresses, worker = worker_addresses(resolver)
@@ -157,14 +157,14 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             worker_store,
             timeout_seconds=options.timeout_seconds
             or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
-            failures=lambda: failures(self),
-            may_take_longer=lambda: not options.timeout_seconds and self._waits_for_slow(),
+            failures=lambda: find_failures(self),
+            may_take_longer=lambda: not options.timeout_seconds and self._is_other_slow(),
         )
         self._start()
         if self.workers > 1:
             patches.install_for_workers()
             worker_store.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
-            end_together(self.worker, lambda: failures(self))
+            end_together(self.worker, lambda: find_failures(self))
             self._compare_start()
             if settings.hang_seconds:
                 self.progress = self._hang_watch = HangWatch(
@@ -189,7 +189,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     ) -> Any:
         """Run `fn` for the global batch of all workers, as `MirroredStrategy.run` does."""
         if self._hang_watch is not None and tf.inside_function():
-            self._hang_watch.traces()
+            self._hang_watch.record_trace()
         return super().run(fn, args, kwargs, options)
 
     def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
@@ -229,7 +229,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         choose a different `auto_shard_policy`.
         """
         if self.workers > 1 and isinstance(dataset, tf.data.Dataset):
-            dataset = deal_out(dataset)
+            dataset = shard_by_data(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
@@ -276,8 +276,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     def _waiting(self, event: str) -> AbstractContextManager[None]:
         return nullcontext() if self._hang_watch is None else self._hang_watch.waiting(event)
 
-    def _waits_for_slow(self) -> bool:
-        return self._hang_watch is not None and self._hang_watch.waits_for_slow()
+    def _is_other_slow(self) -> bool:
+        return self._hang_watch is not None and self._hang_watch.is_other_slow()
 
     def _compare_variable(self, value: Any) -> None:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))
@@ -328,7 +328,7 @@ def _check_resolver(resolver: Any) -> None:
 _Policy = tf.data.experimental.AutoShardPolicy
 
 
-def deal_out(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def shard_by_data(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Return a dataset that gives each worker its part of every batch.
 
     TensorFlow's default, `AUTO`, would give each worker different files if it finds any, so the

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import types
 from pathlib import Path
 
 import keras
@@ -163,13 +164,14 @@ def test_a_csv_logger_appends_rows_with_the_columns_of_its_file(tmp_path):
     logger = keras.callbacks.CSVLogger(path, separator=";")
     states = CallbackStates([logger])
     path.write_text("epoch;loss;a\n0;1;2\n5;1;2\n0;3;4\n1;3;4\n2;3")
-    states.prepare({}, {}, epoch=1)
+    saved = types.SimpleNamespace(epoch=1, callbacks={})
+    states.restore_before_training(saved)
     assert path.read_text() == "epoch;loss;a\n0;1;2\n5;1;2\n0;3;4\n"
     assert (logger.keys, logger.append) == (["loss", "a"], True)
-    states.restore({}, {})
+    states.restore(saved)
     assert logger.append is False
     path.write_text("of another program\n")
-    states.prepare({}, {}, epoch=1)
+    states.restore_before_training(saved)
     assert logger.append is False
     assert path.read_text() == "of another program\n"
 

@@ -25,7 +25,7 @@ from resumed_training import STEPS, VALIDATION, Training, compiled
 
 FOLDER = "mortal://bucket/run"
 ONE_WORKER = SimpleNamespace(
-    count=1, of_chief=lambda event, action: action(), slow=lambda what: contextlib.nullcontext()
+    count=1, run_on_chief=lambda event, action: action(), slow=lambda what: contextlib.nullcontext()
 )
 ANY = re.compile(r"[^.].*")
 _open = []
