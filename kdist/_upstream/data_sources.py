@@ -1,4 +1,8 @@
-"""The data of a fit by kind: each kind skips the batches already trained in its own way."""
+"""`DataSource`: the data of a continued fit; each kind of data skips trained batches in its way.
+
+`find_data_source`, at the end, finds the kind. `dataset_state` and `inexact_part` examine a
+`tf.data.Dataset`.
+"""
 
 import copy
 import itertools

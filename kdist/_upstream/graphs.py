@@ -36,6 +36,6 @@ def forget_custom_gradients() -> None:
     A traced function can still be run, and its gradients are part of it. Only the gradient of a
     function that had none when it was traced can no longer be taken.
     """
-    for name in gradient_registry.list():
+    for name in list(gradient_registry.list()):
         if name.startswith("CustomGradient-"):
             gradient_registry._registry.pop(name, None)

@@ -1,4 +1,8 @@
-"""`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end."""
+"""`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end.
+
+`callbacks/checkpoint.py` calls the methods. `state.py` copies and restores a training, `values.py`
+its variables; `store.py` writes the files; `worker_checkpoints.py` shares them among the workers.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from signal import Signals

@@ -1,4 +1,8 @@
-"""`ExactStrategy`: the base class of kdist's strategies."""
+"""`ExactStrategy`: the base class of kdist's strategies.
+
+`run` divides a step over the replicas by `spmd/partition.py`. Patches of Keras and TensorFlow call
+the methods of `_upstream/hooks.py`, such as `prepare` before a model's first step.
+"""
 
 import contextlib
 import dataclasses

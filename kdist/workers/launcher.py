@@ -1,4 +1,7 @@
-"""`launch`: runs a program on several workers of this machine, and restarts failed workers."""
+"""`launch`: runs a program on several workers of this machine, and restarts failed workers.
+
+`worker_processes.py` runs the workers of an attempt.
+"""
 
 import contextlib
 import os

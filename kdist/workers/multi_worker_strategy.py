@@ -1,4 +1,8 @@
-"""`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's."""
+"""`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's.
+
+Before the workers wait for each other, they compare their work (`agreement.py`). A worker that
+fails or hangs ends all workers (`hang_detection.py`). `place.py` finds the cluster.
+"""
 
 import os
 import platform

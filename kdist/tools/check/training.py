@@ -1,4 +1,7 @@
-"""`check_model`: train a model on one replica of stock Keras and on several kdist replicas."""
+"""`check_model`: train a model on one replica of stock Keras and on several kdist replicas.
+
+`comparison.py` records the values of each training, and compares them.
+"""
 
 import contextlib
 import dataclasses
