@@ -98,7 +98,7 @@ class RemoteFolder:
         self._stored: dict[str, str] = {}  # facts of each downloaded file
         self._copied: dict[str, tuple[int, int]] = {}  # facts of each file that both sides have
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all files in the storage, relative to the folder.
 
         Raises:
@@ -160,7 +160,7 @@ class RemoteFolder:
         finally:
             empty.unlink()
 
-    def keep(self) -> Path:
+    def keep_copy(self) -> Path:
         """Leave the local copy on the disk, after the end of the process, too; returns its path."""
         self._remover.detach()
         parent = self.local.parent

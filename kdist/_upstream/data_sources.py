@@ -83,7 +83,7 @@ def dataset_state(dataset: Any) -> DatasetState:
         any(state.must_be_read for state in inputs)
         or kind not in _PLAIN | _LATER
         or (kind in _LATER and change)
-        or any(_writes(node) for node in _nodes(dataset))
+        or any(_writes_state(node) for node in _list_nodes(dataset))
     )
     return DatasetState(is_counted, must_be_read, change or is_counted or must_be_read)
 
@@ -91,12 +91,12 @@ def dataset_state(dataset: Any) -> DatasetState:
 def inexact_part(dataset: Any) -> str | None:
     """Return why a data set's batches differ between runs, to continue "as …"; or `None`."""
     parts = [part for part in walk_inputs(dataset) if isinstance(part, tf.data.Dataset)]
-    nodes = [(part, node) for part in parts for node in _nodes(part)]
+    nodes = [(part, node) for part in parts for node in _list_nodes(part)]
     if any(
         dataset_kind(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
     ) or any(_is_unseeded(part, node) for part, node in nodes):
         return "it draws random numbers without a seed"
-    if _options(dataset).deterministic is False or any(
+    if _read_options(dataset).deterministic is False or any(
         getattr(part, "_deterministic", None) == "false" for part in parts
     ):
         return "it does not keep an order (deterministic=False)"
@@ -114,17 +114,17 @@ def has_unknown_parts(dataset: Any) -> bool:
     return any(
         not isinstance(part, tf.data.Dataset)
         or dataset_kind(part) not in _PLAIN | _LATER
-        or any(node.op in _PYTHON for node in _nodes(part))
+        or any(node.op in _PYTHON for node in _list_nodes(part))
         for part in walk_inputs(dataset)
         if get_fit_data(part) is None
     )
 
 
-def _options(dataset: Any) -> tf.data.Options:
+def _read_options(dataset: Any) -> tf.data.Options:
     return dataset.options() if isinstance(dataset, tf.data.Dataset) else tf.data.Options()
 
 
-def _nodes(dataset: Any) -> Iterator[Any]:
+def _list_nodes(dataset: Any) -> Iterator[Any]:
     """Yield the operations of a data set's own functions, and of the functions that they call."""
     if get_fit_data(dataset) is not None:
         return
@@ -135,7 +135,7 @@ def _nodes(dataset: Any) -> Iterator[Any]:
             yield from function.node_def
 
 
-def _writes(node: Any) -> bool:
+def _writes_state(node: Any) -> bool:
     """Whether an operation may leave a state behind that another iterator reads."""
     definition = op_def_registry.get(node.op)
     is_stateful = definition is None or definition.is_stateful
@@ -151,7 +151,7 @@ def _is_unseeded(dataset: Any, node: Any) -> bool:
         return False
     values = {
         constant.name: constant.attr["value"].tensor
-        for constant in _nodes(dataset)
+        for constant in _list_nodes(dataset)
         if constant.op == "Const"
     }
     seeds = [values.get(name.partition(":")[0]) for name in node.input if "seed" in name]

@@ -222,7 +222,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
         data = get_fit_data(asked.get("x"))
         is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
         if data is not None and not is_continued:
-            asked["x"] = fit.take(data)
+            asked["x"] = fit.use_data(data)
         return original(*call.args, **call.kwargs)
 
 

@@ -64,7 +64,7 @@ class Fit:
         self._held: list[Any] = []
         self._has_begun = False
 
-    def take(self, data: Any) -> Any:
+    def use_data(self, data: Any) -> Any:
         """Return a data set for this fit alone."""
         self.data = data.for_fit()
         self.data.begin(self.initial_epoch)

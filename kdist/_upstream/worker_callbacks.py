@@ -12,6 +12,7 @@ from .patching import replaces
 from .rows import batches_read
 from .worker_steps import reads_same_data
 
+_BATCHES = "the number of batches read in it, for training and validation,"
 _CHIEF_ONLY = (
     keras.callbacks.CSVLogger,
     keras.callbacks.ModelCheckpoint,
@@ -19,9 +20,6 @@ _CHIEF_ONLY = (
     keras.callbacks.RemoteMonitor,
     keras.callbacks.TensorBoard,
 )
-
-
-_BATCHES = "the number of batches read in it, for training and validation,"
 
 
 def runs_on_chief_only(callback: Any) -> bool:
@@ -85,6 +83,10 @@ def _sets_rate(callback: Any) -> bool:
 class _WorkerCallbackList(CallbackList):
     """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
+    # The class of a list is changed after its construction, so defaults belong to the class.
+    asks_after_batches = rate_is_set = stops_after_epoch = False
+    batches_before = 0
+
     def on_train_begin(self, logs: Any = None) -> None:
         """Agree whether workers ask each other after every batch: their callbacks may differ."""
         super().on_train_begin(logs)
@@ -107,7 +109,7 @@ class _WorkerCallbackList(CallbackList):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Stop after this batch if the workers ask each other now, otherwise after the epoch."""
-        self._step_ended()
+        self._hooks.step_watch.step_ended()
         super().on_train_batch_end(batch, logs)
         model = self.model
         if self.asks_after_batches:
@@ -134,39 +136,28 @@ class _WorkerCallbackList(CallbackList):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Record the start of a step after all callbacks have been called."""
         super().on_train_batch_begin(batch, logs)
-        self._step_began()
+        self._hooks.step_watch.step_began()
 
     def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
         super().on_test_batch_begin(batch, logs)
-        self._step_began()
+        self._hooks.step_watch.step_began()
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         super().on_predict_batch_begin(batch, logs)
-        self._step_began()
+        self._hooks.step_watch.step_began()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Record the end of a step before any callback is called."""
-        self._step_ended()
+        self._hooks.step_watch.step_ended()
         super().on_test_batch_end(batch, logs)
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._step_ended()
+        self._hooks.step_watch.step_ended()
         super().on_predict_batch_end(batch, logs)
-
-    asks_after_batches = rate_is_set = stops_after_epoch = False
-    batches_before = 0
 
     @property
     def _hooks(self) -> Any:
         return self.model.distribute_strategy
-
-    def _step_began(self) -> None:
-        if self._hooks.progress is not None:
-            self._hooks.progress.step_began()
-
-    def _step_ended(self) -> None:
-        if self._hooks.progress is not None:
-            self._hooks.progress.step_ended()
 
     def _batches_of_epoch(self) -> int | None:
         """Return the number of batches read, validation included; `None` for different data."""

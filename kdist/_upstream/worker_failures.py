@@ -1,7 +1,7 @@
 """Find failed workers by TensorFlow's heartbeats, and make all workers fail.
 
-A worker that sends no heartbeat for `heartbeat_seconds` has failed. `workers/hang_detection.py`
-asks for the failures.
+A worker that sends no heartbeat for `heartbeat_seconds` has failed. `workers/worker_end.py` asks
+for the failures.
 """
 
 import atexit
@@ -10,7 +10,7 @@ import contextlib
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from .worker_store import call, chief_answers, chief_is_lost, chief_is_silent
+from .worker_store import call_c_function, chief_answers, chief_is_lost, chief_is_silent
 
 _LONGEST = 500
 _SILENT = "it does not answer"
@@ -56,7 +56,7 @@ def report_failure(message: str) -> None:
     with contextlib.suppress(tf.errors.OpError, ValueError):
         if chief_is_silent() or not chief_answers():
             return
-        call("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
+        call_c_function("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
 
 
 def abort_collectives() -> None:

@@ -5,7 +5,6 @@ import inspect
 import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -158,15 +157,15 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
     def function(iterator: Any) -> Any:
         if not isinstance(iterator, tf.distribute.DistributedIterator):
             return one_step(iterator)
-        progress = model.distribute_strategy.progress
+        watch = model.distribute_strategy.step_watch
         steps, outputs = model.steps_per_execution, None
         left = getattr(iterator, "_kdist_batches_left", steps)
         model.steps_per_execution = 1  # read when the step is traced
         try:
             for number in range(min(steps, left)):
-                if number and progress is not None:  # `CallbackList` records the first and last
-                    progress.step_ended()
-                    progress.step_began()
+                if number:  # `CallbackList` records the first step's start and the last step's end
+                    watch.step_ended()
+                    watch.step_began()
                 with static_keys():
                     outputs = one_step(iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
@@ -229,9 +228,9 @@ def _watch_step(name: str) -> Callable[..., Any]:
 
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
         hooks = hooks_of(model)
-        if hooks is None or hooks.progress is None:
+        if hooks is None:
             return original(model, *args, **options)
-        with hooks.progress.watch_step(name):
+        with hooks.step_watch.watch_step(name):
             return original(model, *args, **options)
 
     return call
@@ -245,8 +244,7 @@ def _track(name: str) -> Callable[..., Any]:
         compared = (
             compared_fit_arguments(original, model, *args, **options) if name == "fit" else {}
         )
-        watched = nullcontext() if hooks.progress is None else hooks.progress.watch(name)
-        with watched, track_call(name, compared):
+        with hooks.step_watch.watch(name), track_call(name, compared):
             return original(model, *args, **options)
 
     return call

@@ -62,7 +62,7 @@ class CheckpointOptions:
         """Whether any signal saves and ends the training."""
         return bool(self.preemption) or self.held is not None
 
-    def shared(self) -> dict[str, Any]:
+    def shared_values(self) -> dict[str, Any]:
         """Return the options that must be equal on all workers; the chief decides all others."""
         return {
             "every_steps": self.every_steps,

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from ..layers.convert import convert_batch_norm
 from ..strategies.load_model import kdist_classes
-from .store import CheckpointFile, DamagedCheckpointError
+from .checkpoint_file import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, find_difference, state_variables
 
 

@@ -16,16 +16,11 @@ from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
 from ..workers.exchange import Workers
+from .callback_states import CallbackStates
 from .checkpoint_options import CheckpointOptions
+from .run_description import describe_run
 from .save_times import SaveTimes
-from .state import (
-    CallbackStates,
-    EpochPart,
-    SavedTraining,
-    copy_epoch_part,
-    copy_training,
-    describe_run,
-)
+from .state import EpochPart, SavedTraining, copy_epoch_part, copy_training
 from .values import copy_values, state_variables
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
@@ -115,7 +110,7 @@ class FitCheckpoints:
         self._options = options
         self._announce = announce
         self._workers = Workers(model)
-        self._workers.compare("the start of Checkpoint", options.shared())
+        self._workers.compare("the start of Checkpoint", options.shared_values())
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
         self._signals = options.held or options.make_signals()
@@ -165,7 +160,7 @@ class FitCheckpoints:
             self._begin_at(saved)
             if not saved.is_within_epoch:
                 self._epoch = saved.epoch
-                self._callbacks.restore(saved)
+                self._callbacks.restore(saved.callbacks)
             if self.is_over:
                 pass_over_data(self._model, saved.epoch)
                 self._finish_averages()
@@ -184,7 +179,7 @@ class FitCheckpoints:
             self._batch, self._logs = saved.batch, saved.logs
             saved.restore_variables(self._model)
             saved.restore_epoch(self._model)
-            self._callbacks.restore(saved)
+            self._callbacks.restore(saved.callbacks)
             self._model.stop_training = saved.was_stopped
         self._callbacks.copy({})  # an unsupported state is an error now, not at the first save
 
@@ -260,7 +255,7 @@ class FitCheckpoints:
 
     def _resume(self, saved: SavedTraining) -> None:
         saved.restore_variables(self._model)
-        self._callbacks.restore_before_training(saved)
+        self._callbacks.restore_before_training(saved.callbacks, epoch=saved.epoch)
         path = saved.checkpoint.path
         inexact = self._begin_at(saved)
         if self.is_over:

@@ -19,9 +19,10 @@ from ..errors import NonFiniteWeightsError, UserError
 from ..remote import RemoteFolder
 from ..signals import PreemptionSignals, ReceivedSignals
 from ..workers.exchange import PeriodicExchange, Workers
+from .checkpoint_file import FILE_NAME, checkpoint_files
 from .checkpoint_options import CheckpointOptions, Resume
 from .save_times import SaveTimes
-from .store import FILE_NAME, CheckpointFile, CheckpointStore, Found, checkpoint_files
+from .store import CheckpointStore, Found
 
 
 class SharedStore:
@@ -38,7 +39,7 @@ class SharedStore:
     ) -> None:
         self._name, self._workers = os.fspath(options.folder), workers
         self._folder = Path(self._name)
-        self._store: CheckpointStore | None = None
+        self._store: CheckpointStore  # of the chief alone
         self._remote = options.run
 
         def open_folder() -> None:
@@ -54,7 +55,7 @@ class SharedStore:
 
     def close(self) -> None:
         """Let other processes use the folder."""
-        if self._store is not None:
+        if self._workers.is_chief:
             self._store.close()
 
     def show(self, path: object) -> str:
@@ -79,46 +80,40 @@ class SharedStore:
             return None
         found = None
 
-        def find() -> dict[str, Any] | None:
+        def find() -> tuple[str, int] | None:
             nonlocal found
             with self._remote.show_address() if self._remote else contextlib.nullcontext():
-                found = self._store.newest() if self._store is not None else None
-            return None if found is None else _describe_file(found[0])
+                found = self._store.read_newest()
+            return None if found is None else (str(found[0].path), found[0].size)
 
-        chiefs = self._workers.run_on_chief("the newest checkpoint", find)
-        if chiefs is None and resume == "must":
+        newest = self._workers.run_on_chief("the newest checkpoint", find)
+        if newest is None and resume == "must":
             raise UserError(
                 f'resume is "must", but {self.show(self._name)} has no checkpoint: pass the folder'
                 ' of the training to resume, or resume="auto"'
             )
-        if chiefs is None or self._workers.count == 1:
+        if newest is None or self._workers.count == 1:
             return found
-        path = Path(chiefs["path"])
+        path, size = Path(newest[0]), newest[1]
         if found is not None:
-            self._workers.send_file(path, chiefs["size"])
+            self._workers.send_file(path, size)
             return found
         with tempfile.TemporaryDirectory() as folder:
-            copy = CheckpointFile(**chiefs["attributes"], path=Path(folder) / path.name)
-            self._workers.send_file(copy.path, chiefs["size"])
+            self._workers.send_file(Path(folder) / path.name, size)
+            [copy] = checkpoint_files(folder)
             return dataclasses.replace(copy, path=path), *copy.read()
 
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> None:
         """Write a checkpoint on the chief, and upload a remote folder."""
-        if self._store is not None:
-            self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
+        self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
         if self._remote is not None:
             self._remote.upload()
 
     def check_room(self, size: int) -> None:
         """Raise `UserError` on all workers if the chief's disk has no room for `size` bytes."""
-
-        def check() -> None:
-            if self._store is not None:
-                self._store.check_room(size)
-
-        self._workers.run_on_chief("the check of the disk", check)
+        self._workers.run_on_chief("the check of the disk", lambda: self._store.check_room(size))
 
     def _check_none(self) -> None:
         if checkpoints := checkpoint_files(self._folder):
@@ -126,12 +121,6 @@ class SharedStore:
                 f'resume is "never", but {self.show(self._name)} has checkpoints,'
                 f' the newest {checkpoints[0].path.name}: pass another folder, or resume="auto"'
             )
-
-
-def _describe_file(checkpoint: CheckpointFile) -> dict[str, Any]:
-    names = ("epoch", "batch", "digest")
-    attributes = {name: getattr(checkpoint, name) for name in names}
-    return {"attributes": attributes, "path": str(checkpoint.path), "size": checkpoint.size}
 
 
 class SharedWriter:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.store import checkpoint_files
+from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Resources, send_answer

@@ -1,15 +1,13 @@
 """`Workers`: exchange of values and files between the workers of a model."""
 
-import contextlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import keras
 import numpy as np
 
-from .._upstream.hooks import hooks_of
+from .._upstream.hooks import StrategyHooks, hooks_of
 from .._upstream.worker_devices import sum_over_workers
 from ..errors import UserError
 
@@ -26,29 +24,18 @@ class Workers:
     Attributes:
         count: Number of workers.
         is_chief: Whether this worker is the chief, which writes the files.
+        exchange: `StrategyHooks.exchange`.
+        compare: `StrategyHooks.compare_workers`.
+        slow: `StepWatch.slow`.
     """
 
     def __init__(self, model: keras.Model) -> None:
-        strategy = model.distribute_strategy
-        self._strategy = strategy
-        self._hooks = hooks_of(model)
-        self.count = 1 if self._hooks is None else self._hooks.workers
-        self._worker = 0 if self._hooks is None else self._hooks.worker
-        self.is_chief = self._worker == 0
-
-    def slow(self, work: str) -> AbstractContextManager[None]:
-        """Tell the hang detection that no step ends soon inside the `with` block."""
-        progress = None if self._hooks is None else self._hooks.progress
-        return contextlib.nullcontext() if progress is None else progress.slow(work)
-
-    def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that all workers have passed, the chief first."""
-        return [value] if self._hooks is None else self._hooks.exchange(event, value)
-
-    def compare(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` on all workers if they differ in any value."""
-        if self._hooks is not None:
-            self._hooks.compare_workers(event, values)
+        self._strategy = model.distribute_strategy
+        self._hooks: StrategyHooks = hooks_of(model) or StrategyHooks()
+        self.count, self.is_chief = self._hooks.workers, self._hooks.is_chief
+        self.slow = self._hooks.step_watch.slow
+        self.exchange = self._hooks.exchange
+        self.compare = self._hooks.compare_workers
 
     def run_on_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
         """Call `action` on the chief; all workers return its result, or raise its `UserError`."""

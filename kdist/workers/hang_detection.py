@@ -1,34 +1,22 @@
-"""Hang detection: if a worker never starts, hangs or fails, all workers end with a reason.
+"""Hang detection: if a worker never starts or hangs, all workers end with a reason.
 
-Every worker ends itself. `limit_start` ends it if the workers do not find each other in time.
+Every worker ends itself. `limit_start` ends it if the workers do not find each other in time;
 `HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
-behind. `end_together` ends it after a failure, also if another worker has failed, been killed or
-frozen: TensorFlow's heartbeats detect this (`_upstream/worker_failures.py`). `kdist launch` ends
-all workers that are left (`worker_processes.py`).
+behind. `worker_end.py` ends the workers after a failure.
 """
 
 import contextlib
 import faulthandler
-import functools
 import json
 import os
-import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from .._upstream.worker_failures import (
-    is_lost,
-    is_lost_connection,
-    report_failure,
-    run_exit_functions,
-)
-from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError, user_line
+from .._upstream.hooks import StepWatch
 from ..launch.child import Child
 from . import start_watch
 
@@ -60,7 +48,7 @@ _LOCK_SECONDS = 60.0
 _HUNG, _IDLE = "kdist/hang", "kdist/idle"
 
 
-class HangWatch:
+class HangWatch(StepWatch):
     """Counts the steps of a worker, and compares the workers when no step has ended for long.
 
     The first step of a `fit`, `evaluate` or `predict`, a step that is traced, and the saving of a
@@ -109,7 +97,6 @@ class HangWatch:
 
     @contextlib.contextmanager
     def watch(self, activity: str) -> Iterator[None]:
-        """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
         self._activities.append(activity)
         self._mark("the first step")
         try:
@@ -123,10 +110,7 @@ class HangWatch:
 
     @contextlib.contextmanager
     def watch_step(self, activity: str) -> Iterator[None]:
-        """Inside the `with` block, the worker is in a step that the user's own loop calls.
-
-        Between two steps the loop may do anything, for any time, if no worker waits for it.
-        """
+        # Between two steps the loop may do anything, for any time, if no worker waits for it.
         is_first = activity not in self._known
         with self.watch(activity):
             self._slow = "the first step" if is_first else None
@@ -136,10 +120,9 @@ class HangWatch:
         self._known.add(activity)
 
     @contextlib.contextmanager
-    def slow(self, what: str) -> Iterator[None]:
-        """Inside the `with` block, the worker does slow work, such as saving."""
+    def slow(self, work: str) -> Iterator[None]:
         before = self._slow
-        self._mark(what)
+        self._mark(work)
         try:
             yield
         finally:
@@ -147,7 +130,6 @@ class HangWatch:
 
     @contextlib.contextmanager
     def waiting(self, event: str) -> Iterator[None]:
-        """Inside the `with` block, the worker waits for all workers to reach an event."""
         self._waits_at = event
         self._mark(self._slow)
         try:
@@ -156,16 +138,13 @@ class HangWatch:
             self._waits_at = ""
 
     def record_trace(self) -> None:
-        """Record that the current step is traced."""
         self._slow = "a step that is traced"
 
     def step_began(self) -> None:
-        """Record the start of a step."""
         self._in_step = True
         self._mark(self._slow)
 
     def step_ended(self) -> None:
-        """Record the end of a step."""
         self._steps += 1
         self._in_step = False
         self._mark(None)
@@ -228,7 +207,6 @@ class HangWatch:
         return idle >= self._seconds and not self._slow and not self.is_other_slow()
 
     def is_other_slow(self) -> bool:
-        """Whether another worker has reported slow work."""
         workers = (worker for worker in range(self._workers) if worker != self._worker)
         states = (self._read_key(f"{_IDLE}/{worker}", 1.0) for worker in workers)
         return any(json.loads(state)["slow"] for state in states if state is not None)
@@ -316,113 +294,3 @@ def _name_workers(numbers: list[int], one: str = "", several: str = "") -> str:
     is_one = len(numbers) == 1
     names = " and ".join(map(str, numbers))
     return f"worker{'s' * (not is_one)} {names}{one if is_one else several}"
-
-
-_REPORT_SECONDS = 1.0
-_EXIT_SECONDS = 10.0
-_T = TypeVar("_T")
-
-
-def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> None:
-    """Make an uncaught exception or SIGTERM in this worker end all workers."""
-    end = functools.partial(_end_process, worker, os.getpid(), failures)
-    before = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if getattr(error, "is_on_all_workers", False):  # complete, and printed by all workers
-            line = user_line(
-                (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(trace)
-            )
-            where = f"worker {worker}{f' ({line})' * bool(line)}"
-            print(f"kdist: error: {where}: {error}", file=sys.stderr, flush=True)
-        else:
-            before(kind, error, trace)
-        # Python has an exit code of its own for Ctrl-C.
-        end(error, None if isinstance(error, KeyboardInterrupt) else 1)
-
-    sys.excepthook = hook
-    FAILURE_HANDLERS.append(end)
-    _handle_sigterm(worker)
-
-
-def _end_process(
-    worker: int,
-    process: int,
-    failures: Callable[[], Sequence[str | None]],
-    error: BaseException,
-    code: int | None,
-) -> None:
-    """Report the failure, and end: TensorFlow would first wait for workers that have ended."""
-    if os.getpid() != process:  # a forked child: the worker itself has not failed
-        return
-    lost = isinstance(error, LostWorkerError)
-    if is_lost_connection(error):
-        lost = _report_lost(worker, _call_within(_REPORT_SECONDS, failures) or ())
-    if lost and code is not None:
-        code = LOST_CODE
-    message = f"{type(error).__name__}: {_error_message(error)}".partition("\n")[0]
-    _call_within(_REPORT_SECONDS, functools.partial(report_failure, message))
-    if code is None or sys.flags.interactive or sys.flags.inspect:
-        return
-    threading.Thread(target=_end_after, args=(_EXIT_SECONDS, code), daemon=True).start()
-    run_exit_functions()
-    _flush()
-    os._exit(code)
-
-
-def _error_message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # any error of the user's own `__str__`
-        return "(its message cannot be shown)"
-
-
-def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
-    """Print the failures of the other workers; return whether all of them lack a reason."""
-    reasons = {
-        other: reason
-        for other, reason in enumerate(failures)
-        if reason is not None and other != worker
-    }
-    for other, reason in reasons.items():
-        print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
-    return all(map(is_lost, reasons.values()))
-
-
-def _handle_sigterm(worker: int) -> None:
-    """Let SIGTERM end this worker, unless the program handles it: TensorFlow ignores it."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        return
-    process = os.getpid()
-
-    def handle(number: int, _: Any) -> None:
-        if os.getpid() == process:  # not in a child that was forked for data
-            message = f"worker {worker} got SIGTERM"
-            _call_within(_REPORT_SECONDS, functools.partial(report_failure, message))
-            _flush()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    handle.ends_the_process = True  # type: ignore[attr-defined]
-    signal.signal(signal.SIGTERM, handle)
-
-
-def _call_within(seconds: float, call: Callable[[], _T]) -> _T | None:
-    """Return the result of a call; `None` if it takes longer, as the chief may not answer."""
-    found: list[_T] = []
-    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return found[0] if found else None
-
-
-def _end_after(seconds: float, code: int) -> None:
-    threading.Event().wait(seconds)
-    os._exit(code)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()

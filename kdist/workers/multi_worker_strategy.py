@@ -1,7 +1,8 @@
 """`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's.
 
 Before the workers wait for each other, they compare their work (`agreement.py`). A worker that
-fails or hangs ends all workers (`hang_detection.py`). `place.py` finds the cluster.
+hangs or fails ends all workers (`hang_detection.py`, `worker_end.py`). `place.py` finds the
+cluster.
 """
 
 import os
@@ -10,7 +11,6 @@ import secrets
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
@@ -35,9 +35,10 @@ from ..spmd.variables import GlobalVariables
 from ..strategies.devices import device_type, first_devices, use_one_core_each
 from ..strategies.exact_strategy import ExactStrategy
 from .agreement import DEFAULT_SECONDS, Agreement
-from .hang_detection import HangWatch, end_together, limit_start
+from .hang_detection import HangWatch, limit_start
 from .launch_options import worker_settings
 from .place import find_cluster
+from .worker_end import end_together
 
 BUCKET_BYTES = 4 * 1024 * 1024
 
@@ -108,8 +109,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         ```
     """
 
-    _hang_watch: HangWatch | None = None
-
     def __init__(
         self,
         cluster_resolver: Any = None,
@@ -162,23 +161,25 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             timeout_seconds=options.timeout_seconds
             or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
             failures=lambda: find_failures(self),
-            may_take_longer=lambda: not options.timeout_seconds and self._is_other_slow(),
+            may_take_longer=lambda: not options.timeout_seconds and self.step_watch.is_other_slow(),
         )
         self._start()
         if self.workers > 1:
             patches.install_for_workers()
-            worker_store.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
+            worker_store.start_store(
+                is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
+            )
             end_together(self.worker, lambda: find_failures(self))
             self._compare_start()
             if settings.hang_seconds:
-                self.progress = self._hang_watch = HangWatch(
+                self.step_watch = watch = HangWatch(
                     self.worker,
                     self.workers,
                     worker_store,
                     seconds=settings.hang_seconds,
                     abort=abort_collectives,
                 )
-                self._hang_watch.start()
+                watch.start()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync
@@ -192,8 +193,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
         """Run `fn` for the global batch of all workers, as `MirroredStrategy.run` does."""
-        if self._hang_watch is not None and tf.inside_function():
-            self._hang_watch.record_trace()
+        if tf.inside_function():
+            self.step_watch.record_trace()
         return super().run(fn, args, kwargs, options)
 
     def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
@@ -237,11 +238,11 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         return super().experimental_distribute_dataset(dataset, options)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        with self._waiting(event):
+        with self.step_watch.waiting(event):
             self._agreement.compare(event, values)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        with self._waiting(event):
+        with self.step_watch.waiting(event):
             return self._agreement.exchange(event, value)
 
     def before_gathering(self, name: str) -> None:
@@ -274,14 +275,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             return f"{operation} in {line_of(plan.operations[at].op)} (at {division})"
 
         event = "the first call of a step"
-        with self._waiting(event):
+        with self.step_watch.waiting(event):
             self._agreement.compare_lists(event, operations, describe)
-
-    def _waiting(self, event: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._hang_watch is None else self._hang_watch.waiting(event)
-
-    def _is_other_slow(self) -> bool:
-        return self._hang_watch is not None and self._hang_watch.is_other_slow()
 
     def _compare_variable(self, value: Any) -> None:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))

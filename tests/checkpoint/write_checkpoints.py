@@ -19,7 +19,7 @@ def die():
 def main(folder, point):
     replace, write = Path.replace, store_module.write_checkpoint
     store = CheckpointStore(folder)
-    found = store.newest()
+    found = store.read_newest()
     epoch = found[0].epoch if found else 0
 
     def replaced(part, to):

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from ...checkpoint.store import DamagedCheckpointError
+from ...checkpoint.checkpoint_file import DamagedCheckpointError
 from ...errors import UserError
 from .evaluate_options import EvaluateOptions
 from .saved_models import (
@@ -55,7 +55,7 @@ def evaluate(
     options = options or EvaluateOptions()
     folder, remote = open_run_folder(path)
     name = path if remote is not None else folder
-    config = options.config(read_evaluated_run(folder).settings)
+    config = options.make_config(read_evaluated_run(folder).settings)
     if options.averaged and config.model is None and config.ema_momentum is None:
         raise UserError(
             f"{name} keeps no averages of its weights: remove --averaged, or train with"

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...arguments import is_remote
-from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
+from ...checkpoint.checkpoint_file import CheckpointFile, checkpoint_files
+from ...checkpoint.folder_lock import is_abandoned
 from ...errors import UserError, error_text
 from ...remote import RemoteFolder, folder_address
 from ...training.folder import REMOTE_FILES, saved_model
