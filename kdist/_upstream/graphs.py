@@ -9,16 +9,12 @@ def onednn_is_on() -> bool:
     return bool(_pywrap_util_port.IsMklEnabled())
 
 
-def custom_gradients() -> list[str]:
-    """Return the names under which TensorFlow keeps them."""
-    return [name for name in gradient_registry.list() if name.startswith("CustomGradient-")]
-
-
 def forget_custom_gradients() -> None:
     """Discard the graphs of custom gradients that were traced so far.
 
     A traced function can still be run, and its gradients are part of it. Only the gradient of a
     function that had none when it was traced can no longer be taken.
     """
-    for name in custom_gradients():
-        gradient_registry._registry.pop(name, None)
+    for name in list(gradient_registry.list()):
+        if name.startswith("CustomGradient-"):
+            gradient_registry._registry.pop(name, None)

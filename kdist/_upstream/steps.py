@@ -37,7 +37,7 @@ def divides_step() -> bool:
     return strategy is not None and strategy.extended._num_replicas_in_sync > 1
 
 
-def _lifted(value: Any) -> Any:
+def _compute_outside(value: Any) -> Any:
     """Compute a tensor of a traced step outside the step."""
 
     def compute() -> Any:
@@ -55,7 +55,7 @@ def _lifted(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def made_beside(variable: Any) -> Iterator[None]:
+def colocate_new_variables(variable: Any) -> Iterator[None]:
     """Inside the `with` block, make variables beside `variable`, as `colocate_vars_with` does."""
 
     def create(next_creator: Any, **kwargs: Any) -> Any:
@@ -87,11 +87,13 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
         options = {k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
         value = options.get("initial_value")
         if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
-            options["initial_value"] = _lifted(value)  # the variable is made outside the step
+            options["initial_value"] = _compute_outside(
+                value
+            )  # the variable is made outside the step
         try:
             with tf.init_scope(), strategy.scope(), contextlib.ExitStack() as beside:
                 if kwargs.get("colocate_with") is not None:
-                    beside.enter_context(made_beside(kwargs["colocate_with"]))
+                    beside.enter_context(colocate_new_variables(kwargs["colocate_with"]))
                 return tf.Variable(**options)
         finally:
             is_creating = False
@@ -136,7 +138,7 @@ def _graph_constant(
     constant = original(value, dtype, shape, *args, **options)
     strategy = traced_strategy()
     if strategy is not None:
-        strategy.constant_made((value, shape), constant)
+        strategy.check_constant((value, shape), constant)
     return constant
 
 

@@ -23,7 +23,7 @@ from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 from tensorflow.python.ops import variables
 
 from .._upstream.collective_launchers import set_key_base, set_launchers
-from .._upstream.steps import made_beside, one_device, traced_strategy
+from .._upstream.steps import colocate_new_variables, one_device, traced_strategy
 from ..errors import UserError
 from .collectives import Collectives
 from .divided_variables import DividedVariable, Division, division_of
@@ -355,7 +355,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside a variable; in a traced step, all variables are beside it."""
         if traced_strategy() is not None or isinstance(colocate_with_variable, DividedVariable):
-            return made_beside(colocate_with_variable)
+            return colocate_new_variables(colocate_with_variable)
         if tf.distribute.get_strategy().extended is not self:
             raise UserError(_OUTSIDE)
         return super().colocate_vars_with(colocate_with_variable)

@@ -18,7 +18,7 @@ from kdist.errors import (
     line_at,
 )
 from kdist.signals import hold_signals
-from kdist.workers import hang_detection
+from kdist.workers import worker_end
 from kdist.workers.agreement import Agreement
 
 ENDED = "it has ended, or cannot be reached"
@@ -29,18 +29,14 @@ LOST = tf.errors.UnavailableError(None, None, "Socket closed")
 def ends(monkeypatch):
     """Messages to other workers, and the exit code."""
     found = []
-    monkeypatch.setattr(hang_detection, "report_failure", found.append)
-    monkeypatch.setattr(
-        hang_detection, "run_exit_functions", lambda: found.append("exit functions")
-    )
+    monkeypatch.setattr(worker_end, "report_failure", found.append)
+    monkeypatch.setattr(worker_end, "run_exit_functions", lambda: found.append("exit functions"))
     monkeypatch.setattr(os, "_exit", found.append)
-    monkeypatch.setattr(
-        hang_detection, "_end_after", lambda *_: None
-    )  # would end this process later
+    monkeypatch.setattr(worker_end, "_end_after", lambda *_: None)  # would end this process later
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
     before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    hang_detection.end_together(0, lambda: [None, ENDED])
+    worker_end.end_together(0, lambda: [None, ENDED])
     yield found
     FAILURE_HANDLERS[:] = before
     signal.signal(signal.SIGTERM, handler)
@@ -58,7 +54,7 @@ def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends
 
 def test_the_error_of_another_worker_is_no_loss(ends, capsys):
     """An error would come again, however soon connections were closed."""
-    hang_detection.end_together(0, lambda: [None, None, "ValueError: mine"])
+    worker_end.end_together(0, lambda: [None, None, "ValueError: mine"])
     uncaught(LOST)
     assert ends[-1] == 1  # after that of the fixture
     assert "kdist: worker 2 has failed: ValueError: mine" in capsys.readouterr().err
@@ -146,7 +142,7 @@ def test_sigterm_reaches_the_others_and_may_be_held(ends, monkeypatch):
 def test_a_handler_of_the_program_stays(ends):
     mine = functools.partial(print)
     signal.signal(signal.SIGTERM, mine)
-    hang_detection.end_together(0, list)
+    worker_end.end_together(0, list)
     assert signal.getsignal(signal.SIGTERM) is mine
 
 
