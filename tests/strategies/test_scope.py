@@ -110,3 +110,18 @@ def test_code_that_reads_the_size_or_values_of_a_batch(loss, eager):
     plain = fit_loss(tf.distribute.get_strategy(), loss, run_eagerly=eager)
     divided = fit_loss(kdist.MirroredStrategy(replicas=2), loss, run_eagerly=eager)
     np.testing.assert_allclose(divided, plain, rtol=1e-6)
+
+
+def test_an_optimizer_is_built_outside_of_the_scope():
+    """As Keras recommends before a `tf.function`."""
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        model = make_model("built")
+        optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    assert len(optimizer.variables) == 6
+    for variable in optimizer.variables:
+        assert len(strategy.experimental_local_results(variable.value)) == 2
+    model.compile(optimizer, "mse")
+    model.fit(X, Y, verbose=0)
+    assert int(optimizer.iterations) == 1
