@@ -31,12 +31,6 @@ def is_traced_whole() -> bool:
     return getattr(_thread, "traces", 0) > 0 and not tf.executing_eagerly()
 
 
-def divides_step() -> bool:
-    """Whether the step that this thread traces will be divided over several replicas."""
-    strategy = traced_strategy()
-    return strategy is not None and strategy.extended._num_replicas_in_sync > 1
-
-
 def _compute_outside(value: Any) -> Any:
     """Compute a tensor of a traced step outside the step."""
 
@@ -171,10 +165,10 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
 def _batch_norm(
     original: Callable[..., Any], layer: Any, inputs: Any, training: Any = None, mask: Any = None
 ) -> Any:
-    """Let the strategy compute a batch norm of a divided step by a kernel, if one fits."""
-    outputs = None
-    if divides_step() and training and layer.trainable and mask is None:
-        outputs = traced_strategy().batch_norm(layer, inputs)
+    """Let the strategy whose step calls a batch norm compute it in few operations."""
+    outputs, strategy = None, traced_strategy()
+    if strategy is not None and training and layer.trainable and mask is None:
+        outputs = strategy.batch_norm(layer, inputs)
     return original(layer, inputs, training, mask) if outputs is None else outputs
 
 

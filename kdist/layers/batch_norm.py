@@ -1,4 +1,4 @@
-"""Keras's batch norm in a step that is divided over replicas, in few operations."""
+"""Keras's batch norm in a step under a strategy, in few operations."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def check(make, xs, dys, masks=None, *, tolerance, replicas=None, oracle=None):
 
 
 # Replicas may be empty, and have the samples of other classes.
-SIZES = [(5, 2), (0, 2), (4, 1, 0), (1, 1)]
+SIZES = [(6,), (5, 2), (0, 2), (4, 1, 0), (1, 1)]
 SHAPES = [(5,), (7, 3), SMALL, (16, 16, 8), (2, 3, 2, 4)]
 
 
