@@ -3,11 +3,11 @@
     python -m benchmarks.divided_memory        # 50 million parameters, Adam: 15 minutes, 6 GiB
 
 A transformer of 50 million parameters trains with Adam in float32, on 4 replicas: as usual, with
-`shard_optimizer=True`, with `shard_weights=True`, and also within `keras.RematScope`. Each way is a
-process, in turn (A B C D D C …). The peak of memory is the maximum of the process, less the maximum
-of a process with layers of width 64 (the same traced step with few other bytes), divided by the
-replicas. The table also has the estimate of `kdist.explain`, and the bytes of weights and of the
-optimizer's state on a device.
+`shard_optimizer=True`, with `shard_weights=True`, and also within `keras.RematScope`. Each way has
+a process, in turn (A B C D D C …). The peak of memory is the maximum of the process, less the
+maximum of a process with layers of width 64 (the same traced step with few other bytes), divided by
+the replicas. The table also has the estimate of `kdist.explain`, and the bytes of weights and of
+the optimizer's state on a device.
 """
 
 import argparse

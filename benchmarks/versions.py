@@ -19,7 +19,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from kdist.strategies.hardware import host
+from kdist.strategies.hardware import describe_host
 from kdist.versions import TESTED
 
 from .environments import install, installed_versions, make_environment, requirement_name
@@ -41,7 +41,7 @@ def main() -> int:
         parser.add_argument(option, nargs="+", default=TESTED[name], help=text)
     parser.add_argument("--folder", type=Path, help="where environments are made, and kept")
     options = parser.parse_args()
-    print("{date}, {cpu}, {cores} cores, Python {python}\n".format(**host()))
+    print("{date}, {cpu}, {cores} cores, Python {python}\n".format(**describe_host()))
     table = Table("Keras", "TensorFlow", *GROUPS, file=options.json)
     failed: list[str] = []
     for keras, tensorflow in itertools.product(options.keras, options.tensorflow):

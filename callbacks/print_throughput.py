@@ -84,12 +84,12 @@ class PrintThroughput(ResumableCallback):
         self.every = every
         self.clock = clock
         self._began: float | None = None  # start time of the epoch
-        self._values: dict[str, float] = {}  # of the epoch's training part, when it has ended
+        self._rate: float | None = None  # of the epoch's training part, when it has ended
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a model if its images cannot be counted."""
         super().on_train_begin(logs)
-        self._seen()
+        self._count_seen()
         self._is_first_epoch = True
         self._steps_before: int | None = None  # steps of training before the epoch
         self._done = 0  # steps of the epoch
@@ -99,13 +99,13 @@ class PrintThroughput(ResumableCallback):
         super().on_epoch_begin(epoch, logs)
         if self._steps_before is not None:
             self._steps_before += self._done
-        self._began, self._values, self._done = None, {}, 0
+        self._began, self._rate, self._done = None, None, 0
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the clock at the first step of an epoch, which may be resumed in the middle."""
         super().on_train_batch_begin(batch, logs)
         if self._began is None:
-            self._first, self._seen_before = batch, self._seen()
+            self._first, self._seen_before = batch, self._count_seen()
             self._began = self._ended = self.clock()
             self._line = (batch, *self._seen_before, self._began)
 
@@ -130,11 +130,12 @@ class PrintThroughput(ResumableCallback):
         """Print the epoch's rate and add it to `logs`."""
         super().on_epoch_end(epoch, logs)
         self._end_training()
-        rate = self._values.get("images_per_sec", math.nan)
-        if math.isfinite(rate):  # an epoch without data, or of no time, has no rate
-            self.print_line(f"Images/sec: {rate:.1f}")
+        if self._rate is None:  # an epoch without data
+            return
+        if math.isfinite(self._rate):  # an epoch that takes no time has no finite rate
+            self.print_line(f"Images/sec: {self._rate:.1f}")
         if logs is not None:
-            logs.update(self._values)
+            logs["images_per_sec"] = self._rate
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print the rate of all epochs except the first."""
@@ -147,48 +148,49 @@ class PrintThroughput(ResumableCallback):
         super().on_train_end(logs)
 
     def _end_training(self) -> None:
-        """Compute the values of the epoch's training part, once per epoch."""
-        if self._began is None or self._values:
+        """Compute the rate of the epoch's training part, once per epoch."""
+        if self._began is None or self._rate is not None:
             return
         seconds, steps = self._ended - self._began, self._done - self._first
-        images = self._images(self._seen()[0] - self._seen_before[0], steps, of=self._done)
+        counted = self._count_seen()[0] - self._seen_before[0]
+        images = self._count_images(counted, steps, epoch_steps=self._done)
         if not self._is_first_epoch:
             self.images += 0 if math.isnan(images) else round(images)
             self.seconds, self.steps = self.seconds + seconds, self.steps + steps
         self._is_first_epoch = False
-        self._values = {"images_per_sec": _divide(images, seconds)}
+        self._rate = _divide(images, seconds)
 
     def _print_step(self, step: int, loss: float) -> None:
         """Print the line of the steps since the previous line."""
-        now = (self._done, *self._seen(), self._ended)
+        now = (self._done, *self._count_seen(), self._ended)
         steps, counted, losses, seconds = (a - b for a, b in zip(now, self._line, strict=True))
         self._line = now
         if self.total_images is None:
             loss = _divide(losses, counted)
-        rate = _divide(self._images(counted, steps), seconds)
+        rate = _divide(self._count_images(counted, steps), seconds)
         shown = "" if math.isnan(rate) else f"{rate:.1f} examples/sec; "
         line = f"step {step}, loss = {loss:.2f} ({shown}{_divide(seconds, steps):.3f} sec/batch)"
         if self.verbose and is_chief(self.model):
             bar = self._bar_is_open and self.params.get("verbose") == 1
             print(f"\n{line}" if bar else line, flush=True)
 
-    def _seen(self) -> tuple[int, float]:
+    def _count_seen(self) -> tuple[int, float]:
         """Return the number of images that Keras has counted, and the sum of their losses."""
         return (0, 0.0) if self.total_images is not None else _images_and_losses(self.model)
 
-    def _images(self, counted: float, steps: float, *, of: int = 0) -> float:
-        """Return the images of some steps; `of` is the epoch's steps if `fit` knows no number."""
+    def _count_images(self, counted: float, steps: float, *, epoch_steps: int = 0) -> float:
+        """Return the images of some steps; `epoch_steps` is used if `fit` knows no number."""
         if self.total_images is None:
             return counted
-        return self.total_images * _divide(steps, (self.params or {}).get("steps") or of)
+        return self.total_images * _divide(steps, (self.params or {}).get("steps") or epoch_steps)
 
     @property
     def _replicas(self) -> int:
         return int(self.model.distribute_strategy.num_replicas_in_sync)
 
 
-def _divide(number: float, of: float) -> float:
-    return number / of if of else math.nan
+def _divide(number: float, divisor: float) -> float:
+    return number / divisor if divisor else math.nan
 
 
 def count_images(model: Any) -> int:

@@ -74,14 +74,14 @@ class SaveTrainingData(TimedCallback):
     ) -> None:
         self.path = local_path("path", path)
         self.rows: list[dict[str, str]] = []
-        self._begun = self._goes_on = self._counts = False
+        self._has_begun = self._is_resumed = self._counts_images = False
         super().__init__(verbose=verbose, clock=clock)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
-        self._goes_on, self._begun = self._resumed, False
+        self._is_resumed, self._has_begun = self._resumed, False
         super().on_train_begin(logs)
-        self._counts = counts_images(self.model)
+        self._counts_images = counts_images(self.model)
         if not is_chief(self.model):  # all workers count the images, and only the chief writes
             return
         hint = "pass a path in a folder that exists"
@@ -94,18 +94,18 @@ class SaveTrainingData(TimedCallback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the table, or continue the existing table."""
         super().on_epoch_begin(epoch, logs)
-        if self._begun or not is_chief(self.model):
+        if self._has_begun or not is_chief(self.model):
             return
-        self._begun = True
+        self._has_begun = True
         self.rows = [row for row in self._read() if int(row["epoch"]) <= epoch] if epoch else []
-        if self.rows and not self._goes_on:
+        if self.rows and not self._is_resumed:
             self._began -= float(self.rows[-1]["seconds"])
         self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the images per step of the epoch's first execution."""
         super().on_train_batch_end(batch, logs)
-        if not self.global_batch and self._counts:
+        if not self.global_batch and self._counts_images:
             self.global_batch = math.ceil(count_images(self.model) / self.steps_done(batch))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

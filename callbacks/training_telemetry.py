@@ -93,10 +93,10 @@ class TrainingTelemetry(ResumableCallback):
         )
         self.measurement: StepMeasurement | None = None
         self._listeners: list[Callable[[StepMeasurement], None]] = []
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._gradients: dict[int, tf.Variable] = {}  # by the id of the weight
+    def _reset(self) -> None:
+        self._gradients: dict[int, tf.Variable] = {}  # by the `id` of the weight
         self._train_function: Any = None
         self._is_due = False
         self._first = 0  # number of the execution's first step in its epoch
@@ -113,7 +113,7 @@ class TrainingTelemetry(ResumableCallback):
         """Make the variables that hold the gradients; reject a model that cannot be measured."""
         super().on_train_begin(logs)
         self.measurement = None
-        self._forget()
+        self._reset()
         strategy = self.model.distribute_strategy
         if strategy.num_replicas_in_sync > 1 and not isinstance(strategy, ExactStrategy):
             raise UserError(
@@ -147,7 +147,7 @@ class TrainingTelemetry(ResumableCallback):
         super().on_train_batch_end(batch, logs)
         self.steps += self.steps_done(batch) - self._first
         if self._is_due:
-            self._read()
+            self._read_measurement()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the last measurement and add its norms to `logs`."""
@@ -159,7 +159,7 @@ class TrainingTelemetry(ResumableCallback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Release the gradients."""
-        self._forget()
+        self._reset()
         self._listeners = []
         super().on_train_end(logs)
 
@@ -201,7 +201,7 @@ class TrainingTelemetry(ResumableCallback):
         finally:
             del vars(optimizer)["apply"]
 
-    def _read(self) -> None:
+    def _read_measurement(self) -> None:
         weights = self.model.trainable_weights
         names = _unique_names(weights, prefix=f"{self.model.name}/")
         self.measurement = measurement = StepMeasurement(

@@ -118,10 +118,10 @@ def line_of_error(error: BaseException) -> str:
         (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
     ]
     told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
-    return user_line(passed) or user_line(since_check(told))
+    return user_line(passed) or user_line(lines_below_check(told))
 
 
-def since_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+def lines_below_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
     """Return the lines after the last line of `check_model`: the lines that it called."""
     begins = max((at for at, (path, _) in enumerate(places) if path.endswith(_CHECK)), default=-1)
     return places[begins + 1 :]

@@ -78,20 +78,20 @@ class Field:
         """The default in the form of a command line option; empty without a default."""
         if self.default is None or self.default is dataclasses.MISSING:
             return ""
-        return _as_text(self.default) if self.many else str(self.default)
+        return ",".join(map(str, self.default)) if self.many else str(self.default)
 
     @property
     def bounds(self) -> str:
         """The bounds as text, such as `at least 0 and below 1`, or `from 1 to 64`."""
         marks = {type(mark): mark for mark in self.marks if type(mark) in _BOUNDS}
-        written = {kind: self._written(_bound(mark)) for kind, mark in marks.items()}
+        written = {kind: self._format_number(_bound_of(mark)) for kind, mark in marks.items()}
         if written.keys() == {Ge, Le}:
             return f"from {written[Ge]} to {written[Le]}"
         return " and ".join(f"{_BOUNDS[kind][0]} {limit}" for kind, limit in written.items())
 
     def has(self, mark: type) -> bool:
         """Whether the setting's type has an annotation of this class."""
-        return any(isinstance(one, mark) for one in self.marks)
+        return any(isinstance(each, mark) for each in self.marks)
 
     def check(self, value: Any) -> Any:
         """Check a value, and return it as plain Python data.
@@ -102,30 +102,30 @@ class Field:
         """
         if value is None and self.optional:
             return None
-        return self._several(value) if self.many else self._one(value)
+        return self._check_values(value) if self.many else self._check_value(value)
 
-    def _several(self, value: Any) -> list[Any]:
+    def _check_values(self, value: Any) -> list[Any]:
         """Check several different values; integers from a text are sorted."""
         is_text = isinstance(value, str)
         words = [word.strip() for word in value.split(",")] if is_text else value
-        such = f", such as {self.default_text}" if self.default_text else ""
+        example = f", such as {self.default_text}" if self.default_text else ""
         most = next((mark.max_length for mark in self.marks if isinstance(mark, MaxLen)), math.inf)
         if not isinstance(words, Sequence) or not 0 < len(words) <= most:
             number = "one value or more" if most == math.inf else f"1 to {most} values"
-            raise UserError(f"{self.name} takes {number}{such}, received {value!r}")
+            raise UserError(f"{self.name} takes {number}{example}, received {value!r}")
         if is_text and self.kind is int:
             if not all(re.fullmatch("[+-]?[0-9]{1,12}", word) for word in words):
                 raise UserError(
-                    f"{self.name} takes integers separated by commas{such}, received {value!r}"
+                    f"{self.name} takes integers separated by commas{example}, received {value!r}"
                 )
             words = sorted(map(int, words))
-        values = [self._one(word) for word in words]
-        for one in values:
-            if values.count(one) > 1:
-                raise UserError(f"{self.name} received {one} twice: pass every value once")
+        values = [self._check_value(word) for word in words]
+        for each in values:
+            if values.count(each) > 1:
+                raise UserError(f"{self.name} received {each} twice: pass every value once")
         return values
 
-    def _one(self, value: Any) -> Any:
+    def _check_value(self, value: Any) -> Any:
         if self.choices:
             if value not in self.choices:
                 raise UserError(
@@ -142,50 +142,48 @@ class Field:
             return (local_path if is_local else folder_address)(self.name, value)
         if self.kind is str and not isinstance(value, str):
             raise UserError(f"{self.name} has to be a text, received {value!r}")
-        return self._number(value) if self.kind in (int, float) else value
+        return self._check_number(value) if self.kind in (int, float) else value
 
-    def _number(self, value: Any) -> int | float:
+    def _check_number(self, value: Any) -> int | float:
         whole = self.kind is int
         number = as_integer(value) if whole else as_real(value)
         if number is None:
             kind = "an integer" if whole else "a number"
             raise UserError(f"{self.name} has to be {kind}, received {value!r}")
         limits = [mark for mark in self.marks if type(mark) in _BOUNDS]
-        holds = all(_BOUNDS[type(mark)][1](number, _bound(mark)) for mark in limits)
+        holds = all(_BOUNDS[type(mark)][1](number, _bound_of(mark)) for mark in limits)
         if not holds or not math.isfinite(number):
             bounds = self.bounds
             if not whole and not self.has(Lt) and not self.has(Le):
                 bounds = f"{bounds} and finite" if bounds else "finite"
-            raise UserError(f"{self.name} has to be {bounds}, received {self._written(number)}")
+            raise UserError(
+                f"{self.name} has to be {bounds}, received {self._format_number(number)}"
+            )
         return number
 
-    def _written(self, number: float) -> str:
+    def _format_number(self, number: float) -> str:
         return format(number, "" if self.kind is int else "g")
 
 
-def _as_text(values: Sequence[Any]) -> str:
-    return ",".join(map(str, values))
-
-
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names as text.
 
     Example:
-        >>> listed(["adamw", "novograd", "lars"])
+        >>> join_names(["adamw", "novograd", "lars"])
         '`adamw`, `novograd` and `lars`'
     """
     *others, last = [f"`{name}`" for name in names]
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def notes(table: Mapping[str, Any], attribute: str = "note") -> str:
+def join_notes(table: Mapping[str, Any], attribute: str = "note") -> str:
     """Return the notes of a table's entries, such as "`momentum` is SGD with …"."""
-    said = {name: getattr(one, attribute) for name, one in table.items()}
-    words = [f"`{name}` {note}" for name, note in said.items() if note]
-    return ("; " if any(", " in one for one in words) else ", ").join(words)
+    notes = {name: getattr(entry, attribute) for name, entry in table.items()}
+    texts = [f"`{name}` {note}" for name, note in notes.items() if note]
+    return ("; " if any(", " in text for text in texts) else ", ").join(texts)
 
 
-def _bound(mark: Any) -> Any:
+def _bound_of(mark: Any) -> Any:
     return getattr(mark, type(mark).__name__.lower())
 
 
@@ -199,7 +197,9 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
         if not dataclasses.is_dataclass(group):
             continue
         docs = docstring_parser.parse(group.__doc__ or "")
-        helps = {one.arg_name: " ".join((one.description or "").split()) for one in docs.params}
+        helps = {
+            param.arg_name: " ".join((param.description or "").split()) for param in docs.params
+        }
         title = (docs.short_description or "").rstrip(".")
         for name in vars(group).get("__annotations__", {}):
             if name in defaults:
@@ -211,7 +211,7 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                 found[name] = Field(
                     name=name,
                     group=title,
-                    help=_ended(helps.get(name, ""), marks),
+                    help=_append_ends(helps.get(name, ""), marks),
                     kind=kind,
                     many=many,
                     optional=optional,
@@ -221,7 +221,7 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
     return tuple(found.values())
 
 
-def _ended(text: str, marks: Sequence[Any]) -> str:
+def _append_ends(text: str, marks: Sequence[Any]) -> str:
     ends = [mark.text for mark in marks if isinstance(mark, HelpEnd)]
     return "; ".join([text.removesuffix("."), *ends]) + "." if ends else text
 
@@ -233,7 +233,7 @@ def _split_hint(hint: Any) -> tuple[Any, list[Any], bool]:
         kind, others, optional = _split_hint(inner)
         return kind, [*marks, *others], optional
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        (inner,) = [one for one in typing.get_args(hint) if one is not type(None)]
+        (inner,) = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         kind, marks, _ = _split_hint(inner)
         return kind, marks, True
     return hint, [], False

@@ -95,16 +95,16 @@ class RemoteFolder:
         self._remover = weakref.finalize(self, _remove_copy, parent, lock)
         self.local = parent / (self.address.rpartition("/")[2] or "folder")
         self.local.mkdir()
-        self._remote_facts: dict[str, str] = {}  # of each downloaded file
-        self._local_facts: dict[str, tuple[int, int]] = {}  # of each file that both sides have
+        self._stored: dict[str, str] = {}  # facts of each downloaded file
+        self._copied: dict[str, tuple[int, int]] = {}  # facts of each file that both sides have
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all files in the storage, relative to the folder.
 
         Raises:
             UserError: The folder cannot be read. A missing folder is empty.
         """
-        return list(self._find())
+        return list(self._list_files())
 
     def download(self) -> None:
         """Download new and changed files; remove files of the copy that the storage has no more.
@@ -112,17 +112,17 @@ class RemoteFolder:
         Raises:
             UserError: The folder cannot be read.
         """
-        found = {n: facts for n, facts in self._find().items() if self._pattern.fullmatch(n)}
-        new = [name for name, facts in found.items() if self._remote_facts.get(name) != facts]
+        found = {n: facts for n, facts in self._list_files().items() if self._pattern.fullmatch(n)}
+        new = [name for name, facts in found.items() if self._stored.get(name) != facts]
         try:
             with ThreadPoolExecutor(_DOWNLOADS) as pool:
-                list(pool.map(self._get, new))
+                list(pool.map(self._download_file, new))
         except Exception as error:
             raise self._unreadable(error) from error
-        for name in self._remote_facts.keys() - found.keys():
+        for name in self._stored.keys() - found.keys():
             (self.local / name).unlink(missing_ok=True)
-        self._remote_facts = found
-        self._local_facts = self._copied_files()
+        self._stored = found
+        self._copied = self._copied_files()
 
     def upload(self) -> None:
         """Upload new and changed files, then remove files that the copy has no more.
@@ -134,16 +134,16 @@ class RemoteFolder:
             OSError: The folder cannot be written. The next upload tries again.
         """
         files = self._copied_files()
-        changed = [name for name in files if self._local_facts.get(name) != files[name]]
-        removed = self._local_facts.keys() - files.keys()
+        changed = [name for name in files if self._copied.get(name) != files[name]]
+        removed = self._copied.keys() - files.keys()
         with self._write_errors():
             if _RESULT in removed:
-                self._remove(_RESULT)
+                self._remove_file(_RESULT)
             for name in sorted(changed, key=lambda name: (name == _RESULT, "/" in name, name)):
-                self._put(name)
-                self._local_facts[name] = files[name]
+                self._upload_file(name)
+                self._copied[name] = files[name]
             for name in removed - {_RESULT}:
-                self._remove(name)
+                self._remove_file(name)
 
     def check_writable(self) -> None:
         """Raise `UserError` if no file can be written and removed in the storage."""
@@ -151,8 +151,8 @@ class RemoteFolder:
         empty.touch()
         try:
             with self._write_errors():
-                self._put(empty.name)
-                self._remove(empty.name)
+                self._upload_file(empty.name)
+                self._remove_file(empty.name)
         except OSError as error:
             raise UserError(
                 f"cannot write {error}; check the address and the permissions"
@@ -160,7 +160,7 @@ class RemoteFolder:
         finally:
             empty.unlink()
 
-    def keep(self) -> Path:
+    def keep_copy(self) -> Path:
         """Leave the local copy on the disk, after the end of the process, too; returns its path."""
         self._remover.detach()
         parent = self.local.parent
@@ -173,15 +173,15 @@ class RemoteFolder:
         return str(text).replace(str(self.local), self.address)
 
     @contextlib.contextmanager
-    def own_errors(self) -> Iterator[None]:
-        """Name the address in place of the copy's path in each `UserError` of the block."""
+    def show_address(self) -> Iterator[None]:
+        """Name the address in place of the copy's path in each `UserError` of the `with` block."""
         try:
             yield
         except UserError as error:
             raise type(error)(self.show(error)) from error
 
-    def _find(self) -> dict[str, str]:
-        """Return facts that change with the content of a file, by name."""
+    def _list_files(self) -> dict[str, str]:
+        """Return facts that change with a file's content, by the name of each stored file."""
         try:
             self._storage.invalidate_cache()
             found = self._storage.find(self._root, detail=True)
@@ -199,13 +199,13 @@ class RemoteFolder:
                 files[name] = (status.st_mtime_ns, status.st_size)
         return files
 
-    def _get(self, name: str) -> None:
+    def _download_file(self, name: str) -> None:
         target = self.local / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # a training has removed it meanwhile
             self._storage.get_file(f"{self._root}/{name}", str(target))
 
-    def _put(self, name: str) -> None:
+    def _upload_file(self, name: str) -> None:
         source, target = str(self.local / name), f"{self._root}/{name}"
         if self._is_object_store:
             self._storage.put_file(source, target)
@@ -215,10 +215,10 @@ class RemoteFolder:
         self._storage.put_file(source, part)
         self._storage.mv(part, target)
 
-    def _remove(self, name: str) -> None:
+    def _remove_file(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._storage.rm_file(f"{self._root}/{name}")
-        self._local_facts.pop(name, None)
+        self._copied.pop(name, None)
 
     @contextlib.contextmanager
     def _write_errors(self) -> Iterator[None]:
@@ -275,5 +275,5 @@ def local_records(path: str) -> Iterator[Path]:
         return
     remote = RemoteFolder(folder_address("the folder", path), RECORDS)
     remote.download()
-    with remote.own_errors():
+    with remote.show_address():
         yield remote.local

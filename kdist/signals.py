@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -32,17 +33,17 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(self.signal.name)
 
 
-class Received:
+class ReceivedSignals:
     """The signals of `ENDING` that arrived inside `raise_signals` or `hold_signals`.
 
     Attributes:
         first: The first signal; `None` without a signal.
-        insists: Whether a second signal followed, which asks the program to end at once.
+        has_second: Whether a second signal followed, which asks the program to end at once.
     """
 
     def __init__(self, *, holds: bool, first: signal.Signals | None = None) -> None:
         self.first = first
-        self.insists = False
+        self.has_second = False
         self._holds = holds
         self._process = os.getpid()
 
@@ -59,9 +60,9 @@ class Received:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
-        self.insists = self.first is not None
+        self.has_second = self.first is not None
         self.first = self.first or signal.Signals(number)
-        if self.insists or not self._holds:
+        if self.has_second or not self._holds:
             raise Interrupted(number)
 
 
@@ -70,61 +71,57 @@ def signal_of(error: KeyboardInterrupt) -> signal.Signals:
     return error.signal if isinstance(error, Interrupted) else signal.SIGINT
 
 
-@contextlib.contextmanager
-def raise_signals() -> Iterator[Received]:
+def raise_signals() -> AbstractContextManager[ReceivedSignals]:
     """Raise `Interrupted` in the main thread when a signal of `ENDING` arrives.
 
-    An exception that Python raises in a destructor, or while a library imports a module, may be
-    lost. `first` remembers the signal, and a `hold_signals` inside this block knows it.
+    The exception may be lost in a destructor, or while a library imports a module. `first`
+    remembers the signal, also for a `hold_signals` inside the block.
     """
-    with _handled(holds=False) as received:
-        yield received
+    return _handle_signals(holds=False)
 
 
-@contextlib.contextmanager
-def hold_signals(*more: signal.Signals) -> Iterator[Received]:
+def hold_signals(*more: signal.Signals) -> AbstractContextManager[ReceivedSignals]:
     """Hold the first signal of `ENDING`, so that the block can end when its work is complete.
 
     A second signal raises `Interrupted` at once.
     """
-    with _handled(*more, holds=True) as received:
-        yield received
+    return _handle_signals(*more, holds=True)
 
 
 @contextlib.contextmanager
-def _handled(*more: signal.Signals, holds: bool) -> Iterator[Received]:
+def _handle_signals(*more: signal.Signals, holds: bool) -> Iterator[ReceivedSignals]:
     # Only the main thread receives signals.
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (*ENDING, *more)} if is_main else {}
     # The caller's own handlers stay, and ignored signals stay ignored, as under `nohup`.
-    taken = {number: handler for number, handler in before.items() if _is_default(handler)}
-    outer = next((of for of in map(_received_by, taken.values()) if of is not None), None)
-    received = Received(holds=holds, first=outer.first if outer else None)
+    handlers = {number: handler for number, handler in before.items() if _is_default(handler)}
+    outer = next(filter(None, map(_receiver_of, handlers.values())), None)
+    received = ReceivedSignals(holds=holds, first=outer.first if outer else None)
     try:
-        for number in taken:
+        for number in handlers:
             signal.signal(number, received._receive)
         yield received
     finally:
-        for number, handler in taken.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def _is_default(handler: Any) -> bool:
     defaults = (signal.SIG_DFL, signal.default_int_handler)
-    is_default = getattr(handler, "ends_the_process", False)  # like the default, with a message
-    return handler in defaults or _received_by(handler) is not None or is_default
+    ends_process = getattr(handler, "ends_the_process", False)  # as the default, with a message
+    return handler in defaults or ends_process or _receiver_of(handler) is not None
 
 
-def _received_by(handler: Any) -> Received | None:
-    of = getattr(handler, "__self__", None)
-    return of if isinstance(of, Received) else None
+def _receiver_of(handler: Any) -> ReceivedSignals | None:
+    receiver = getattr(handler, "__self__", None)
+    return receiver if isinstance(receiver, ReceivedSignals) else None
 
 
 class PreemptionSignals:
     """Records the first signal; a second signal ends the process at once.
 
     Only the main thread of a process receives signals. In a different thread, nothing changes. A
-    program that holds signals itself uses `Received`, with the same `first` and `check`.
+    program that holds signals itself uses `ReceivedSignals`, with the same `first` and `check`.
 
     Args:
         names: Names of signals, such as `["SIGTERM", "SIGUSR1"]`.
@@ -138,7 +135,7 @@ class PreemptionSignals:
 
     def __init__(self, names: Collection[str]) -> None:
         self.first: signal.Signals | None = None
-        self._signals = [_signal(name) for name in names]
+        self._signals = [_find_signal(name) for name in names]
         self._before: dict[signal.Signals, Any] = {}
         self._process = os.getpid()
 
@@ -152,7 +149,7 @@ class PreemptionSignals:
         self.first, self._process = None, os.getpid()
         if threading.current_thread() is threading.main_thread():
             for number in self._signals:
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._record)
 
     def uninstall(self) -> None:
         """Handle the signals as before `install`; a second call does nothing."""
@@ -160,7 +157,7 @@ class PreemptionSignals:
             signal.signal(number, signal.SIG_DFL if before is None else before)
         self._before = {}
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         del frame
         if os.getpid() != self._process:
             # A data worker that was forked inherits the handler; SIGTERM has to end it.
@@ -173,7 +170,7 @@ class PreemptionSignals:
             os.kill(os.getpid(), number)
 
 
-def _signal(name: str) -> signal.Signals:
+def _find_signal(name: str) -> signal.Signals:
     if name not in signal.Signals.__members__:
         raise UserError(
             f'preemption has {name!r}, which is no signal: pass names such as "SIGTERM", "SIGUSR1"'

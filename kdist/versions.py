@@ -34,7 +34,7 @@ def require(extra: str) -> None:
         )
 
 
-def untested(versions: Mapping[str, str]) -> str | None:
+def describe_untested(versions: Mapping[str, str]) -> str | None:
     """Return a line about versions that kdist was not tested with; `None` if there are none."""
     found = [
         f"{name} {' and '.join(TESTED[name])}, not with {version}"

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kdist.strategies.hardware import host
+from kdist.strategies.hardware import describe_host
 
 from ..environments import install, installed_versions, make_environment
 from ..measure import ROOT, Table, make_parser
@@ -66,7 +66,7 @@ def main() -> int:
     wrong = False
     with make_environment(options.folder, "libraries") as folder:
         install(folder, wanted, without=("keras", "tensorflow"))
-        print("{date}, {cpu}, {cores} cores, Python {python}, ".format(**host()), end="")
+        print("{date}, {cpu}, {cores} cores, Python {python}, ".format(**describe_host()), end="")
         print(
             "Keras {}, TensorFlow {}\n".format(*installed_versions(folder, "keras", "tensorflow"))
         )

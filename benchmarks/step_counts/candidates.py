@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import warnings
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import Any
 import kdist
 import keras
 import tensorflow as tf
-from kdist.layers import compiled_kernels
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -104,8 +102,7 @@ def _make_strategy(kind: str, replicas: int) -> Any:
     else:
         strategy = _Stock(devices)
         _Stock._collective_key_base += 1000  # TensorFlow numbers the groups of all strategies alike
-    # As on GPUs: batch norm does not use XLA, and sums of all sizes are collectives, in order.
-    compiled_kernels.SMALLEST_COMPILED_SAMPLE = sys.maxsize
+    # As on GPUs: sums of all sizes are collectives, in order.
     extended = strategy.extended
     extended._cross_device_ops = extended._collective_ops
     for launcher in extended._collective_ops._launchers:

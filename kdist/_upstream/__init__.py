@@ -9,7 +9,7 @@ import logging
 import keras
 import tensorflow as tf
 
-from ..versions import untested
+from ..versions import describe_untested
 
-if line := untested({"Keras": keras.__version__, "TensorFlow": tf.__version__}):
+if line := describe_untested({"Keras": keras.__version__, "TensorFlow": tf.__version__}):
     logging.getLogger("kdist").warning(line)

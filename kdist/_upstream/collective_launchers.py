@@ -96,7 +96,7 @@ class Launcher(CollectiveReplicaLauncher):
             rows = self._all_gather(tf.expand_dims(value, 0), options)
             rows = tf.ensure_shape(rows, [self._group_size, *value.shape])
             return add_in_order(tf.unstack(rows))
-        with self._made(is_static, is_bucket=size >= _GRADIENT_BYTES):
+        with self._making(is_static, is_bucket=size >= _GRADIENT_BYTES):
             return super().all_reduce(value, control_input, options)
 
     def _all_gather(self, input_tensor: Any, options: Any) -> Any:
@@ -104,7 +104,7 @@ class Launcher(CollectiveReplicaLauncher):
         sent = input_tensor
         if sent.dtype == tf.bfloat16:
             sent = tf.bitcast(sent, tf.float16)
-        with self._made(sent.shape.is_fully_defined()):
+        with self._making(sent.shape.is_fully_defined()):
             rows = super()._all_gather(sent, options)
         return rows if rows.dtype == input_tensor.dtype else tf.bitcast(rows, tf.bfloat16)
 
@@ -122,7 +122,7 @@ class Launcher(CollectiveReplicaLauncher):
         return known and is_small and self._is_of_cpu and replicas > 1
 
     @contextlib.contextmanager
-    def _made(self, is_static: bool, is_bucket: bool = False) -> Iterator[None]:
+    def _making(self, is_static: bool, is_bucket: bool = False) -> Iterator[None]:
         """Inside the `with` block, a collective is made, of a fixed shape or a bucket of gradients.
 
         TensorFlow keeps a collective for each key, so a collective of a fixed shape has a fixed

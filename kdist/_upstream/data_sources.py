@@ -1,4 +1,8 @@
-"""The data of a fit by kind: each kind skips the batches already trained in its own way."""
+"""`DataSource`: the data of a continued fit; each kind of data skips trained batches in its way.
+
+`find_data_source`, at the end, finds the kind. `dataset_state` and `inexact_part` examine a
+`tf.data.Dataset`.
+"""
 
 import copy
 import itertools
@@ -17,7 +21,15 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.utils.rng_utils import get_random_seed
 from tensorflow.python.framework import op_def_registry
 
-from .fit_data import Fit, fit_data_of, kind_of, rows_of, running_fit, source_of, walk
+from .fit_data import (
+    Fit,
+    count_rows,
+    dataset_kind,
+    get_fit_data,
+    running_fit,
+    undivided_dataset,
+    walk_inputs,
+)
 
 # Kinds of data sets. An iterator of these makes an iterator of every input when it begins, and
 # keeps no state for the next iterator.
@@ -59,36 +71,40 @@ class DatasetState:
 
 def dataset_state(dataset: Any) -> DatasetState:
     """Return the state of a data set, from its operations."""
-    if fit_data_of(dataset) is not None:
+    if get_fit_data(dataset) is not None:
         return DatasetState(is_counted=False, must_be_read=False, changes=True)
     if not isinstance(dataset, tf.data.Dataset):
         return DatasetState(is_counted=True, must_be_read=True, changes=True)
     inputs = [dataset_state(source) for source in dataset._inputs()]
-    kind = kind_of(dataset)
+    kind = dataset_kind(dataset)
     change = any(state.changes for state in inputs)
     is_counted = kind in _COUNTED or any(state.is_counted for state in inputs)
     must_be_read = (
         any(state.must_be_read for state in inputs)
         or kind not in _PLAIN | _LATER
         or (kind in _LATER and change)
-        or any(_writes(node) for node in _nodes(dataset))
+        or any(_writes_state(node) for node in _list_nodes(dataset))
     )
     return DatasetState(is_counted, must_be_read, change or is_counted or must_be_read)
 
 
 def inexact_part(dataset: Any) -> str | None:
     """Return why a data set's batches differ between runs, to continue "as …"; or `None`."""
-    parts = [part for part in walk(dataset) if isinstance(part, tf.data.Dataset)]
-    nodes = [(part, node) for part in parts for node in _nodes(part)]
+    parts = [part for part in walk_inputs(dataset) if isinstance(part, tf.data.Dataset)]
+    nodes = [(part, node) for part in parts for node in _list_nodes(part)]
     if any(
-        kind_of(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
+        dataset_kind(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
     ) or any(_is_unseeded(part, node) for part, node in nodes):
         return "it draws random numbers without a seed"
-    if _options(dataset).deterministic is False or any(
+    if _read_options(dataset).deterministic is False or any(
         getattr(part, "_deterministic", None) == "false" for part in parts
     ):
         return "it does not keep an order (deterministic=False)"
-    if any(kind_of(part) == "ParallelMap" and _draws(node) for part, node in nodes):
+    if any(
+        dataset_kind(part) == "ParallelMap"
+        and ("seed2" in node.attr or node.op == "RngReadAndSkip")
+        for part, node in nodes
+    ):
         return "it draws random numbers in a parallel map"
     return None
 
@@ -97,20 +113,20 @@ def has_unknown_parts(dataset: Any) -> bool:
     """Whether a data set has parts with unknown dependencies, such as Python code."""
     return any(
         not isinstance(part, tf.data.Dataset)
-        or kind_of(part) not in _PLAIN | _LATER
-        or any(node.op in _PYTHON for node in _nodes(part))
-        for part in walk(dataset)
-        if fit_data_of(part) is None
+        or dataset_kind(part) not in _PLAIN | _LATER
+        or any(node.op in _PYTHON for node in _list_nodes(part))
+        for part in walk_inputs(dataset)
+        if get_fit_data(part) is None
     )
 
 
-def _options(dataset: Any) -> tf.data.Options:
+def _read_options(dataset: Any) -> tf.data.Options:
     return dataset.options() if isinstance(dataset, tf.data.Dataset) else tf.data.Options()
 
 
-def _nodes(dataset: Any) -> Iterator[Any]:
+def _list_nodes(dataset: Any) -> Iterator[Any]:
     """Yield the operations of a data set's own functions, and of the functions that they call."""
-    if fit_data_of(dataset) is not None:
+    if get_fit_data(dataset) is not None:
         return
     for wrapper in dataset._functions():
         graph = wrapper.function.graph.as_graph_def()
@@ -119,16 +135,12 @@ def _nodes(dataset: Any) -> Iterator[Any]:
             yield from function.node_def
 
 
-def _writes(node: Any) -> bool:
+def _writes_state(node: Any) -> bool:
     """Whether an operation may leave a state behind that another iterator reads."""
     definition = op_def_registry.get(node.op)
     is_stateful = definition is None or definition.is_stateful
     is_of_dataset = re.search(r"Dataset(V\d)?$|SeedGenerator$", node.op)
     return is_stateful and not is_of_dataset and node.op not in _READ and "seed2" not in node.attr
-
-
-def _draws(node: Any) -> bool:
-    return "seed2" in node.attr or node.op == "RngReadAndSkip"
 
 
 def _is_unseeded(dataset: Any, node: Any) -> bool:
@@ -139,7 +151,7 @@ def _is_unseeded(dataset: Any, node: Any) -> bool:
         return False
     values = {
         constant.name: constant.attr["value"].tensor
-        for constant in _nodes(dataset)
+        for constant in _list_nodes(dataset)
         if constant.op == "Const"
     }
     seeds = [values.get(name.partition(":")[0]) for name in node.input if "seed" in name]
@@ -152,35 +164,35 @@ def _is_zero(seed: Any, seed2: Any) -> bool:
 
 
 @dataclass
-class MadeIterator:
+class IteratorUse:
     """An iterator over the training data.
 
     Attributes:
-        made_in: The epoch that makes the iterator, counted from the beginning of the fit.
+        epoch: The epoch that makes the iterator, counted from the beginning of the fit.
         read_from: The first epoch that reads the iterator; `None` if no epoch reads it.
         batches: Number of batches read; `None` for all batches.
     """
 
-    made_in: int
+    epoch: int
     read_from: int | None = None
     batches: int | None = 0
 
 
-def make_spare(epoch: Any) -> None:
+def make_spare_iterator(epoch_iterator: Any) -> None:
     """Make the unused iterator that Keras makes at the end of an epoch.
 
     The next epoch makes its own iterator, but the spare iterator changes the order of data that are
     shuffled anew for each iterator. It is not divided over the replicas, as nobody reads it.
     """
-    if isinstance(epoch.data_adapter, TFDatasetAdapter):
-        iter(epoch.data_adapter.get_tf_dataset())
+    if isinstance(epoch_iterator.data_adapter, TFDatasetAdapter):
+        iter(epoch_iterator.data_adapter.get_tf_dataset())
 
 
-class IteratorsMade:
+class IteratorHistory:
     """The iterators of a fit's first epochs.
 
     Attributes:
-        made: All iterators, in order.
+        iterators: All iterators, in order.
         current: The iterator that the next epoch continues to read; `None` if that epoch makes a
             new iterator.
     """
@@ -193,8 +205,8 @@ class IteratorsMade:
         steps_per_epoch: int | None,
         steps_per_execution: int,
     ) -> None:
-        self.made: list[MadeIterator] = []
-        self.current: MadeIterator | None = None
+        self.iterators: list[IteratorUse] = []
+        self.current: IteratorUse | None = None
         self._batches, self._steps_per_epoch = batches, steps_per_epoch
         self._steps_per_execution = steps_per_execution
         self._steps_seen = 0
@@ -205,21 +217,21 @@ class IteratorsMade:
 
     def _read_epoch(self, epoch: int) -> None:
         if not self._steps_per_epoch and not self._batches:
-            self.made.append(MadeIterator(epoch, epoch, None))
+            self.iterators.append(IteratorUse(epoch, epoch, None))
             return
         if self.current is None or self._steps_per_epoch is None:
-            self._make(epoch)
-        executions = self._executions()
+            self._make_iterator(epoch)
+        executions = self._count_executions()
         if executions and self.current is not None and self.current.batches is not None:
             read = executions * self._steps_per_execution
             if self.current.read_from is None:
                 self.current.read_from = epoch
             self.current.batches += read
             self._steps_seen += read
-        if self._is_over():  # even if the next epoch makes its own iterator
-            self._make(epoch)
+        if self._batches and self._steps_seen >= self._batches:  # even if the next epoch makes one
+            self._make_iterator(epoch)
 
-    def _executions(self) -> int:
+    def _count_executions(self) -> int:
         steps = self._steps_per_epoch or self._batches or 0
         executions = -(-steps // self._steps_per_execution)
         if self._batches:
@@ -227,12 +239,9 @@ class IteratorsMade:
             executions = min(executions, left)
         return executions
 
-    def _is_over(self) -> bool:
-        return bool(self._batches) and self._steps_seen >= (self._batches or 0)
-
-    def _make(self, epoch: int) -> None:
-        self.current = MadeIterator(epoch)
-        self.made.append(self.current)
+    def _make_iterator(self, epoch: int) -> None:
+        self.current = IteratorUse(epoch)
+        self.iterators.append(self.current)
         self._steps_seen = 0
 
 
@@ -244,46 +253,48 @@ class DataSource:
 
     def __init__(self, fit: Fit, *, inexact: str | None = None) -> None:
         self.fit, self.inexact = fit, inexact
-        self.epoch = fit.iterator
+        self.epoch_iterator = fit.iterator
         self.adapter = fit.iterator.data_adapter
 
-    def replay(self, history: IteratorsMade, epochs: int) -> None:
+    def replay(self, history: IteratorHistory, epochs: int) -> None:
         """Bring the data to their state after the earlier epochs."""
         self.fit.count_from(self.fit.initial_epoch)
         for epoch in range(epochs):
             self.fit.begin_epoch(self.fit.initial_epoch + epoch)
             self.adapter.on_epoch_begin()
-            for made in history.made:
-                if made.made_in != epoch or made is history.current:
+            for use in history.iterators:
+                if use.epoch != epoch or use is history.current:
                     continue
-                if made.batches == 0:
-                    make_spare(self.epoch)
+                if use.batches == 0:
+                    make_spare_iterator(self.epoch_iterator)
                 else:
-                    _read(iter(self.epoch._get_iterator()), made.batches)
+                    _drop_batches(iter(self.epoch_iterator._get_iterator()), use.batches)
             self.adapter.on_epoch_end()
         self.fit.begin_epoch(self.fit.initial_epoch + epochs)
 
-    def about_to_begin(self, batch: int) -> None:
+    def begin_epoch(self, batch: int) -> None:
         """Called before the epoch begins, with the first batch of its iterator."""
 
     def iterator_at(self, batch: int) -> Any:
         """Make an iterator, and read it up to a batch."""
-        iterator = iter(self.epoch._get_iterator())
-        _read(iterator, batch)
+        iterator = iter(self.epoch_iterator._get_iterator())
+        _drop_batches(iterator, batch)
         return iterator
 
-    def has_ended(self) -> None:
+    def end_epoch(self) -> None:
         """Called after the epoch has ended."""
 
     def iterate(self, dataset: tf.data.Dataset) -> Any:
         """Make an iterator of a data set, divided like the fit's own data set."""
-        return iter(self.epoch._distribute_strategy.experimental_distribute_dataset(dataset))
+        return iter(
+            self.epoch_iterator._distribute_strategy.experimental_distribute_dataset(dataset)
+        )
 
 
 class EpochSource(DataSource):
     """`EpochBatches`: they give any batch of any epoch."""
 
-    def replay(self, history: IteratorsMade, epochs: int) -> None:
+    def replay(self, history: IteratorHistory, epochs: int) -> None:
         """Do nothing, as no batch depends on earlier epochs."""
 
     def iterator_at(self, batch: int) -> Any:
@@ -300,28 +311,28 @@ class DatasetSource(DataSource):
         super().__init__(fit, inexact=inexact)
         self._state = state
 
-    def replay(self, history: IteratorsMade, epochs: int) -> None:
+    def replay(self, history: IteratorHistory, epochs: int) -> None:
         """Make the iterators of the earlier epochs, and read them if the data depend on it."""
         if self._state.must_be_read:
             super().replay(history, epochs)
             return
-        dataset = source_of(self.epoch)
-        before = [made for made in history.made if made is not history.current]
+        dataset = undivided_dataset(self.epoch_iterator)
+        before = [use for use in history.iterators if use is not history.current]
         for _ in before if self._state.is_counted else ():
             iter(dataset)
         # Data that count their epochs count only the iterators that are read.
         self.fit.count_from(
-            self.fit.initial_epoch + sum(made.read_from is not None for made in before)
+            self.fit.initial_epoch + sum(use.read_from is not None for use in before)
         )
 
     def iterator_at(self, batch: int) -> Any:
         """Make an iterator that begins at a batch; `tf.data` skips the batches before it."""
         if not batch:
             return super().iterator_at(0)
-        return self.iterate(source_of(self.epoch).skip(batch))
+        return self.iterate(undivided_dataset(self.epoch_iterator).skip(batch))
 
 
-def _read(iterator: Any, batches: int | None) -> None:
+def _drop_batches(iterator: Any, batches: int | None) -> None:
     """Read and drop batches; all of them if `batches` is `None`."""
     read = 0
     while batches is None or read < batches:
@@ -340,19 +351,19 @@ class PyDatasetSource(DataSource):
         self._whole, self._is_shuffled = whole, is_shuffled and whole.num_batches is not None
         is_unseeded = self._is_shuffled and get_random_seed() is None
         super().__init__(fit, inexact=_UNSEEDED if is_unseeded else _IF_REPEATED)
-        self._order_read_on: list[int] | None = None
+        self._current_order: list[int] | None = None
 
-    def replay(self, history: IteratorsMade, epochs: int) -> None:
+    def replay(self, history: IteratorHistory, epochs: int) -> None:
         """Call the hooks of the earlier epochs, and shuffle as these epochs did."""
         for epoch in range(epochs):
             self._whole.on_epoch_begin()
-            for made in history.made:
-                if made.read_from == epoch:
-                    order = self._order()
-                    self._order_read_on = order if made is history.current else None
+            for use in history.iterators:
+                if use.read_from == epoch:
+                    order = self._draw_order()
+                    self._current_order = order if use is history.current else None
             self._whole.on_epoch_end()
 
-    def about_to_begin(self, batch: int) -> None:
+    def begin_epoch(self, batch: int) -> None:
         """Make the data set's workers compute the wanted batches only."""
         enqueuer = self.adapter.enqueuer
         if enqueuer is None:
@@ -371,16 +382,16 @@ class PyDatasetSource(DataSource):
             adapter.py_dataset = enqueuer.py_dataset
         return self.iterate(adapter.get_tf_dataset())
 
-    def has_ended(self) -> None:
+    def end_epoch(self) -> None:
         """Make the data set's workers compute all batches again."""
         enqueuer = self.adapter.enqueuer
         if enqueuer is not None:
             enqueuer.py_dataset, enqueuer.shuffle = self._whole, self.adapter.shuffle
 
-    def _part_from(self, batch: int) -> "_Part":
-        return _Part(self._whole, self._order_read_on or self._order(), batch)
+    def _part_from(self, batch: int) -> "_RemainingBatches":
+        return _RemainingBatches(self._whole, self._current_order or self._draw_order(), batch)
 
-    def _order(self) -> list[int] | None:
+    def _draw_order(self) -> list[int] | None:
         """Draw the order of an epoch's batches as Keras does; `None` for infinite data."""
         if self._whole.num_batches is None:
             return None
@@ -390,7 +401,7 @@ class PyDatasetSource(DataSource):
         return order
 
 
-class _Part(keras.utils.PyDataset):
+class _RemainingBatches(keras.utils.PyDataset):
     """The batches of a `PyDataset` from a position in an order on."""
 
     def __init__(self, whole: keras.utils.PyDataset, order: list[int] | None, first: int) -> None:
@@ -417,9 +428,9 @@ _IF_REPEATED = (
 )
 
 
-def data_source_of(fit: Fit) -> DataSource:
+def find_data_source(fit: Fit) -> DataSource:
     """Return the source of a fit's training data: it can begin at a batch of an epoch."""
-    adapter, dataset = fit.iterator.data_adapter, source_of(fit.iterator)
+    adapter, dataset = fit.iterator.data_adapter, undivided_dataset(fit.iterator)
     if fit.data is not None and dataset is fit.data.dataset:
         return EpochSource(fit)
     if isinstance(adapter, PyDatasetAdapter):
@@ -430,7 +441,7 @@ def data_source_of(fit: Fit) -> DataSource:
     if isinstance(adapter, ArrayDataAdapter):
         inexact = _UNSEEDED if inexact_part(dataset) else None
     else:
-        inexact = _inexact(dataset)
+        inexact = _describe_inexactness(dataset)
     return DatasetSource(fit, inexact=inexact, state=state)
 
 
@@ -440,10 +451,10 @@ def array_sizes(model: keras.Model) -> dict[str, int] | None:
     adapter = None if fit is None or fit.iterator is None else fit.iterator.data_adapter
     if not isinstance(adapter, ArrayDataAdapter):
         return None
-    return {"batch_size": int(adapter.batch_size), "samples": rows_of(adapter) or 0}
+    return {"batch_size": int(adapter.batch_size), "samples": count_rows(adapter) or 0}
 
 
-def _inexact(dataset: tf.data.Dataset) -> str | None:
+def _describe_inexactness(dataset: tf.data.Dataset) -> str | None:
     part = inexact_part(dataset)
     if part is not None:
         return (

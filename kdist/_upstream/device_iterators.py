@@ -92,7 +92,7 @@ class _DeviceRows(dataset_ops.DatasetV2):
         self, spec: Any, place: int, device: str, source: str, dealer: Any, run: Any
     ) -> None:
         self._spec = spec
-        functions = _functions(tuple(tf.nest.flatten(spec)), place, device)
+        functions = _trace_functions(tuple(tf.nest.flatten(spec)), place, device)
         handle = gen_dataset_ops.multi_device_iterator_to_string_handle(dealer)
         super().__init__(
             gen_dataset_ops.generator_dataset(
@@ -114,7 +114,7 @@ class _DeviceRows(dataset_ops.DatasetV2):
 
 
 @functools.cache
-def _functions(specs: tuple[Any, ...], place: int, device: str) -> dict[str, Any]:
+def _trace_functions(specs: tuple[Any, ...], place: int, device: str) -> dict[str, Any]:
     """Trace the functions of a device's iterators."""
     types = structure.get_flat_tensor_types(specs)
     flat = {"output_types": types, "output_shapes": structure.get_flat_tensor_shapes(specs)}

@@ -1,8 +1,11 @@
-"""Fits that know their epoch, their first batch and their steps per execution.
+"""A fit: the data know its epoch, and it can begin at any batch of any epoch.
 
-A fit that continues skips the batches already trained: `data_sources.py`.
+`fit_data.py` keeps the running fits. `start_fit_at` continues a fit; `data_sources.py` then skips
+the batches that were trained, in the way of each kind of data. `compile_options.py` has the steps
+per execution.
 """
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,16 +15,17 @@ import keras
 from keras.callbacks import CallbackList
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.epoch_iterator import EpochIterator
-from keras.src.trainers.trainer import Trainer, model_supports_jit
+from keras.src.trainers.trainer import Trainer
 
-from .data_sources import DataSource, IteratorsMade, data_source_of, make_spare
+from .compile_options import choose_steps_per_execution
+from .data_sources import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .fit_data import (
     Fit,
-    batch_spec_of,
-    fit_data_of,
-    fit_of,
-    global_batch_of,
+    find_global_batch,
+    get_fit_data,
     innermost_fit,
+    register_fit,
+    replica_batch_spec,
     running_fit,
 )
 from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
@@ -29,25 +33,6 @@ from .iterators import release_in_background
 from .models import has_call, overridden_steps
 from .patching import replaces
 from .worker_devices import uses_collectives
-
-
-def _choose_steps_per_execution(
-    hooks: Any, model: keras.Model, iterator: Any, global_batch: int | None
-) -> None:
-    """Let the strategy choose the steps per execution, once the data are known."""
-    state = hooks.model_state(model)
-    if state.chosen_steps is None or state.is_evaluating:
-        return
-    if global_batch not in state.chosen_steps:
-        state.chosen_steps[global_batch] = hooks.steps_per_execution(model, global_batch)
-    chosen = state.chosen_steps[global_batch]
-    steps = min(chosen, iterator.num_batches or chosen)
-    if iterator.steps_per_epoch:  # Keras would otherwise train to the end of the last execution
-        steps = next(n for n in range(steps, 0, -1) if iterator.steps_per_epoch % n == 0)
-    iterator.steps_per_execution = steps
-    if steps != model.steps_per_execution:
-        model.steps_per_execution = steps
-        model.train_function = None
 
 
 def build_for_fit(model: keras.Model) -> None:
@@ -62,7 +47,7 @@ def build_for_fit(model: keras.Model) -> None:
         return
     if "train_step" in overridden_steps(model):
         return
-    build_alone(model, batch_spec_of(fit.iterator, any_batch_size=model.built))
+    build_alone(model, replica_batch_spec(fit.iterator, any_batch_size=model.built))
 
 
 def build_alone(model: keras.Model, batch: Any) -> None:
@@ -77,7 +62,18 @@ def build_for_step(model: keras.Model, batch: Any) -> None:
     hooks = hooks_of(model)
     if hooks is not None:
         hooks.prepare(model)
-    if model.built and has_call(model) and not overridden_steps(model):
+    _build_early(model, batch)
+
+
+def _build_early(model: keras.Model, batch: Any) -> None:
+    """Let Keras build the metrics and the optimizer of a built model before its step.
+
+    A step makes its variables as without a strategy, but TensorFlow then traces it twice.
+    """
+    if not model.built or not has_call(model) or overridden_steps(model) or model.run_eagerly:
+        return
+    # The code of a model may need values, or the size of the batch, which only the step has.
+    with contextlib.suppress(Exception):
         build_alone(model, batch)
 
 
@@ -113,18 +109,18 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
         )
     model._initial_epoch = _FirstEpoch(epoch)
     fit.start = epoch, batch
-    return data_source_of(fit).inexact
+    return find_data_source(fit).inexact
 
 
-def first_epoch_of(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
-    """Return the steps of the fit's first epoch, in the form of `EpochIterator`."""
+def continue_first_epoch(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
+    """Return the steps of a continued fit's first epoch, in the form of `EpochIterator`."""
     fit.start = None
     fit.model._initial_epoch = None  # the next fit begins at its own epoch
-    history = _iterators_before(fit, epoch)
-    source = data_source_of(fit)
+    history = _list_iterators(fit, epoch)
+    source = find_data_source(fit)
     source.replay(history, epoch - fit.initial_epoch)
     before = history.current.batches or 0 if history.current is not None else 0
-    return _steps(fit.iterator, source, batch, before)
+    return continue_epoch(fit.iterator, source, batch, before)
 
 
 def pass_over_data(model: keras.Model, epoch: int) -> None:
@@ -134,52 +130,56 @@ def pass_over_data(model: keras.Model, epoch: int) -> None:
     """
     fit = running_fit(model)
     if fit is not None:
-        history = _iterators_before(fit, epoch)
+        history = _list_iterators(fit, epoch)
         history.current = None  # no epoch continues to read it
-        data_source_of(fit).replay(history, epoch - fit.initial_epoch)
+        find_data_source(fit).replay(history, epoch - fit.initial_epoch)
 
 
-def _iterators_before(fit: Fit, epoch: int) -> IteratorsMade:
-    keras_iterator = fit.iterator
-    return IteratorsMade(
+def _list_iterators(fit: Fit, epoch: int) -> IteratorHistory:
+    """Return the iterators of the epochs before `epoch`."""
+    return IteratorHistory(
         epoch - fit.initial_epoch,
-        batches=keras_iterator._num_batches,
-        steps_per_epoch=keras_iterator.steps_per_epoch,
-        steps_per_execution=keras_iterator.steps_per_execution,
+        batches=fit.iterator._num_batches,
+        steps_per_epoch=fit.iterator.steps_per_epoch,
+        steps_per_execution=fit.iterator.steps_per_execution,
     )
 
 
-def _is_ours(epoch: Any) -> bool:
-    """Whether an `EpochIterator` divides its data over replicas of kdist."""
-    return isinstance(getattr(epoch, "_distribute_strategy", None), StrategyHooks)
+def _is_divided_by_kdist(epoch_iterator: Any) -> bool:
+    return isinstance(getattr(epoch_iterator, "_distribute_strategy", None), StrategyHooks)
 
 
-def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[Any]:
+def continue_epoch(
+    epoch_iterator: Any, source: DataSource, first: int, before: int
+) -> Iterator[Any]:
     """Yield the steps of `EpochIterator._enumerate_iterator`, from a step on.
 
     Earlier epochs have read the number of batches `before` from the same iterator.
     """
-    size, steps = epoch.steps_per_execution, epoch.steps_per_epoch or epoch._num_batches
+    batches, size = epoch_iterator._num_batches, epoch_iterator.steps_per_execution
+    steps = epoch_iterator.steps_per_epoch or batches
     first = min(first, steps or first)
-    source.about_to_begin(before + first)
-    epoch.data_adapter.on_epoch_begin()
+    source.begin_epoch(before + first)
+    epoch_iterator.data_adapter.on_epoch_begin()
     iterator = source.iterator_at(before + first)
     if steps:
-        epoch._current_iterator, epoch._steps_seen = iterator, before + first
-    if epoch.steps_per_epoch and epoch._num_batches and before + first >= epoch._num_batches:
+        epoch_iterator._current_iterator = iterator
+        epoch_iterator._steps_seen = before + first
+    if epoch_iterator.steps_per_epoch and batches and before + first >= batches:
         next(iterator, None)  # begins the iterator, for data that count their epochs
     for step in range(first, steps, size) if steps else itertools.count(first, size):
-        if steps and epoch._num_batches and epoch._steps_seen >= epoch._num_batches:
-            if epoch.steps_per_epoch:
-                epoch._interrupted_warning()
+        if steps and batches and epoch_iterator._steps_seen >= batches:
+            if epoch_iterator.steps_per_epoch:
+                epoch_iterator._interrupted_warning()
             break
-        epoch._steps_seen = (epoch._steps_seen if steps else step) + size
+        epoch_iterator._steps_seen = (epoch_iterator._steps_seen if steps else step) + size
         yield step, step + size - 1, iterator
-    is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
-    if is_over and (epoch.steps_per_epoch or not _is_ours(epoch)):
-        epoch._current_iterator, epoch._steps_seen = iter(epoch._get_iterator()), 0
-    epoch.data_adapter.on_epoch_end()
-    source.has_ended()
+    is_over = batches and epoch_iterator._steps_seen >= batches
+    if is_over and (epoch_iterator.steps_per_epoch or not _is_divided_by_kdist(epoch_iterator)):
+        epoch_iterator._current_iterator = iter(epoch_iterator._get_iterator())
+        epoch_iterator._steps_seen = 0
+    epoch_iterator.data_adapter.on_epoch_end()
+    source.end_epoch()
 
 
 @replaces(
@@ -189,7 +189,7 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
     " tells no callback about the others.",
     test="test_history_is_called_after_a_users_callbacks",
 )
-def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
+def _begin_fit(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
     observers = [callback for callback in callbacks.callbacks if _observes_fit(callback)]
     hooks = hooks_of(callbacks.model)
@@ -213,9 +213,6 @@ def _observes_fit(callback: Any) -> bool:
     return hasattr(callback, "fit_begins")
 
 
-OBSERVER_PATCHES = (_begin,)
-
-
 _NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
 
 
@@ -233,11 +230,11 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
         return original(model, *args, **options)
     warn_of_other_model(model)
     asked = call.arguments
-    with fit_of(model, asked.get("initial_epoch", 0)) as fit:
-        data = fit_data_of(asked.get("x"))
+    with register_fit(model, asked.get("initial_epoch", 0)) as fit:
+        data = get_fit_data(asked.get("x"))
         is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
         if data is not None and not is_continued:
-            asked["x"] = fit.take(data)
+            asked["x"] = fit.use_data(data)
         return original(*call.args, **call.kwargs)
 
 
@@ -247,7 +244,9 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
     why="Starts every epoch at its first batch, and gives no access to the iterator.",
     test="test_the_iterator_over_the_training_data_is_out_of_reach",
 )
-def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> None:
+def _record_iterator(
+    original: Callable[..., Any], iterator: Any, *args: Any, **options: Any
+) -> None:
     """Record the first iterator of a fit: it is the iterator of the training data."""
     fit = innermost_fit()
     if fit is not None and fit.iterator is None:
@@ -278,37 +277,39 @@ def _begin_epoch(
     " not say how many steps of an execution have a batch.",
     test="test_an_epoch_ends_with_a_spare_iterator",
 )
-def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
+def _steps_of_epoch(original: Callable[..., Any], epoch_iterator: Any) -> Iterator[Any]:
     """Begin within the data, and keep Keras from dividing an iterator that no epoch uses.
 
     On several replicas the division takes a tenth of a second, and starts to read ahead. Keras also
     does not wait for the end of the iterator that it has used.
     """
     fit = innermost_fit()
-    if fit is not None and fit.iterator is epoch and fit.start is not None:
-        steps = first_epoch_of(fit, *fit.start)
+    if fit is not None and fit.iterator is epoch_iterator and fit.start is not None:
+        steps = continue_first_epoch(fit, *fit.start)
     else:
-        steps = original(epoch)
-    ours = _is_ours(epoch)
+        steps = original(epoch_iterator)
+    is_divided = _is_divided_by_kdist(epoch_iterator)
+    batches = epoch_iterator._num_batches
     for step in steps:
-        if ours:
+        if is_divided:
             release_in_background(step[-1])
-        if epoch._num_batches and uses_collectives(getattr(epoch, "_distribute_strategy", None)):
+        strategy = getattr(epoch_iterator, "_distribute_strategy", None)
+        if batches and uses_collectives(strategy):
             # With several steps per execution, a step beyond the last batch would count as an
             # update.
-            read = epoch._steps_seen - epoch.steps_per_execution
-            step[-1]._kdist_batches_left = epoch._num_batches - read
+            read = epoch_iterator._steps_seen - epoch_iterator.steps_per_execution
+            step[-1]._kdist_batches_left = batches - read
         yield step
-        is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
-        if ours and is_over and epoch.steps_per_epoch is None:
-            epoch._steps_seen = 0  # as Keras leaves it
-            make_spare(epoch)
+        is_over = batches and epoch_iterator._steps_seen >= batches
+        if is_divided and is_over and epoch_iterator.steps_per_epoch is None:
+            epoch_iterator._steps_seen = 0  # as Keras leaves it
+            make_spare_iterator(epoch_iterator)
 
 
 DATA_PATCHES = (
     _fit,
     _begin_epoch,
-    _make,
+    _record_iterator,
     _steps_of_epoch,
 )
 
@@ -330,14 +331,11 @@ def _prepare(
         return original(model, iterator, data_batch)
     if iterator is None and hooks.is_prepared(model):
         return None
-    global_batch = global_batch_of(iterator, data_batch)
+    global_batch = find_global_batch(iterator, data_batch)
     hooks.prepare(model, global_batch)
     if iterator is not None:
-        _choose_steps_per_execution(hooks, model, iterator, global_batch)
-    # A step makes its variables as without a strategy, but TensorFlow then traces the step twice.
-    # Tracing takes long, so Keras builds the model, its metrics and its optimizer before the step.
-    if model.built and has_call(model) and not overridden_steps(model):
-        build_alone(model, data_batch or batch_spec_of(iterator, any_batch_size=True))
+        choose_steps_per_execution(hooks, model, iterator, global_batch)
+    _build_early(model, data_batch or replica_batch_spec(iterator, any_batch_size=True))
     return None
 
 
@@ -356,84 +354,4 @@ def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> A
     return original(model, logs or resumed or logs)
 
 
-HOOK_PATCHES = (
-    _prepare,
-    _end_epoch,
-)
-
-
-@replaces(
-    Trainer,
-    "compile",
-    why='Does not support `steps_per_execution="auto"`, and forgets that XLA was left to it.',
-    test="test_keras_forgets_what_was_automatic",
-)
-def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Accept `steps_per_execution="auto"`, and remember that XLA was left to Keras.
-
-    Until the batches are known, there is a single step per execution; a saved model keeps this
-    number. A saved model also keeps `jit_compile="auto"`, so that a model saved on a single GPU can
-    be trained on any devices.
-    """
-    hooks = hooks_of(model)
-    if hooks is None:
-        return original(model, *args, **options)
-    call = inspect.signature(original).bind(model, *args, **options)
-    call.apply_defaults()
-    requested = call.arguments
-    hooks.reset(model)
-    if requested["steps_per_execution"] == "auto":
-        hooks.model_state(model).chosen_steps = {}
-        requested["steps_per_execution"] = 1
-    xla_is_automatic = requested["jit_compile"] == "auto" and not requested["run_eagerly"]
-    result = original(*call.args, **call.kwargs)
-    if xla_is_automatic:
-        model._compile_config.config["jit_compile"] = "auto"
-    return result
-
-
-def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Evaluate or predict with a single step per execution, and restore the value of `fit`."""
-    hooks = hooks_of(model)
-    state = hooks.model_state(model) if hooks else None
-    if state is None or state.chosen_steps is None or state.is_evaluating:
-        return original(model, *args, **options)
-    steps = model.steps_per_execution
-    model.steps_per_execution = 1
-    validation = getattr(model, "_eval_epoch_iterator", None)
-    if validation is not None:
-        validation.steps_per_execution = 1
-    state.is_evaluating = True
-    try:
-        return original(model, *args, **options)
-    finally:
-        state.is_evaluating = False
-        model.steps_per_execution = steps
-
-
-@replaces(
-    Trainer,
-    "_resolve_auto_jit_compile",
-    why="Leaves XLA off under a strategy, even on a single GPU, and draws as TensorFlow does.",
-    test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
-)
-def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:
-    """Let the strategy choose the use of XLA, also for a model that is not compiled."""
-    hooks = hooks_of(model)
-    return original(model) if hooks is None else hooks.automatic_xla(model_supports_jit(model))
-
-
-_evaluate = replaces(
-    TensorFlowTrainer,
-    "evaluate",
-    why="Evaluates more steps than requested, up to the end of an execution.",
-    test="test_several_steps_per_execution_evaluate_more_than_requested",
-)(_with_single_steps)
-_predict = replaces(
-    TensorFlowTrainer,
-    "predict",
-    why="The graph contains a copy of the model for each step of an execution.",
-    test="test_several_steps_per_execution_copy_the_model_for_prediction",
-)(_with_single_steps)
-
-OPTION_PATCHES = (_compile, _automatic_xla, _evaluate, _predict)
+PATCHES = (_prepare, _end_epoch, _begin_fit)

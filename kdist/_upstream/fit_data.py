@@ -13,25 +13,25 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 _NAME = "_kdist_fit_data"
 
 
-def attach(dataset: tf.data.Dataset, data: Any) -> None:
+def attach_fit_data(dataset: tf.data.Dataset, data: Any) -> None:
     """Record that a data set gives the batches of `EpochBatches`, of any epoch and position."""
     setattr(dataset, _NAME, data)
 
 
-def fit_data_of(dataset: Any) -> Any:
+def get_fit_data(dataset: Any) -> Any:
     """Return the `EpochBatches` of this data set itself; `None` for all remaining kinds."""
     return getattr(dataset, _NAME, None)
 
 
-def walk(dataset: Any) -> Iterator[Any]:
+def walk_inputs(dataset: Any) -> Iterator[Any]:
     """Yield a data set and all its inputs, as far as TensorFlow knows them."""
     yield dataset
     if isinstance(dataset, tf.data.Dataset):
         for source in dataset._inputs():
-            yield from walk(source)
+            yield from walk_inputs(source)
 
 
-def kind_of(dataset: Any) -> str:
+def dataset_kind(dataset: Any) -> str:
     """Return the kind of a data set, such as `"Map"`."""
     return re.sub(r"Dataset(V\d)?$", "", type(dataset).__name__.removeprefix("_"))
 
@@ -64,7 +64,7 @@ class Fit:
         self._held: list[Any] = []
         self._has_begun = False
 
-    def take(self, data: Any) -> Any:
+    def use_data(self, data: Any) -> Any:
         """Return a data set for this fit alone."""
         self.data = data.for_fit()
         self.data.begin(self.initial_epoch)
@@ -90,8 +90,8 @@ class Fit:
 
     def _find_data(self) -> None:
         """Find the `EpochBatches` that the training data are made from."""
-        parts = list(walk(source_of(self.iterator)))
-        found = [data for part in parts if (data := fit_data_of(part)) is not None]
+        parts = list(walk_inputs(undivided_dataset(self.iterator)))
+        found = [data for part in parts if (data := get_fit_data(part)) is not None]
         others = [data for data in found if data not in self._held]
         is_repeated = any("Repeat" in type(part).__name__ for part in parts)
         if is_repeated or self.iterator.steps_per_epoch:
@@ -113,7 +113,7 @@ class Fit:
 
 
 @contextmanager
-def fit_of(model: keras.Model, initial_epoch: int) -> Iterator[Fit]:
+def register_fit(model: keras.Model, initial_epoch: int) -> Iterator[Fit]:
     """Register a fit of this thread inside the `with` block."""
     fit = Fit(model, initial_epoch)
     _fits().append(fit)
@@ -134,7 +134,7 @@ def running_fit(model: keras.Model) -> Fit | None:
     return next((fit for fit in reversed(_fits()) if fit.model is model), None)
 
 
-def source_of(iterator: Any) -> Any:
+def undivided_dataset(iterator: Any) -> Any:
     """Return the data set of Keras's `EpochIterator`, before it is divided over replicas."""
     dataset = iterator._distributed_dataset
     return getattr(dataset, "_original_dataset", dataset)
@@ -145,7 +145,7 @@ def _fits() -> list[Fit]:
     return fits
 
 
-def rows_of(adapter: Any) -> int | None:
+def count_rows(adapter: Any) -> int | None:
     """Return the number of rows of the arrays of Keras's adapter; `None` if unknown."""
     batch, batches = adapter.batch_size, adapter.num_batches
     if not batch or not batches:
@@ -153,7 +153,7 @@ def rows_of(adapter: Any) -> int | None:
     return int((batches - 1) * batch + (adapter.partial_batch_size or batch))
 
 
-def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
+def find_global_batch(iterator: Any, data_batch: Any) -> int | None:
     """Return the number of samples per full batch; `None` if unknown."""
     if iterator is None:
         return int(keras.tree.flatten(data_batch)[0].shape[0])
@@ -163,29 +163,29 @@ def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
     if peeked:
         return int(keras.tree.flatten(peeked[0])[0].shape[0])
     dataset = getattr(iterator.data_adapter, "_dataset", None)
-    return batch_size_of(dataset) if isinstance(dataset, tf.data.Dataset) else None
+    return find_batch_size(dataset) if isinstance(dataset, tf.data.Dataset) else None
 
 
-def batch_size_of(dataset: tf.data.Dataset) -> int | None:
+def find_batch_size(dataset: tf.data.Dataset) -> int | None:
     """Return the argument of `batch`; `None` if it is unknown.
 
     The `element_spec` has it only with `drop_remainder=True`.
     """
-    data = fit_data_of(dataset)
+    data = get_fit_data(dataset)
     if data is not None:
         return int(data.batch_size)
     if hasattr(dataset, "_batch_size"):
         return int(dataset._batch_size)
-    kind = kind_of(dataset)
+    kind = dataset_kind(dataset)
     if kind not in _KEEP_BATCHES:
         return None
     # A dataset of scalars that is zipped with the batches, such as seeds, has no batch size.
     sources = [s for s in dataset._inputs() if kind != "Zip" or not _has_scalars_only(s)]
-    sizes = {batch_size_of(source) for source in sources}
+    sizes = {find_batch_size(source) for source in sources}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def samples_of(dataset: tf.data.Dataset) -> int | None:
+def count_samples(dataset: tf.data.Dataset) -> int | None:
     """Return the number of samples in all batches of a dataset; `None` if it is unknown."""
     if hasattr(dataset, "_batch_size"):
         size, (rows,) = int(dataset._batch_size), dataset._inputs()
@@ -193,8 +193,8 @@ def samples_of(dataset: tf.data.Dataset) -> int | None:
         if samples < 0:
             return None
         return samples // size * size if bool(dataset._drop_remainder) else samples
-    kind = kind_of(dataset)
-    return samples_of(dataset._inputs()[0]) if kind in _KEEP_SAMPLES else None
+    kind = dataset_kind(dataset)
+    return count_samples(dataset._inputs()[0]) if kind in _KEEP_SAMPLES else None
 
 
 def _has_scalars_only(dataset: tf.data.Dataset) -> bool:
@@ -210,7 +210,7 @@ _KEEP_BATCHES = (
 _KEEP_SAMPLES = ("Cache", "Map", "Options", "ParallelMap", "Prefetch", "Shuffle")
 
 
-def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
+def replica_batch_spec(iterator: Any, *, any_batch_size: bool) -> Any:
     """Return the shapes and types of a replica's batch; `None` if they are unknown.
 
     A model that was built for the global batch may reject the batch size of a replica: with

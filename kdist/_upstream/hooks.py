@@ -3,6 +3,7 @@
 import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
@@ -19,14 +20,54 @@ _strategies: weakref.WeakSet[Any] = weakref.WeakSet()
 _models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was about
 
 
+class StepWatch:
+    """Is told of the calls and steps of a worker; this base class ignores them.
+
+    `HangWatch` (`workers/hang_detection.py`) ends a worker whose step does not end.
+    """
+
+    def watch(self, activity: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
+        del activity
+        return nullcontext()
+
+    def watch_step(self, activity: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker is in a step that the user's own loop calls."""
+        del activity
+        return nullcontext()
+
+    def slow(self, work: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker does slow work, such as saving: no step ends soon."""
+        del work
+        return nullcontext()
+
+    def waiting(self, event: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker waits for all workers to reach an event."""
+        del event
+        return nullcontext()
+
+    def step_began(self) -> None:
+        """Record the start of a step."""
+
+    def step_ended(self) -> None:
+        """Record the end of a step."""
+
+    def record_trace(self) -> None:
+        """Record that the current step is traced."""
+
+    def is_other_slow(self) -> bool:
+        """Whether another worker has reported slow work."""
+        return False
+
+
 class StrategyHooks:
     """Interface of kdist's strategies, which `strategies/exact_strategy.py` implements.
 
-    Under any other strategy most patches do nothing: `README.md` lists the exceptions.
+    Without these hooks, most patches do nothing: `README.md` lists the exceptions.
     """
 
-    progress: Any = None
-    """The `HangWatch` of this worker's steps; `None` without hang detection."""
+    step_watch = StepWatch()
+    """Is told of this worker's steps."""
     workers: int = 1
     """Number of workers: processes that train one model together."""
     worker: int = 0
@@ -50,10 +91,6 @@ class StrategyHooks:
 
         Called before Keras builds the optimizer and traces its step. An optimizer or metric made
         outside the scope gets a copy on every replica; a model made outside raises `UserError`.
-
-        Args:
-            model: The model, the same on all workers.
-            global_batch: Samples per step, over all replicas; `None` if unknown.
         """
         raise NotImplementedError
 
@@ -72,9 +109,7 @@ class StrategyHooks:
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         """Give the copies of variables the value of the first copy, after a failed step.
 
-        Args:
-            handles: The tensors that the failed function captures: handles of first copies, and
-                any others.
+        `handles` are the tensors that the failed function captures, among them the first copies.
         """
         raise NotImplementedError
 
@@ -91,8 +126,12 @@ class StrategyHooks:
 
     # A step
 
-    def constant_made(self, numbers: Any, constant: Any) -> None:
+    def check_constant(self, numbers: Any, constant: Any) -> None:
         """Warn of a number in a step that was computed from the number of replicas outside it."""
+        raise NotImplementedError
+
+    def batch_norm(self, layer: Any, inputs: Any) -> Any:
+        """Compute a batch norm in training mode; return `None` to leave it to Keras."""
         raise NotImplementedError
 
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,12 +19,6 @@ def strategy_of(model: keras.Model) -> tf.distribute.Strategy | None:
     return model._distribute_strategy
 
 
-def compile_arguments(model: keras.Model) -> dict[str, Any]:
-    """Return the arguments of `compile` that Keras keeps to describe the model."""
-    kept = getattr(model, "_compile_config", None)
-    return {} if kept is None else dict(kept.config)
-
-
 def inputs_of(model: keras.Model) -> Any:
     """Return the symbolic inputs of a Functional or Sequential model, in their structure."""
     functional = getattr(model, "_functional", model)  # of a Sequential
@@ -52,12 +46,10 @@ def compute_loss(
 
 def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
     """Return the metrics of a model, also the metrics that Keras adds in the first traced step."""
-    arguments = compile_arguments(model)
+    config = getattr(model, "_compile_config", None)
+    arguments = {} if config is None else config.config
     compiled = tf.nest.flatten([arguments.get("metrics"), arguments.get("weighted_metrics")])
-    return [
-        *model.metrics,
-        *(metric for metric in compiled if isinstance(metric, keras.metrics.Metric)),
-    ]
+    return [*model.metrics, *(m for m in compiled if isinstance(m, keras.metrics.Metric))]
 
 
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:

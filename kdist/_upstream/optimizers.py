@@ -26,18 +26,9 @@ def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Varia
     return list(getattr(optimizer, "_trainable_variables", []))
 
 
-def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """Return the variables that count the steps of an optimizer and of all optimizers inside it.
-
-    Unlike `iterations`, they also count steps that only accumulate gradients, and can be assigned
-    to. Schedules are called with them.
-    """
-    return [nested._iterations for nested in flatten_optimizers(optimizer)]
-
-
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> int:
     """Return the number of an optimizer's steps, also of steps that only accumulate gradients."""
-    return max(int(counter.numpy()) for counter in step_counters(optimizer))
+    return max(int(nested._iterations.numpy()) for nested in flatten_optimizers(optimizer))
 
 
 def averaging_optimizers(

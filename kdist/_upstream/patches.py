@@ -6,6 +6,7 @@
 import functools
 
 from . import (
+    compile_options,
     error_messages,
     fit,
     replicas,
@@ -20,9 +21,8 @@ from .patching import Patch
 # Patches for every strategy.
 ONE_MACHINE: tuple[Patch, ...] = (
     *fit.DATA_PATCHES,
-    *fit.HOOK_PATCHES,
-    *fit.OBSERVER_PATCHES,
-    *fit.OPTION_PATCHES,
+    *fit.PATCHES,
+    *compile_options.PATCHES,
     *error_messages.PATCHES,
     *steps.PATCHES,
     *replicas.PATCHES,

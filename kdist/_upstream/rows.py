@@ -20,7 +20,7 @@ _thread = threading.local()
 
 
 @contextlib.contextmanager
-def counting() -> Iterator[list[Any]]:
+def collect_counts() -> Iterator[list[Any]]:
     """Inside the `with` block, collect the tensor of `count` in a list; it may stay empty."""
     counts: list[Any] = []
     _thread.counts = counts
@@ -30,10 +30,10 @@ def counting() -> Iterator[list[Any]]:
         _thread.counts = None
 
 
-def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any | None:
+def count_rows(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any | None:
     """Return the number of replicas with data, of all workers; `None` if rows cannot be counted.
 
-    The list of `counting` gets a tensor with the number of rows of every replica.
+    `collect_counts` collects a tensor with the number of rows of every replica.
     """
     counts = getattr(_thread, "counts", None)
     (local,) = optionals
@@ -43,7 +43,7 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
     rows, has_values = [], []
     for optional, device in zip(local, devices, strict=True):
         with tf.device(device):
-            rows.append(_rows(optional))
+            rows.append(_count_replica_rows(optional))
             has_values.append(tf.cast(optional.has_value(), tf.int64))
     # Replica r of a worker has part r * workers + worker.
     places = [[0] * strategy.workers for _ in rows]
@@ -72,7 +72,7 @@ def attached_counts(leaf: Any) -> Any | None:
     return getattr(leaf, "_kdist_row_counts", None)
 
 
-def _rows(optional: Any) -> Any:
+def _count_replica_rows(optional: Any) -> Any:
     def count_rows() -> Any:
         return tf.shape(_first(optional.get_value()), out_type=tf.int64)[0]
 
@@ -94,16 +94,16 @@ def count_batch(optionals: list[list[Any]]) -> None:
     """Count a batch as it is read, unless this worker's data are at their end."""
     (local,) = optionals
     with tf.device("/cpu:0"):
-        _counter().assign_add(tf.cast(local[0].has_value(), tf.int64))
+        _batch_counter().assign_add(tf.cast(local[0].has_value(), tf.int64))
 
 
 def batches_read() -> int:
     """Return the number of batches that this worker has read since its start."""
-    return int(_counter().numpy())
+    return int(_batch_counter().numpy())
 
 
 @functools.cache
-def _counter() -> Any:
+def _batch_counter() -> Any:
     """Return a variable of this worker, outside its strategy, for steps to count with."""
     with tf.init_scope(), tf.device("/cpu:0"):
         return resource_variable_ops.ResourceVariable(
@@ -114,7 +114,7 @@ def _counter() -> Any:
 _divided = contextvars.ContextVar("divided", default=False)
 
 
-def _next(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> Any:
+def _mark_divided(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> Any:
     """Record that a batch is divided over replicas of kdist."""
     token = _divided.set(isinstance(iterator._strategy, StrategyHooks))
     try:
@@ -208,7 +208,7 @@ def _get_next(original: Callable[..., Any], iterator: Any, name: Any = None) -> 
     is_counted = uses_collectives(strategy) and strategy.workers > 1 and not iterator._replica_order
     if tf.executing_eagerly() or not is_counted:
         return original(iterator, name)
-    with counting() as counts:
+    with collect_counts() as counts:
         data = original(iterator, name)
     if counts:
         attach_counts(data, counts[0])
@@ -229,7 +229,7 @@ def _replicas_with_values(
     if not (uses_collectives(strategy) and strategy.workers > 1):
         return original(strategy, input_workers, optional_list)
     count_batch(optional_list)
-    counted = count(strategy, input_workers, optional_list)
+    counted = count_rows(strategy, input_workers, optional_list)
     if counted is not None:
         return counted
     has_values = [tf.cast(optional.has_value(), tf.int64) for optional in optional_list[0]]
@@ -241,7 +241,7 @@ WORKER_PATCHES = (
         Patch(
             owner=input_lib.DistributedIteratorBase,
             name=name,
-            replacement=_next,
+            replacement=_mark_divided,
             why=_WHY,
             test="test_a_replica_without_sparse_rows_crashes",
             seen_in=TENSORFLOW,

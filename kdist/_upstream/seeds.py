@@ -53,7 +53,7 @@ def set_seed_state(state: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def kept_seeds() -> Iterator[None]:
+def keep_seeds() -> Iterator[None]:
     """Restore the random states of Python, NumPy, TensorFlow and Keras after the `with` block."""
     names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
     of_keras = {name: global_state.get_global_attribute(name) for name in names}
@@ -96,13 +96,13 @@ class _GlobalSeed(SeedGenerator):
 
 def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
     """Return the generator for `seed=None`, copied to every replica."""
-    made = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
-    if made is not None and getattr(made.state._value, "_distribute_strategy", None) is strategy:
-        return made
+    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    own = None if generator is None else generator.state._value
+    if own is not None and getattr(own, "_distribute_strategy", None) is strategy:
+        return generator
     with tf.init_scope(), strategy.scope():
         # Several workers would have to make the variable together.
         is_alone = getattr(strategy, "workers", 1) == 1
-        generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
         if generator is None:
             generator = _GlobalSeed(is_alone=is_alone)
             use_global_seed(generator)

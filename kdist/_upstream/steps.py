@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import core
 from tensorflow.python.autograph.core import ag_ctx
@@ -30,13 +31,7 @@ def is_traced_whole() -> bool:
     return getattr(_thread, "traces", 0) > 0 and not tf.executing_eagerly()
 
 
-def divides_step() -> bool:
-    """Whether the step that this thread traces will be divided over several replicas."""
-    strategy = traced_strategy()
-    return strategy is not None and strategy.extended._num_replicas_in_sync > 1
-
-
-def _lifted(value: Any) -> Any:
+def _compute_outside(value: Any) -> Any:
     """Compute a tensor of a traced step outside the step."""
 
     def compute() -> Any:
@@ -54,7 +49,7 @@ def _lifted(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def made_beside(variable: Any) -> Iterator[None]:
+def colocate_new_variables(variable: Any) -> Iterator[None]:
     """Inside the `with` block, make variables beside `variable`, as `colocate_vars_with` does."""
 
     def create(next_creator: Any, **kwargs: Any) -> Any:
@@ -86,11 +81,13 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
         options = {k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
         value = options.get("initial_value")
         if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
-            options["initial_value"] = _lifted(value)  # the variable is made outside the step
+            options["initial_value"] = _compute_outside(
+                value
+            )  # the variable is made outside the step
         try:
             with tf.init_scope(), strategy.scope(), contextlib.ExitStack() as beside:
                 if kwargs.get("colocate_with") is not None:
-                    beside.enter_context(made_beside(kwargs["colocate_with"]))
+                    beside.enter_context(colocate_new_variables(kwargs["colocate_with"]))
                 return tf.Variable(**options)
         finally:
             is_creating = False
@@ -135,7 +132,7 @@ def _graph_constant(
     constant = original(value, dtype, shape, *args, **options)
     strategy = traced_strategy()
     if strategy is not None:
-        strategy.constant_made((value, shape), constant)
+        strategy.check_constant((value, shape), constant)
     return constant
 
 
@@ -159,4 +156,20 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
     return call
 
 
-PATCHES = (_graph_constant, _remat)
+@replaces(
+    keras.layers.BatchNormalization,
+    "call",
+    why="Takes some thirty operations for a pass over a batch, each of them a launch on a GPU.",
+    test="test_batch_norm_has_many_operations",
+)
+def _batch_norm(
+    original: Callable[..., Any], layer: Any, inputs: Any, training: Any = None, mask: Any = None
+) -> Any:
+    """Let the strategy whose step calls a batch norm compute it in few operations."""
+    outputs, strategy = None, traced_strategy()
+    if strategy is not None and training and layer.trainable and mask is None:
+        outputs = strategy.batch_norm(layer, inputs)
+    return original(layer, inputs, training, mask) if outputs is None else outputs
+
+
+PATCHES = (_graph_constant, _remat, _batch_norm)

@@ -12,7 +12,8 @@ from .patching import replaces
 from .rows import batches_read
 from .worker_steps import reads_same_data
 
-_OF_THE_CHIEF = (
+_BATCHES = "the number of batches read in it, for training and validation,"
+_CHIEF_ONLY = (
     keras.callbacks.CSVLogger,
     keras.callbacks.ModelCheckpoint,
     keras.callbacks.ProgbarLogger,
@@ -21,10 +22,7 @@ _OF_THE_CHIEF = (
 )
 
 
-_BATCHES = "the number of batches read in it, for training and validation,"
-
-
-def is_of_the_chief(callback: Any) -> bool:
+def runs_on_chief_only(callback: Any) -> bool:
     """Whether a callback only writes or prints, so that the chief alone has to run it.
 
     The attribute `on_chief_only` of a user's callback decides, if the callback has it.
@@ -34,14 +32,14 @@ def is_of_the_chief(callback: Any) -> bool:
 
 def _writes(callback: Any) -> bool:
     """Whether a callback is a writing or printing callback of Keras or W&B, or a subclass."""
-    return isinstance(callback, _OF_THE_CHIEF) or "wandb" in _packages(callback)
+    return isinstance(callback, _CHIEF_ONLY) or "wandb" in _packages(callback)
 
 
 def _packages(callback: Any) -> set[str]:
     return {kind.__module__.partition(".")[0] for kind in type(callback).__mro__}
 
 
-def _saves(callback: Any) -> bool:
+def _saves_model(callback: Any) -> bool:
     """Whether a callback saves the model: all workers have to read the divided state for that."""
     return isinstance(callback, keras.callbacks.ModelCheckpoint)
 
@@ -85,6 +83,10 @@ def _sets_rate(callback: Any) -> bool:
 class _WorkerCallbackList(CallbackList):
     """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
+    # The class of a list is changed after its construction, so defaults belong to the class.
+    asks_after_batches = rate_is_set = stops_after_epoch = False
+    batches_before = 0
+
     def on_train_begin(self, logs: Any = None) -> None:
         """Agree whether workers ask each other after every batch: their callbacks may differ."""
         super().on_train_begin(logs)
@@ -103,11 +105,11 @@ class _WorkerCallbackList(CallbackList):
             optimizer = self.model.optimizer
             own = _learning_rate(optimizer)
             chiefs = self._hooks.exchange(f"the start of epoch {epoch + 1}", own)[0]
-            _set_rate(optimizer, own, chiefs)
+            _set_learning_rate(optimizer, own, chiefs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Stop after this batch if the workers ask each other now, otherwise after the epoch."""
-        self._step_ended()
+        self._hooks.step_watch.step_ended()
         super().on_train_batch_end(batch, logs)
         model = self.model
         if self.asks_after_batches:
@@ -129,44 +131,33 @@ class _WorkerCallbackList(CallbackList):
         if None not in read and len({*read}) > 1:
             self._hooks.compare_workers(event, {_BATCHES: batches})
         model.stop_training = any(stops for stops, _, _ in everyone)
-        _set_rate(model.optimizer, rate, everyone[0][1])
+        _set_learning_rate(model.optimizer, rate, everyone[0][1])
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Record the start of a step after all callbacks have been called."""
         super().on_train_batch_begin(batch, logs)
-        self._step_began()
+        self._hooks.step_watch.step_began()
 
     def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
         super().on_test_batch_begin(batch, logs)
-        self._step_began()
+        self._hooks.step_watch.step_began()
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         super().on_predict_batch_begin(batch, logs)
-        self._step_began()
+        self._hooks.step_watch.step_began()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Record the end of a step before any callback is called."""
-        self._step_ended()
+        self._hooks.step_watch.step_ended()
         super().on_test_batch_end(batch, logs)
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._step_ended()
+        self._hooks.step_watch.step_ended()
         super().on_predict_batch_end(batch, logs)
-
-    asks_after_batches = rate_is_set = stops_after_epoch = False
-    batches_before = 0
 
     @property
     def _hooks(self) -> Any:
         return self.model.distribute_strategy
-
-    def _step_began(self) -> None:
-        if self._hooks.progress is not None:
-            self._hooks.progress.step_began()
-
-    def _step_ended(self) -> None:
-        if self._hooks.progress is not None:
-            self._hooks.progress.step_ended()
 
     def _batches_of_epoch(self) -> int | None:
         """Return the number of batches read, validation included; `None` for different data."""
@@ -205,7 +196,7 @@ def _make_list(
             )
     by_all = model.distribute_strategy.extended.divides_state
     for callback in callbacks.callbacks if by_all else ():
-        if _saves(callback) and "wandb" in _packages(callback):
+        if _saves_model(callback) and "wandb" in _packages(callback):
             raise UserError(
                 f"{type(callback).__name__} saves on the chief alone, and variables are"
                 " divided over all workers: save by keras.callbacks.ModelCheckpoint, or leave out"
@@ -215,15 +206,15 @@ def _make_list(
         callbacks.callbacks = [
             callback
             for callback in callbacks.callbacks
-            if not is_of_the_chief(callback) or (by_all and _saves(callback))
+            if not runs_on_chief_only(callback) or (by_all and _saves_model(callback))
         ]
-        for callback in filter(_saves, callbacks.callbacks):
+        for callback in filter(_saves_model, callbacks.callbacks):
             callback.verbose = 0
         callbacks._progbar = None
     callbacks.__class__ = _WorkerCallbackList
 
 
-def _set_rate(optimizer: Any, own: float | None, chiefs: float | None) -> None:
+def _set_learning_rate(optimizer: Any, own: float | None, chiefs: float | None) -> None:
     if own is not None and chiefs is not None and own != chiefs:
         optimizer.learning_rate = chiefs
 

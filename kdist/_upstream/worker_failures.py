@@ -1,7 +1,7 @@
 """Find failed workers by TensorFlow's heartbeats, and make all workers fail.
 
-A worker that sends no heartbeat for `heartbeat_seconds` has failed. `workers/hang_detection.py`
-asks for the failures.
+A worker that sends no heartbeat for `heartbeat_seconds` has failed. `workers/worker_end.py` asks
+for the failures.
 """
 
 import atexit
@@ -10,7 +10,7 @@ import contextlib
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from .worker_store import call, chief_answers, chief_is_lost, chief_is_silent
+from .worker_store import call_c_function, chief_answers, chief_is_lost, chief_is_silent
 
 _LONGEST = 500
 _SILENT = "it does not answer"
@@ -24,7 +24,7 @@ _LOST = (
 )
 
 
-def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
+def find_failures(strategy: tf.distribute.Strategy) -> list[str | None]:
     """Return for each worker the reason of its failure, `None` if it has not failed.
 
     The chief keeps the states. While it does not answer, the list is empty. Once it is lost, the
@@ -38,13 +38,11 @@ def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
         states = context.context().get_task_states(jobs)
     except tf.errors.OpError:
         return [_UNREACHED]  # the chief: it keeps the states
-    return [None if state is None else _reason(state) for state in states]
+    return [None if state is None else _describe_failure(state) for state in states]
 
 
-def _reason(state: tf.errors.OpError) -> str:
-    if isinstance(state, tf.errors.UnavailableError):
-        return _ENDED
-    return str(state.message)
+def _describe_failure(state: tf.errors.OpError) -> str:
+    return _ENDED if isinstance(state, tf.errors.UnavailableError) else str(state.message)
 
 
 def is_lost(reason: str) -> bool:
@@ -58,7 +56,7 @@ def report_failure(message: str) -> None:
     with contextlib.suppress(tf.errors.OpError, ValueError):
         if chief_is_silent() or not chief_answers():
             return
-        call("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
+        call_c_function("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
 
 
 def abort_collectives() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from keras.src.legacy.saving import legacy_h5_format
 from keras.src.saving import saving_lib
 
 from ..errors import UserError
-from .hooks import hooks_of
+from .hooks import StrategyHooks, hooks_of
 from .patching import Patch
 
 _WHOLE = ("tf_saved_model", "onnx", "litert")
@@ -72,7 +73,7 @@ def _export(
     """
     if _hooks(model) is None:
         return original(model, filepath, format, verbose, **options)
-    with _slow(model):
+    with _slow_save(model):
         if format not in _WHOLE:
             _check_chief(model, f"format={format!r}")
             return original(model, filepath, format, verbose, **options)
@@ -93,16 +94,13 @@ def _check_overwrite(
     """
     if not overwrite:
         _check_chief(model, "overwrite=False")
-    with _slow(model):
+    with _slow_save(model):
         original(model, filepath, overwrite, *args, **options)
 
 
-def _slow(model: Any) -> Any:
-    """Inside the `with` block, hang detection expects no step to end soon: saving is slow."""
-    hooks = _hooks(model)
-    if hooks is None or hooks.progress is None:
-        return contextlib.nullcontext()
-    return hooks.progress.slow("saving a model")
+def _slow_save(model: Any) -> AbstractContextManager[None]:
+    hooks = _hooks(model) or StrategyHooks()
+    return hooks.step_watch.slow("saving a model")
 
 
 def _check_chief(model: Any, what: str) -> None:

@@ -1,11 +1,10 @@
-"""Calls and steps of several workers: workers compare their calls, and steps run singly."""
+"""Calls and steps of several workers: calls are compared, and each step runs by itself."""
 
 import contextlib
 import inspect
 import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -15,7 +14,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.trainers import data_adapters
 
 from .collective_launchers import static_keys
-from .fit_data import rows_of
+from .fit_data import count_rows
 from .hooks import StrategyHooks, hooks_of
 from .patching import Patch, replaces
 from .seeds import seed_digest, seed_state, set_seed_state
@@ -25,7 +24,7 @@ _thread = threading.local()
 
 
 @contextlib.contextmanager
-def doing(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
+def track_call(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Inside the `with` block, the thread is in `fit`, `evaluate` or `predict`."""
     calls: list[_Call] = vars(_thread).setdefault("calls", [])
     calls.append(_Call(name, arguments or {}))
@@ -35,18 +34,18 @@ def doing(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[Non
         calls.pop()
 
 
-def activity() -> str:
+def describe_activity() -> str:
     """Return the calls that the thread is in, such as `evaluate in fit`."""
     names = [call.name for call in _calls()] or ["a step"]
     return " in ".join(reversed(names))
 
 
-def arguments() -> Mapping[str, Any]:
+def current_arguments() -> Mapping[str, Any]:
     """Return the arguments of the innermost call that the thread is in."""
     return _calls()[-1].arguments if _calls() else {}
 
 
-def reads_other_data() -> None:
+def record_other_data() -> None:
     """Record for all calls that the thread is in: each worker reads its own data."""
     for call in _calls():
         call.has_other_data = True
@@ -72,44 +71,43 @@ _OWN = (tf.data.experimental.AutoShardPolicy.OFF, tf.data.experimental.AutoShard
 _SHUFFLED = (data_adapters.ArrayDataAdapter, data_adapters.PyDatasetAdapter)
 
 
-def fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
-    """Return the arguments of a call of `fit` that have to be the same on all workers."""
+def compared_fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+    """Return the arguments of a call of `fit` that have to be equal on all workers."""
     try:
-        given = inspect.signature(fit).bind(*args, **options)
+        call = inspect.signature(fit).bind(*args, **options)
     except TypeError:  # the call will raise it
         return {}
-    given.apply_defaults()
-    found = given.arguments
-    is_validated = found.get("validation_data") is not None or bool(found.get("validation_split"))
+    call.apply_defaults()
+    given = call.arguments
+    is_validated = given.get("validation_data") is not None or bool(given.get("validation_split"))
     return {
         "validation_data": "given" if is_validated else "not given",
-        **{name: plain(found.get(name)) for name in _ARGUMENTS},
+        **{name: to_json_value(given.get(name)) for name in _ARGUMENTS},
     }
 
 
-def described_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the data of an iterator beyond their shapes."""
-    found: dict[str, Any] = {}
-    if not isinstance(adapter, data_adapters.TFDatasetAdapter):
-        found["the batch size"] = plain(adapter.batch_size)
-        found["the number of rows"] = rows_of(adapter)
-    if isinstance(adapter, _SHUFFLED):
-        found["shuffle"] = plain(options.get("shuffle"))
+def describe_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the data of an iterator, besides their shapes."""
     weights = options.get("class_weight")
-    found["class_weight"] = weights and {
-        str(name): float(weight) for name, weight in weights.items()
+    description: dict[str, Any] = {
+        "class_weight": weights and {str(name): float(value) for name, value in weights.items()}
     }
-    return found
+    if not isinstance(adapter, data_adapters.TFDatasetAdapter):
+        description["the batch size"] = to_json_value(adapter.batch_size)
+        description["the number of rows"] = count_rows(adapter)
+    if isinstance(adapter, _SHUFFLED):
+        description["shuffle"] = to_json_value(options.get("shuffle"))
+    return description
 
 
-def is_dealt_out(dataset: Any) -> bool:
+def is_read_by_all(dataset: Any) -> bool:
     """Whether every worker reads all of a dataset, and keeps its part of each batch."""
     if not isinstance(dataset, tf.data.Dataset):
         return False
     return dataset.options().experimental_distribute.auto_shard_policy not in _OWN
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return a value in a form that JSON can hold."""
     if value is None or isinstance(value, bool):
         return value
@@ -159,15 +157,15 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
     def function(iterator: Any) -> Any:
         if not isinstance(iterator, tf.distribute.DistributedIterator):
             return one_step(iterator)
-        progress = model.distribute_strategy.progress
+        watch = model.distribute_strategy.step_watch
         steps, outputs = model.steps_per_execution, None
         left = getattr(iterator, "_kdist_batches_left", steps)
         model.steps_per_execution = 1  # read when the step is traced
         try:
             for number in range(min(steps, left)):
-                if number and progress is not None:  # `CallbackList` records the first and last
-                    progress.step_ended()
-                    progress.step_began()
+                if number:  # `CallbackList` records the first step's start and the last step's end
+                    watch.step_ended()
+                    watch.step_began()
                 with static_keys():
                     outputs = one_step(iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
@@ -194,56 +192,59 @@ def _make_iterator(
     **options: Any,
 ) -> None:
     """Compare the batches of all workers before any worker waits for another worker."""
-    if _with_workers(distribute_strategy) and activity().startswith("fit"):
-        _shuffle_alike(distribute_strategy)
+    if _with_workers(distribute_strategy) and describe_activity().startswith("fit"):
+        _share_seed(distribute_strategy)
     original(iterator, distribute_strategy, *args, **options)
     if _with_workers(distribute_strategy):
         adapter = iterator.data_adapter
-        if not is_dealt_out(adapter.get_tf_dataset()):
-            reads_other_data()
+        if not is_read_by_all(adapter.get_tf_dataset()):
+            record_other_data()
         distribute_strategy.compare_workers(
-            activity(),
+            describe_activity(),
             {
-                **arguments(),
-                "the number of batches": plain(iterator.num_batches),
-                "steps_per_epoch or steps": plain(iterator.steps_per_epoch),
-                "steps_per_execution": plain(iterator.steps_per_execution),
-                **described_data(adapter, options),
+                **current_arguments(),
+                "the number of batches": to_json_value(iterator.num_batches),
+                "steps_per_epoch or steps": to_json_value(iterator.steps_per_epoch),
+                "steps_per_execution": to_json_value(iterator.steps_per_execution),
+                **describe_data(adapter, options),
                 "the batches' shapes and types": str(iterator._distributed_dataset.element_spec),
             },
         )
 
 
-def _shuffle_alike(strategy: Any) -> None:
+def _share_seed(strategy: Any) -> None:
     """Take over the chief's seed state if a worker has another seed or has drawn more numbers."""
-    everyone = strategy.exchange(activity(), seed_digest())
+    everyone = strategy.exchange(describe_activity(), seed_digest())
     if len(set(everyone)) > 1:
-        chiefs = strategy.exchange(activity(), seed_state() if strategy.is_chief else None)[0]
+        chiefs = strategy.exchange(
+            describe_activity(), seed_state() if strategy.is_chief else None
+        )[0]
         if not strategy.is_chief:
             set_seed_state(chiefs)
 
 
-def _watched_step(name: str) -> Callable[..., Any]:
+def _watch_step(name: str) -> Callable[..., Any]:
     """Watch a step that the user's own loop calls."""
 
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
         hooks = hooks_of(model)
-        if hooks is None or hooks.progress is None:
+        if hooks is None:
             return original(model, *args, **options)
-        with hooks.progress.watch_step(name):
+        with hooks.step_watch.watch_step(name):
             return original(model, *args, **options)
 
     return call
 
 
-def _named(name: str) -> Callable[..., Any]:
+def _track(name: str) -> Callable[..., Any]:
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
         hooks = hooks_of(model)
         if hooks is None:
             return original(model, *args, **options)
-        compared = fit_arguments(original, model, *args, **options) if name == "fit" else {}
-        watched = nullcontext() if hooks.progress is None else hooks.progress.watch(name)
-        with watched, doing(name, compared):
+        compared = (
+            compared_fit_arguments(original, model, *args, **options) if name == "fit" else {}
+        )
+        with hooks.step_watch.watch(name), track_call(name, compared):
             return original(model, *args, **options)
 
     return call
@@ -257,7 +258,7 @@ PATCHES = (
         Patch(
             owner=TensorFlowTrainer,
             name=name,
-            replacement=_named(name),
+            replacement=_track(name),
             why="With several workers, does not say which of `fit`, `evaluate` and `predict` a"
             " batch is for, nor with which arguments.",
             test="test_batches_of_workers_are_not_compared",
@@ -268,7 +269,7 @@ PATCHES = (
         Patch(
             owner=TensorFlowTrainer,
             name=name,
-            replacement=_watched_step(name),
+            replacement=_watch_step(name),
             why="Does not say that a step has begun or ended, by which a worker that hangs is"
             " found.",
             test="test_a_worker_that_waits_does_not_say_so",

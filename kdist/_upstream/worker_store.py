@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 _LIBRARY = "libtensorflow_cc.so.2"
 
 
-def call(name: str, *arguments: bytes | int) -> None:
+def call_c_function(name: str, *arguments: bytes | int) -> None:
     """Call a function of TensorFlow's C API that takes the context first, and a status last."""
     library = _library()
     status = library.TF_NewStatus()
@@ -54,7 +54,7 @@ class _Chief:
     silent_since: float | None = None
 
 
-def begin(*, is_chief: bool, heartbeat_seconds: float) -> None:
+def start_store(*, is_chief: bool, heartbeat_seconds: float) -> None:
     """Begin to use the store."""
     _Chief.patience = heartbeat_seconds
     if is_chief:
@@ -110,7 +110,7 @@ def _call_chief(function: str, *arguments: bytes) -> None:
 
     def ask() -> None:
         try:
-            call(function, *arguments)
+            call_c_function(function, *arguments)
         except Exception as error:
             failed.append(error)
 

@@ -8,21 +8,20 @@ from typing import Any, Literal
 from ..arguments import number_within, positive_integer
 from ..errors import UserError
 from ..remote import RemoteFolder
-from ..signals import PreemptionSignals, Received
+from ..signals import PreemptionSignals, ReceivedSignals
 
 Resume = Literal["auto", "must", "never"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
-    """When and where checkpoints are saved, and how a training is resumed from them.
+    """Times and place of checkpoints, and the way to resume from them.
 
-    The first attributes are the arguments of `kdist.callbacks.Checkpoint`. kdist itself sets the
+    The first attributes are the arguments of `kdist.callbacks.Checkpoint`; `kdist train` sets the
     attributes that are listed here.
 
     Attributes:
-        held: Signals that the caller holds. After a signal, the training is saved and `Interrupted`
-            is raised.
+        held: Signals that the caller holds; a signal saves the training and raises `Interrupted`.
         data: Description that tells the data from different data with as many steps.
         any_rate: Whether a training may be resumed with another learning rate.
         run: The remote folder of a run, whose local copy contains `folder`; uploaded after each
@@ -39,7 +38,7 @@ class CheckpointOptions:
     resume: Resume
     preemption: bool | Collection[str]
     clock: Callable[[], float]
-    held: Received | None = None
+    held: ReceivedSignals | None = None
     data: str | None = None
     any_rate: bool = False
     run: RemoteFolder | None = None
@@ -56,24 +55,21 @@ class CheckpointOptions:
             raise UserError(
                 f'resume is {self.resume!r}, but has to be one of "auto", "must", "never"'
             )
-        self.preemption_signals()
+        self.make_signals()
 
     @property
     def ends_by_signal(self) -> bool:
         """Whether any signal saves and ends the training."""
         return bool(self.preemption) or self.held is not None
 
-    def of_all_workers(self) -> dict[str, Any]:
-        """Return the options that must be the same on all workers.
-
-        The chief alone decides about the folder and about saves by seconds.
-        """
+    def shared_values(self) -> dict[str, Any]:
+        """Return the options that must be equal on all workers; the chief decides all others."""
         return {
             "every_steps": self.every_steps,
             "whether a signal ends the training": self.ends_by_signal,
         }
 
-    def preemption_signals(self) -> PreemptionSignals:
+    def make_signals(self) -> PreemptionSignals:
         """Create the recorder of the signals that save and end the training."""
         if isinstance(self.preemption, bool):
             return PreemptionSignals(("SIGTERM",) if self.preemption else ())

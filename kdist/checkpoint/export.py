@@ -10,13 +10,12 @@ import numpy as np
 
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
-from ..layers.convert import convert_batch_norm
 from ..strategies.load_model import kdist_classes
-from .store import CheckpointFile, DamagedCheckpointError
-from .values import assign_values, state_variables, unlike_saved
+from .checkpoint_file import CheckpointFile, DamagedCheckpointError
+from .values import assign_values, find_difference, state_variables
 
 
-def described_model(model: keras.Model) -> str | None:
+def serialize_model(model: keras.Model) -> str | None:
     """Return a model as JSON, without its weights; `None` if the model has no JSON form."""
     try:
         return str(model.to_json())
@@ -65,25 +64,18 @@ def export_model(
         raise UserError(
             f"{checkpoint.path} is damaged: {error}; export an older checkpoint"
         ) from error
-    made = _make_model(checkpoint, state) if model is None else model
-    _restore_weights(made, checkpoint, arrays, state, averaged=averaged)
-    if model is None:
-        convert_batch_norm(made, to="stock")
+    restored = _make_model(checkpoint, state) if model is None else model
+    _restore_weights(restored, checkpoint, arrays, state, averaged=averaged)
     hint = "pass a path in a folder that exists"
     with explain_write_errors(target, hint=hint), atomic_path(target) as part:
-        made.save(part)
-    return made
+        restored.save(part)
+    return restored
 
 
 def restore_weights(
     model: keras.Model, checkpoint: CheckpointFile, *, averaged: bool = False
 ) -> None:
-    """Assign a checkpoint's weights to a model, and leave its optimizer unchanged.
-
-    Args:
-        model: A built model, made as for training.
-        checkpoint: The checkpoint.
-        averaged: Whether to take the averages of the weights.
+    """Assign a checkpoint's weights, or with `averaged` their averages, to a built model.
 
     Raises:
         DamagedCheckpointError: The checkpoint cannot be read.
@@ -117,10 +109,9 @@ def _restore_weights(
 ) -> None:
     own = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
     saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
-    difference = unlike_saved(own, saved)
-    if difference:
+    if difference := find_difference(own, saved):
         raise UserError(f"{checkpoint.path} is of another model: {difference}")
-    # In a checkpoint from a validation, the weights and their averages may be swapped.
+    # During a validation, the weights and their averages may be swapped.
     if averaged != state.get("swapped", False):
         saved |= {name: arrays[average] for name, average in state["averages"].items()}
     assign_values(own, saved)

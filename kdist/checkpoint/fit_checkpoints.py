@@ -1,4 +1,8 @@
-"""`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end."""
+"""`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end.
+
+`callbacks/checkpoint.py` calls the methods. `state.py` copies and restores a training, `values.py`
+its variables; `store.py` writes the files; `worker_checkpoints.py` shares them among the workers.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from signal import Signals
@@ -12,27 +16,17 @@ from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
 from ..workers.exchange import Workers
+from .callback_states import CallbackStates
 from .checkpoint_options import CheckpointOptions
+from .run_description import describe_run
 from .save_times import SaveTimes
-from .state import (
-    CallbackStates,
-    EpochPart,
-    SavedTraining,
-    about_run,
-    copy_epoch_part,
-    copy_training,
-)
+from .state import EpochPart, SavedTraining, copy_epoch_part, copy_training
 from .values import copy_values, state_variables
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
 
 class WeightsGuard:
-    """Finds non-finite weights, which stop a training and are never saved.
-
-    Args:
-        model: The compiled model.
-        workers: Workers of the training.
-    """
+    """Finds non-finite weights, which stop a training and are never saved."""
 
     def __init__(self, model: keras.Model, workers: Workers) -> None:
         self._model = model
@@ -40,39 +34,33 @@ class WeightsGuard:
         self._allowed: set[str] = set()
 
     def allow_present(self) -> int:
-        """Allow the present non-finite values of constants, such as a mask of minus infinities.
+        """Allow present non-finite values of untrainable variables, such as a mask with infinities.
 
-        Constants are the variables that are not trainable.
-
-        Returns:
-            Size of all variables in bytes.
+        Returns the size of all variables in bytes.
         """
         variables = state_variables(self._model)
         arrays = copy_values(variables)
-        constant = {n: array for n, array in arrays.items() if not variables[n].trainable}
-        self._allowed = {name for name, array in constant.items() if not _is_finite(array)}
+        self._allowed = {
+            name
+            for name, array in arrays.items()
+            if not variables[name].trainable and not _is_finite(array)
+        }
         return sum(array.nbytes for array in arrays.values())
 
     def check(self, arrays: Mapping[str, np.ndarray], *, epoch: int, step: int) -> None:
-        """Raise `NonFiniteWeightsError` if a variable of the model or an optimizer is not finite.
-
-        Args:
-            arrays: Arrays by name. Arrays of metrics and callbacks are not checked.
-            epoch: The epoch, counted from 1.
-            step: The step of the epoch, counted from 1.
-        """
-        bad = self._first_nonfinite(arrays)
+        """Raise `NonFiniteWeightsError` if a weight or a variable of an optimizer is not finite."""
+        bad = self._find_nonfinite(arrays)
         if bad is not None:
             raise NonFiniteWeightsError(bad, epoch=epoch, step=step)
 
-    def first_nonfinite_weight(self) -> str | None:
+    def find_nonfinite_weight(self) -> str | None:
         """Return the name of the first non-finite variable; `None` if all variables are finite."""
         arrays = copy_values(state_variables(self._model))
-        return self._workers.of_chief(
-            "the check of the weights", lambda: self._first_nonfinite(arrays)
+        return self._workers.run_on_chief(
+            "the check of the weights", lambda: self._find_nonfinite(arrays)
         )
 
-    def _first_nonfinite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
+    def _find_nonfinite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
         for name, array in arrays.items():
             is_checked = name.startswith(("model/", "optimizer-")) and name not in self._allowed
             if is_checked and not _is_finite(array):
@@ -98,7 +86,7 @@ class FitCheckpoints:
         model: The compiled model, its optimizer built.
         params: The `params` of the fit's callbacks.
         callbacks: Callbacks of the fit besides `Checkpoint`.
-        options: When and where to save.
+        options: Options of the checkpoints.
         announce: Called with a line for each problem, in any thread.
 
     Attributes:
@@ -122,10 +110,10 @@ class FitCheckpoints:
         self._options = options
         self._announce = announce
         self._workers = Workers(model)
-        self._workers.compare("the start of Checkpoint", options.of_all_workers())
+        self._workers.compare("the start of Checkpoint", options.shared_values())
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
-        self._signals = options.held or options.preemption_signals()
+        self._signals = options.held or options.make_signals()
         self._writer = SharedWriter(self._workers)
         self._times = SaveTimes(
             every_seconds=options.every_seconds,
@@ -140,9 +128,9 @@ class FitCheckpoints:
         self._before_validation: EpochPart | None = None
         self._written: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
-        self._failure: str | None = None  # why the last checkpoint was not written
+        self._failure: str | None = None  # of the last checkpoint
         self._guard = WeightsGuard(model, self._workers)
-        self._about_run = about_run(model, self._steps, options)
+        self._description = describe_run(model, self._steps, options)
         self._store = SharedStore(options, self._workers, announce=announce)
         self.greeting = f"Checkpoints: {self._store.show(options.folder)}"
         try:
@@ -164,18 +152,18 @@ class FitCheckpoints:
         return saved.was_stopped or saved.epoch >= self._epochs
 
     def train_begins(self) -> None:
-        """Restore the state that callbacks have reset in `on_train_begin`, and check the disk."""
+        """Restore state that `on_train_begin` of callbacks has reset; check the disk."""
         saved = self._saved
         if saved is not None:
             # A callback may have set a learning rate, loaded weights, or changed the first epoch.
             saved.restore_variables(self._model)
             self._begin_at(saved)
-        if saved is not None and not saved.is_within_epoch:
-            self._epoch = saved.epoch
-            saved.restore_callbacks(self._callbacks)
-        if saved is not None and self.is_over:
-            pass_over_data(self._model, saved.epoch)
-            self._finish_averages()
+            if not saved.is_within_epoch:
+                self._epoch = saved.epoch
+                self._callbacks.restore(saved.callbacks)
+            if self.is_over:
+                pass_over_data(self._model, saved.epoch)
+                self._finish_averages()
         if self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
         self._store.check_room(self._guard.allow_present())
@@ -191,23 +179,18 @@ class FitCheckpoints:
             self._batch, self._logs = saved.batch, saved.logs
             saved.restore_variables(self._model)
             saved.restore_epoch(self._model)
-            saved.restore_callbacks(self._callbacks)
+            self._callbacks.restore(saved.callbacks)
             self._model.stop_training = saved.was_stopped
-        self._callbacks.copy({})  # an unsupported state is an error now, not after an hour
+        self._callbacks.copy({})  # an unsupported state is an error now, not at the first save
 
     def step_ends(self, steps: int, logs: Any) -> None:
-        """Save if a save is due or a signal has arrived; after a signal, end the process.
-
-        Args:
-            steps: Trained steps of the epoch.
-            logs: The step's logs.
-        """
-        self._times.trained(steps - self._batch)
+        """Save if a save is due after these steps of the epoch; after a signal, save and end."""
+        self._times.count_steps(steps - self._batch)
         self._batch, self._logs = steps, logs
         self._check_loss(logs)
         self._exchange.step_ends()
         is_last = self._steps is not None and steps >= self._steps
-        is_due = not is_last and (self._exchange.is_due or self._times.by_steps())
+        is_due = not is_last and (self._exchange.is_due or self._times.is_due_by_steps())
         if (is_due or self._exchange.ends_by) and not self._is_stopping():
             self._save_or_exit(self._epoch_part())
 
@@ -235,7 +218,7 @@ class FitCheckpoints:
             # Save before the optimizer's averages replace the weights.
             self._save(None, wait=True)
             self._finish_averages()
-        elif self._exchange.ends_by or self._exchange.is_due or self._times.by_steps():
+        elif self._exchange.ends_by or self._exchange.is_due or self._times.is_due_by_steps():
             self._save_or_exit(None)
 
     def train_ends(self) -> None:
@@ -261,18 +244,18 @@ class FitCheckpoints:
             self._store.close()
 
     def _find_saved(self) -> SavedTraining | None:
-        """The training that the fit continues, checked; no value of the model is changed."""
+        """Return the training to continue, checked; no value of the model is changed."""
         found = self._store.find(self._options.resume)
         if found is None:
             return None
         saved = SavedTraining(*found)
         build_for_fit(self._model)
-        saved.check(self._model, self._about_run["settings"])
+        saved.check(self._model, self._description["settings"])
         return saved
 
     def _resume(self, saved: SavedTraining) -> None:
         saved.restore_variables(self._model)
-        saved.prepare_callbacks(self._callbacks)
+        self._callbacks.restore_before_training(saved.callbacks, epoch=saved.epoch)
         path = saved.checkpoint.path
         inexact = self._begin_at(saved)
         if self.is_over:
@@ -292,19 +275,19 @@ class FitCheckpoints:
         return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
 
     def _finish_averages(self) -> None:
-        """After the last epoch, do the swap of `SwapEMAWeights` that `defer_average` put off."""
+        """After the last epoch, make the swap that `defer_average` has put off."""
         for callback in self._averages if self._epoch >= self._epochs else ():
             finish_average(callback)
 
     def _check_loss(self, logs: Any) -> None:
         """End the training if a non-finite loss comes from non-finite weights.
 
-        The loss is the loss of all workers, so all workers take part in the check.
+        All workers have the same loss, and take part in the check.
         """
         # Once in an epoch: a float16 step with overflowing gradients is skipped, and harmless.
         if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
             self._had_nonfinite_loss = True
-            bad = self._guard.first_nonfinite_weight()
+            bad = self._guard.find_nonfinite_weight()
             if bad is not None:
                 self._writer.found_nonfinite(waits=True)  # drop the same finding of the writer
                 raise NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch)
@@ -321,7 +304,7 @@ class FitCheckpoints:
             if wait:
                 self._writer.finish()
         self._exchange.is_due = False
-        self._times.saved(began=began)
+        self._times.record_save(began=began)
 
     def _write(self, part: EpochPart | None) -> None:
         arrays, state = copy_training(
@@ -330,7 +313,7 @@ class FitCheckpoints:
         if not self._workers.is_chief:
             return
         self._written = {name: arrays[name] for name in state["variables"]}
-        state |= self._about_run
+        state |= self._description
         epoch, batch = self._epoch, self._batch
         at = {"epoch": epoch + 1, "step": batch} if batch else {"epoch": epoch, "step": self._steps}
 

@@ -7,20 +7,10 @@ _SHARE = 0.01
 
 
 class SaveTimes:
-    """Decides when a checkpoint is due, so that saving takes little of the training time.
-
-    Args:
-        every_seconds: Seconds between two saves; `None` for no saves by time.
-        every_steps: Steps between two saves; `None` for no saves by steps.
-        clock: Returns the time in seconds, from any origin.
-    """
+    """Decides when a checkpoint is due, so that saving takes little of the training time."""
 
     def __init__(
-        self,
-        *,
-        every_seconds: float | None,
-        every_steps: int | None,
-        clock: Callable[[], float],
+        self, *, every_seconds: float | None, every_steps: int | None, clock: Callable[[], float]
     ) -> None:
         self._every_seconds = every_seconds
         self._every_steps = every_steps
@@ -29,32 +19,32 @@ class SaveTimes:
         self._steps = 0
         self._took = 0.0
 
-    def trained(self, steps: int) -> None:
+    def count_steps(self, steps: int) -> None:
         """Count steps since the last save."""
         self._steps += steps
 
-    def by_steps(self) -> bool:
+    def is_due_by_steps(self) -> bool:
         """Whether a save is due by the steps since the last save."""
         return self._every_steps is not None and self._steps >= self._every_steps
 
-    def by_seconds(self) -> bool:
+    def is_due_by_seconds(self) -> bool:
         """Whether a save is due by the seconds since the last save."""
         return self._every_seconds is not None and self._elapsed() >= self._every_seconds
 
-    def at_epoch_end(self) -> bool:
+    def is_due_at_epoch_end(self) -> bool:
         """Whether a save is due at the end of an epoch.
 
         Most ends of very short epochs are skipped: the last save may have taken at most 1 % of the
         time since its end.
         """
-        return self.by_steps() or self.by_seconds() or self._took <= _SHARE * self._elapsed()
+        return (
+            self.is_due_by_steps()
+            or self.is_due_by_seconds()
+            or self._took <= _SHARE * self._elapsed()
+        )
 
-    def saved(self, *, began: float) -> None:
-        """Record a save that held up the training until now.
-
-        Args:
-            began: Time of the clock at the start of the save.
-        """
+    def record_save(self, *, began: float) -> None:
+        """Record a save that held up the training since the time `began` of the clock."""
         self._last, self._steps = self._clock(), 0
         self._took = self._last - began
 

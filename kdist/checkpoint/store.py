@@ -1,313 +1,26 @@
-"""`CheckpointStore`: writes, verifies and removes the checkpoint files of a training."""
+"""`CheckpointStore`: writes, verifies and removes the checkpoint files of a training.
+
+`checkpoint_file.py` has the format of a file, `folder_lock.py` the lock of the folder.
+"""
 
 import contextlib
-import dataclasses
-import errno
-import fcntl
-import hashlib
-import json
 import os
-import re
 import shutil
-import socket
-import sys
-import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Self
+from typing import Any
 
 import numpy as np
 
-from ..errors import RefusedCheckpointsError, UserError, error_text
+from ..errors import RefusedCheckpointsError, UserError
 from ..files import explain_write_errors, full_disk_error
-
-FORMAT = 1
-# Types that `safetensors` reads into NumPy arrays. Further types (bfloat16) are written as bytes.
-_TYPE_NAMES = {
-    "bool": "BOOL",
-    "complex64": "C64",
-    "float16": "F16",
-    "float32": "F32",
-    "float64": "F64",
-    "int8": "I8",
-    "int16": "I16",
-    "int32": "I32",
-    "int64": "I64",
-    "uint8": "U8",
-    "uint16": "U16",
-    "uint32": "U32",
-    "uint64": "U64",
-}
-_TYPES_OF_BYTES = "types_of_bytes"
-FILE_NAME = re.compile(r"e(\d+)-b(\d+)-([0-9a-f]{32})\.safetensors")
-
-
-class DamagedCheckpointError(Exception):
-    """A checkpoint file is unreadable or has changed since it was written; the message says how."""
-
-
-@dataclasses.dataclass(frozen=True, order=True, kw_only=True)
-class CheckpointFile:
-    """A checkpoint of a run.
-
-    Attributes:
-        epoch: The epoch that the run is in, counted from 0.
-        batch: Trained steps of this epoch; 0 for the end of the previous epoch.
-        digest: The first 128 bits of the file's SHA-256, as 32 hexadecimal digits.
-        path: The file.
-    """
-
-    epoch: int
-    batch: int
-    digest: str
-    path: Path
-
-    @classmethod
-    def of_file(cls, path: Path) -> Self | None:
-        """Return the checkpoint in a file; `None` if the file is not named like a checkpoint."""
-        match = FILE_NAME.fullmatch(path.name)
-        if match is None:
-            return None
-        epoch, batch, digest = match.groups()
-        return cls(epoch=int(epoch), batch=int(batch), digest=digest, path=path)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self.path.stat().st_size
-
-    def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the arrays and the state.
-
-        Raises:
-            DamagedCheckpointError: The file cannot be read, or has changed since it was written.
-            UserError: The file is whole, but has the format of a newer kdist.
-        """
-        self.verify()
-        with self._opened() as file:
-            metadata = dict(file.metadata())
-            arrays = dict(_read_arrays(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
-        if int(metadata["format"]) > FORMAT:
-            # Not reported as damaged: the store skips damaged files and later removes them.
-            raise UserError(
-                f"{self.path} was written by a newer version of kdist, in format"
-                f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
-            )
-        return arrays, json.loads(metadata["state"])
-
-    def verify(self) -> None:
-        """Compare the file with the digest in its name, without TensorFlow.
-
-        Raises:
-            DamagedCheckpointError: The digests differ, or the file cannot be read.
-        """
-        try:
-            with open(self.path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256")
-        except OSError as error:
-            raise DamagedCheckpointError(error_text(error)) from error
-        if _short_digest(digest) != self.digest:
-            raise DamagedCheckpointError("its content is not what was written")
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[Any]:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(self.path, framework="numpy") as file:
-                yield file
-        except (OSError, ValueError, SafetensorError) as error:
-            raise DamagedCheckpointError(error_text(error)) from error
-
-
-def write_checkpoint(
-    file: BinaryIO, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
-) -> str:
-    """Write a safetensors file, and return the digest for its name.
-
-    The library's own writers return the whole file as bytes, or report a full disk as text without
-    its error number.
-
-    Args:
-        file: The file; only its `write` is called.
-        arrays: Arrays by name, of any shape and type.
-        state: A value that JSON can hold.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    # Arrays of wide numbers come first, so that each array begins at a multiple of its item size.
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    of_bytes = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
-    metadata = {
-        "format": str(FORMAT),
-        "state": _compact_json(state),
-        _TYPES_OF_BYTES: json.dumps(of_bytes),
-    }
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name in order:
-        array = arrays[name]
-        begin, end = end, end + array.nbytes
-        header[name] = {
-            "dtype": _TYPE_NAMES.get(array.dtype.name, "U8"),
-            "shape": [*array.shape, *([array.dtype.itemsize] if name in of_bytes else [])],
-            "data_offsets": [begin, end],
-        }
-    text = _compact_json(header).encode()
-    text += b" " * (-len(text) % 8)
-    hashed = _HashingFile(file)
-    hashed.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        hashed.write(_array_bytes(arrays[name]))
-    return _short_digest(hashed.digest)
-
-
-def file_name(epoch: int, batch: int, digest: str) -> str:
-    """Return the name of a checkpoint's file."""
-    return f"e{epoch:06d}-b{batch:09d}-{digest}.safetensors"
-
-
-def _compact_json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _short_digest(digest: Any) -> str:
-    return str(digest.hexdigest())[:32]
-
-
-def _read_arrays(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
-    import ml_dtypes  # registers bfloat16 and similar types; a dependency of Keras
-
-    for name in file.keys():  # noqa: SIM118 - not a mapping
-        array = file.get_tensor(name)
-        if name in of_bytes:
-            kind = np.dtype(getattr(ml_dtypes, of_bytes[name], of_bytes[name]))
-            array = array.view(kind)[..., 0]
-        yield name, array
-
-
-def _array_bytes(array: np.ndarray) -> memoryview:
-    if not array.size:
-        return memoryview(b"")
-    little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    flat = np.ascontiguousarray(little_endian).reshape(array.size)
-    return flat.view(np.uint8).data
-
-
-class _HashingFile:
-    """Writes and hashes the same bytes.
-
-    A digest of bytes that were read back would hide the errors of a failing disk.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.sha256()
-
-    def write(self, data: Any) -> None:
-        self.digest.update(data)
-        self._file.write(data)
-
-
-_LOCK = ".lock"
-# Error numbers of file systems without locks.
-_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
-
-_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
-
-
-class FolderLock:
-    """Locks a folder until `release`, or until the process ends in any way.
-
-    Args:
-        folder: An existing folder.
-
-    Attributes:
-        is_supported: Whether the file system can keep other processes out.
-
-    Raises:
-        UserError: Another process, or this process, holds the folder; the message names the holder.
-        OSError: The lock file cannot be written or locked.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.is_supported = True
-        self._file: IO[str] | None = open(folder / _LOCK, "a+", encoding="utf-8")  # noqa: SIM115
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                holder = _read_holder(self._file)
-                self.release()
-                raise UserError(
-                    f"{folder} is in use by {holder}: wait until it has ended, or pass another"
-                    " folder"
-                ) from error
-            if error.errno not in _UNSUPPORTED:
-                self.release()
-                raise
-            self.is_supported = False
-        _write_holder(self._file)
-        _held.add(self)
-
-    def release(self) -> None:
-        """Unlock the folder; a second call does nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def is_abandoned(folder: Path) -> bool:
-    """Whether a folder's last holder ran on this machine, and no process holds the folder now.
-
-    Args:
-        folder: The folder. A folder without a holder so far is not abandoned. A folder of another
-            machine's process does not count as abandoned: its lock may be invisible here.
-    """
-    try:
-        with open(folder / _LOCK, encoding="utf-8") as file:
-            if json.loads(file.read())["host"] != socket.gethostname():
-                return False
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (OSError, ValueError, KeyError, TypeError):  # held, or the holder is being written
-        return False
-    return True
-
-
-def _release_in_child() -> None:
-    for lock in list(_held):
-        lock.release()  # closes the child's descriptor; the parent keeps the lock
-
-
-# Without this release, a forked child would keep the lock after its parent was killed.
-os.register_at_fork(after_in_child=_release_in_child)
-
-
-def _write_holder(file: IO[str]) -> None:
-    file.truncate(0)
-    holder = {
-        "process": os.getpid(),
-        "host": socket.gethostname(),
-        "command": " ".join(sys.argv)[:200],
-        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-    }
-    file.write(json.dumps(holder))
-    file.flush()
-
-
-def _read_holder(file: IO[str]) -> str:
-    file.seek(0)
-    try:
-        holder = json.loads(file.read())
-        return (
-            f"process {holder['process']} on {holder['host']} ({holder['command']}) since"
-            f" {holder['since']}"
-        )
-    except (ValueError, KeyError, TypeError):  # the holder is being written
-        return "another process"
-
+from .checkpoint_file import (
+    CheckpointFile,
+    DamagedCheckpointError,
+    checkpoint_files,
+    write_checkpoint,
+)
+from .folder_lock import FolderLock
 
 _PART = ".part-"
 Found = tuple[CheckpointFile, dict[str, np.ndarray], dict[str, Any]]
@@ -316,31 +29,12 @@ Found = tuple[CheckpointFile, dict[str, np.ndarray], dict[str, Any]]
 _HINT = "pass a folder on a file system that takes files and renames them"
 
 
-def checkpoint_files(folder: str | os.PathLike[str]) -> list[CheckpointFile]:
-    """Return the checkpoints in a folder, newest first, without reading the files.
-
-    Args:
-        folder: The folder; may be missing.
-
-    Example:
-        ```python
-        for checkpoint in kdist.checkpoint.checkpoint_files("checkpoints"):
-            checkpoint.verify()
-        ```
-    """
-    found = [CheckpointFile.of_file(path) for path in Path(folder).glob("e*-b*-*")]
-    return sorted((checkpoint for checkpoint in found if checkpoint is not None), reverse=True)
-
-
 def newest_checkpoint(
     folder: Path, *, announce: Callable[[str], None], damaged: set[Path] | None = None
 ) -> Found | None:
     """Return the newest whole checkpoint of a folder with its arrays and state; `None` without any.
 
-    Args:
-        folder: The folder; may be missing.
-        announce: Called with a line for each damaged checkpoint.
-        damaged: Receives the paths of the damaged checkpoints.
+    `announce` gets a line for each damaged checkpoint, and the set `damaged` its path.
 
     Raises:
         RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
@@ -405,15 +99,8 @@ class CheckpointStore:
         """Let other processes use the folder."""
         self._lock.release()
 
-    def newest(self) -> Found | None:
-        """Return the newest whole checkpoint with its arrays and state; `None` without any.
-
-        A line names each damaged checkpoint. The next `commit` removes the damaged checkpoints.
-
-        Raises:
-            RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
-            UserError: The newest whole checkpoint has the format of a newer kdist.
-        """
+    def read_newest(self) -> Found | None:
+        """Return the `newest_checkpoint`; the next `commit` removes the damaged checkpoints."""
         return newest_checkpoint(self.folder, announce=self._announce, damaged=self._damaged)
 
     def commit(
@@ -423,12 +110,6 @@ class CheckpointStore:
 
         If the disk is full, damaged and then old checkpoints are removed to make room. The newest
         whole checkpoint is never removed.
-
-        Args:
-            epoch: The epoch that the run is in, counted from 0.
-            batch: Trained steps of this epoch.
-            arrays: Arrays by name.
-            state: A value that JSON can hold.
 
         Raises:
             OSError: The checkpoint cannot be written; the newest checkpoint is unchanged.
@@ -440,31 +121,23 @@ class CheckpointStore:
             except OSError as error:
                 if full_disk_error(error) is None or not self._remove_oldest():
                     raise
-        others = [old for old in checkpoint_files(self.folder) if old != checkpoint]
-        whole = [old for old in others if old.path not in self._damaged]
-        for old in {*others} - {*whole[: self.keep - 1]}:
+        older = [old for old in checkpoint_files(self.folder) if old != checkpoint]
+        whole = [old for old in older if old.path not in self._damaged]
+        for old in {*older} - {*whole[: self.keep - 1]}:
             old.path.unlink(missing_ok=True)
         return checkpoint
 
     def check_room(self, size: int) -> None:
-        """Check at the start that a checkpoint fits on the disk.
+        """Raise `UserError` if the disk has no room for a checkpoint of `size` bytes.
 
-        Args:
-            size: Size of the checkpoint in bytes.
-
-        Raises:
-            UserError: The disk lacks the room, even if older checkpoints are removed.
+        Older checkpoints can be removed.
         """
-        removable = self._removable()
-        room = shutil.disk_usage(self.folder).free + sum(
-            checkpoint.path.stat().st_size for checkpoint in removable
-        )
+        free = shutil.disk_usage(self.folder).free
+        room = free + sum(checkpoint.size for checkpoint in self._list_removable())
         if room < size:
-            unit, of = ("kB", 1000) if size < 10_000_000 else ("MB", 1_000_000)
-            # Rounded apart, so that the numbers of the message always differ.
             raise UserError(
-                f"no space left on device: {self.folder} has room for {room // of:,} {unit}, and a"
-                f" checkpoint takes {-(-size // of):,} {unit}: free some, or pass another folder"
+                f"no space left on device: {self.folder} has room for {room // 1000:,} kB, and a"
+                f" checkpoint takes {-(-size // 1000):,} kB: free some, or pass another folder"
             )
 
     def _write(
@@ -475,28 +148,27 @@ class CheckpointStore:
                 digest = write_checkpoint(file, arrays, state)
                 file.flush()
                 os.fsync(file.fileno())
-            path = self.folder / file_name(epoch, batch, digest)
+            path = self.folder / f"e{epoch:06d}-b{batch:09d}-{digest}.safetensors"
             part.replace(path)
         self._sync_folder()
         return CheckpointFile(epoch=epoch, batch=batch, digest=digest, path=path)
 
     def _remove_oldest(self) -> bool:
-        """Remove the last of `_removable`; returns whether there was a checkpoint to remove."""
-        removable = self._removable()
+        """Remove the oldest checkpoint; returns whether there was a checkpoint to remove."""
+        removable = self._list_removable()
         if removable:
-            removable[-1].path.unlink(missing_ok=True)
-            self._announce(
-                f"The disk is full: removed the old checkpoint {removable[-1].path.name}"
-            )
+            oldest = removable[-1].path
+            oldest.unlink(missing_ok=True)
+            self._announce(f"The disk is full: removed the old checkpoint {oldest.name}")
         return bool(removable)
 
-    def _removable(self) -> list[CheckpointFile]:
-        """Return all checkpoints but the newest whole one: whole ones first, then damaged ones.
+    def _list_removable(self) -> list[CheckpointFile]:
+        """Return all checkpoints but the newest whole one, from the newest to the oldest.
 
-        Both groups are sorted from the newest to the oldest.
+        Damaged checkpoints are last.
         """
-        found = checkpoint_files(self.folder)
-        return sorted(found, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
+        checkpoints = checkpoint_files(self.folder)
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
 
     def _try_rename(self) -> None:
         with self._part() as part:

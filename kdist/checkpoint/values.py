@@ -22,11 +22,7 @@ Variables = dict[str, keras.Variable]
 
 
 def state_variables(model: keras.Model) -> Variables:
-    """Return weights, seeds and the optimizers' variables, by name.
-
-    Args:
-        model: A compiled and built model.
-    """
+    """Return weights, seeds and the optimizers' variables of a built model, by name."""
     groups = {"model": list(model.variables)}
     for number, optimizer in enumerate(optimizers_of(model)):
         groups[f"{_OPTIMIZER}{number}"] = list(optimizer.variables)
@@ -66,13 +62,9 @@ def averages_of_weights(model: keras.Model) -> dict[str, str]:
 
 
 def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> None:
-    """Build the optimizers that are not built yet.
+    """Build the optimizers that are not built yet, by the result of `optimizers_built_for`.
 
     The optimizers of a GAN, for example, would build themselves only in its first step.
-
-    Args:
-        model: The model.
-        built_for: Result of `optimizers_built_for`.
     """
     variables = state_variables(model)
     for optimizer, names in zip(optimizers_of(model), built_for, strict=False):
@@ -82,15 +74,10 @@ def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> 
                 optimizer.build(trained)
 
 
-def unlike_saved(
+def find_difference(
     variables: Mapping[str, keras.Variable], saved: Mapping[str, np.ndarray]
 ) -> str | None:
-    """Describe the first difference of a checkpoint's variables from a model's; `None` without any.
-
-    Args:
-        variables: Variables of the model.
-        saved: Arrays of the checkpoint.
-    """
+    """Describe the first difference of a checkpoint's arrays from a model's; `None` without any."""
     here = [
         _describe_variable(name, tuple(variable.shape), variable.dtype)
         for name, variable in variables.items()
@@ -101,12 +88,9 @@ def unlike_saved(
     for own, other in zip(here, there, strict=False):
         if own != other:
             return f"the checkpoint has {other} where this training has {own}"
-    if len(here) != len(there):
-        longer, who = (
-            (there, "the checkpoint") if len(there) > len(here) else (here, "this training")
-        )
-        return f"only {who} has {longer[min(len(here), len(there))]}"
-    return None
+    if len(there) > len(here):
+        return f"only the checkpoint has {there[len(here)]}"
+    return f"only this training has {here[len(there)]}" if len(here) > len(there) else None
 
 
 def _name_variables(groups: Mapping[str, list[keras.Variable]]) -> Variables:
@@ -147,12 +131,9 @@ def copy_values(
 ) -> dict[str, np.ndarray]:
     """Copy the values of variables into arrays by name, which share no memory with the model.
 
-    Args:
-        variables: Variables by name.
-        into: Arrays of an earlier copy that is no longer needed, to be overwritten. A copy into
-            memory that is new to the process takes twice as long.
-        is_chief: Whether this worker keeps the copies. The remaining workers only take part in
-            gathering the divided variables, and return no array.
+    Arrays of an earlier copy, `into`, are overwritten: a copy into memory that is new to the
+    process takes twice as long. Workers other than the chief only take part in gathering divided
+    variables, and return no array.
     """
     if not is_chief:
         for variable in variables.values():
@@ -168,12 +149,7 @@ def copy_values(
 
 
 def assign_values(variables: Variables, arrays: Mapping[str, np.ndarray]) -> None:
-    """Assign the arrays of `copy_values` to variables, on any number of replicas.
-
-    Args:
-        variables: Variables by name.
-        arrays: Arrays by the same names.
-    """
+    """Assign the arrays of `copy_values` to variables, on any number of replicas."""
     for name, variable in variables.items():
         for part in _variable_copies(variable):
             part.assign(arrays[name])
@@ -203,7 +179,7 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
         state: None, booleans, numbers, text, bytes, NumPy arrays and numbers, tensors; and lists,
             tuples and dictionaries of these.
         name: Name of the state, the prefix of its arrays' names.
-        arrays: Receives copies of the arrays.
+        arrays: Gets copies of the arrays.
 
     Raises:
         TypeError: The state has a value of another type; the message says where.
@@ -230,12 +206,7 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def from_json(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return the state that `to_json` converted.
-
-    Args:
-        value: Result of `to_json`.
-        arrays: Arrays from `to_json`. The state gets copies of them.
-    """
+    """Return the state that `to_json` converted, with copies of its arrays."""
     if isinstance(value, list):
         return [from_json(item, arrays) for item in value]
     if not isinstance(value, dict):

@@ -1,9 +1,10 @@
-"""Checkpoints of several workers: the chief's store and writer, and when to save.
+"""Checkpoints of several workers: the chief's store and writer, and the times of saves.
 
 A single worker is its own chief.
 """
 
 import contextlib
+import dataclasses
 import os
 import tempfile
 import threading
@@ -16,22 +17,18 @@ import numpy as np
 from ..arguments import is_remote
 from ..errors import NonFiniteWeightsError, UserError
 from ..remote import RemoteFolder
-from ..signals import PreemptionSignals, Received
+from ..signals import PreemptionSignals, ReceivedSignals
 from ..workers.exchange import PeriodicExchange, Workers
+from .checkpoint_file import FILE_NAME, checkpoint_files
 from .checkpoint_options import CheckpointOptions, Resume
 from .save_times import SaveTimes
-from .store import FILE_NAME, CheckpointFile, CheckpointStore, Found, checkpoint_files
+from .store import CheckpointStore, Found
 
 
 class SharedStore:
     """The checkpoints of a training, in a folder that the chief alone uses.
 
     All workers must create the store together.
-
-    Args:
-        options: The folder, and how many checkpoints to keep.
-        workers: Workers of the training.
-        announce: Called on the chief with a line for each event that the user should know.
 
     Raises:
         UserError: On all workers, if the chief cannot use the folder.
@@ -42,10 +39,10 @@ class SharedStore:
     ) -> None:
         self._name, self._workers = os.fspath(options.folder), workers
         self._folder = Path(self._name)
-        self._store: CheckpointStore | None = None
+        self._store: CheckpointStore  # of the chief alone
         self._remote = options.run
 
-        def use() -> None:
+        def open_folder() -> None:
             if is_remote(self._name):
                 self._remote = RemoteFolder(self._name, FILE_NAME)
                 self._remote.download()
@@ -54,11 +51,11 @@ class SharedStore:
             self._store = CheckpointStore(self._folder, keep=options.keep, announce=announce)
 
         with workers.slow("downloading checkpoints"):
-            workers.of_chief("the folder of the checkpoints", use)
+            workers.run_on_chief("the folder of the checkpoints", open_folder)
 
     def close(self) -> None:
         """Let other processes use the folder."""
-        if self._store is not None:
+        if self._workers.is_chief:
             self._store.close()
 
     def show(self, path: object) -> str:
@@ -77,80 +74,57 @@ class SharedStore:
                 checkpoints, all checkpoints are damaged, or the newest whole checkpoint has the
                 format of a newer kdist.
         """
-        resume = self._workers.of_chief("whether to resume", lambda: resume)
+        resume = self._workers.run_on_chief("whether to resume", lambda: resume)
         if resume == "never":
-            self._workers.of_chief("the check for checkpoints", self._check_none)
+            self._workers.run_on_chief("the check for checkpoints", self._check_none)
             return None
         found = None
 
-        def find() -> dict[str, Any] | None:
+        def find() -> tuple[str, int] | None:
             nonlocal found
-            with self._remote.own_errors() if self._remote else contextlib.nullcontext():
-                found = self._store.newest() if self._store is not None else None
-            return None if found is None else _described(found[0])
+            with self._remote.show_address() if self._remote else contextlib.nullcontext():
+                found = self._store.read_newest()
+            return None if found is None else (str(found[0].path), found[0].size)
 
-        about = self._workers.of_chief("the newest checkpoint", find)
-        if about is None and resume == "must":
+        newest = self._workers.run_on_chief("the newest checkpoint", find)
+        if newest is None and resume == "must":
             raise UserError(
                 f'resume is "must", but {self.show(self._name)} has no checkpoint: pass the folder'
                 ' of the training to resume, or resume="auto"'
             )
-        if about is None or self._workers.count == 1:
+        if newest is None or self._workers.count == 1:
             return found
-        of_chief = CheckpointFile(**{**about["is"], "path": Path(about["path"])})
+        path, size = Path(newest[0]), newest[1]
         if found is not None:
-            self._workers.send_file(of_chief.path, about["size"])
+            self._workers.send_file(path, size)
             return found
-        with tempfile.TemporaryDirectory() as own:
-            copy = CheckpointFile(**about["is"], path=Path(own) / of_chief.path.name)
-            self._workers.send_file(copy.path, about["size"])
-            return of_chief, *copy.read()
+        with tempfile.TemporaryDirectory() as folder:
+            self._workers.send_file(Path(folder) / path.name, size)
+            [copy] = checkpoint_files(folder)
+            return dataclasses.replace(copy, path=path), *copy.read()
 
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> None:
         """Write a checkpoint on the chief, and upload a remote folder."""
-        if self._store is not None:
-            self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
+        self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
         if self._remote is not None:
             self._remote.upload()
 
     def check_room(self, size: int) -> None:
-        """Check that the chief's disk has room for a checkpoint.
-
-        Args:
-            size: Size of the checkpoint in bytes.
-
-        Raises:
-            UserError: On all workers, if the disk lacks the room.
-        """
-
-        def check() -> None:
-            if self._store is not None:
-                self._store.check_room(size)
-
-        self._workers.of_chief("the check of the disk", check)
+        """Raise `UserError` on all workers if the chief's disk has no room for `size` bytes."""
+        self._workers.run_on_chief("the check of the disk", lambda: self._store.check_room(size))
 
     def _check_none(self) -> None:
-        there = checkpoint_files(self._folder)
-        if there:
+        if checkpoints := checkpoint_files(self._folder):
             raise UserError(
                 f'resume is "never", but {self.show(self._name)} has checkpoints,'
-                f' the newest {there[0].path.name}: pass another folder, or resume="auto"'
+                f' the newest {checkpoints[0].path.name}: pass another folder, or resume="auto"'
             )
 
 
-def _described(checkpoint: CheckpointFile) -> dict[str, Any]:
-    about = {"epoch": checkpoint.epoch, "batch": checkpoint.batch, "digest": checkpoint.digest}
-    return {"is": about, "path": str(checkpoint.path), "size": checkpoint.size}
-
-
 class SharedWriter:
-    """Writes checkpoints in sequence, in a thread of the chief.
-
-    Args:
-        workers: Workers of the training.
-    """
+    """Writes checkpoints in sequence, in a thread of the chief."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -183,14 +157,9 @@ class SharedWriter:
         self._check()
 
     def found_nonfinite(self, *, waits: bool = False) -> list[Any] | None:
-        """Return the non-finite weights that the job has found.
+        """Return the chief's finding of non-finite weights, or `None`; `waits` for a running job.
 
-        Args:
-            waits: Whether to wait for a running job.
-
-        Returns:
-            A value for `raise_found` that JSON can hold; `None` without a finding, and always
-            `None` on workers other than the chief.
+        `raise_nonfinite` takes the finding.
         """
         try:
             self.wait() if waits else self._check()
@@ -204,10 +173,10 @@ class SharedWriter:
         Raises:
             NonFiniteWeightsError: On all workers, if the job has found non-finite weights.
         """
-        bad = self._workers.of_chief(
+        bad = self._workers.run_on_chief(
             "the end of a checkpoint", lambda: self.found_nonfinite(waits=True)
         )
-        raise_found(bad)
+        raise_nonfinite(bad)
 
     def _check(self) -> None:
         error, self._error = self._error, None
@@ -215,7 +184,7 @@ class SharedWriter:
             raise error
 
 
-def raise_found(found: list[Any] | None) -> None:
+def raise_nonfinite(found: list[Any] | None) -> None:
     """Raise `NonFiniteWeightsError` for a finding of `SharedWriter.found_nonfinite`, if any."""
     if found is not None:
         variable, epoch, step = found
@@ -229,13 +198,6 @@ class StepExchange:
     The methods raise `NonFiniteWeightsError` on all workers for a finding of the chief's writer.
     All workers must create the object together.
 
-    Args:
-        workers: Workers of the training.
-        signals: Signals to this worker.
-        writer: Writer of the chief.
-        times: Due times of the chief's saves.
-        clock: Returns the time in seconds, from any origin.
-
     Attributes:
         ends_by: The signal that ends the training; `None` if no worker has received a signal.
         is_due: Whether a save is due.
@@ -244,7 +206,7 @@ class StepExchange:
     def __init__(
         self,
         workers: Workers,
-        signals: PreemptionSignals | Received,
+        signals: PreemptionSignals | ReceivedSignals,
         writer: SharedWriter,
         times: SaveTimes,
         clock: Callable[[], float],
@@ -276,8 +238,8 @@ class StepExchange:
         signal, times = self._signals.first, self._times
         own = [None if signal is None else int(signal), self._writer.found_nonfinite(), False]
         if by_time and self._workers.is_chief and not self._writer.is_busy:
-            own[2] = times.at_epoch_end() if ends_epoch else times.by_seconds()
+            own[2] = times.is_due_at_epoch_end() if ends_epoch else times.is_due_by_seconds()
         everyone = exchange.exchange("a step", own)
         self.ends_by = next((number for number, _, _ in everyone if number is not None), None)
         _, bad, self.is_due = everyone[0]
-        raise_found(bad)
+        raise_nonfinite(bad)

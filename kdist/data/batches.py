@@ -8,7 +8,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from .._upstream import patches
-from .._upstream.fit_data import attach
+from .._upstream.fit_data import attach_fit_data
 from ..arguments import as_integer
 from ..errors import UserError
 from .flip_and_shift import RandomVariants
@@ -228,7 +228,7 @@ class EpochBatches:
         numbers = tf.data.Dataset.range(1).flat_map(self._make_numbers)
         counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
         self.dataset = make_dataset(counted, make_batch)
-        attach(self.dataset, self)
+        attach_fit_data(self.dataset, self)
 
     def for_fit(self) -> "_FitBatches":
         """Return a data set for a single fit, separate from all iterations over the data."""
@@ -251,7 +251,7 @@ class _FitBatches:
         self._data = data
         self._number = EpochNumber()
         self.dataset = self.starting_at(0)
-        attach(self.dataset, data)
+        attach_fit_data(self.dataset, data)
 
     def begin(self, epoch: int) -> None:
         """Make new iterators return this epoch."""

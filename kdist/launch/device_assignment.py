@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ..errors import UserError
 from . import child
-from .child import VISIBLE_GPUS, Share
+from .child import VISIBLE_GPUS, Resources
 
 _MOST_SECONDS = 60.0
 
 
-def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Share]:
+def assign_devices(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Resources]:
     """Divide a machine among its workers, so that each worker gets neighbouring cores.
 
     All workers share all cores if the cores are fewer. GPUs that do not divide evenly are an error.
@@ -29,14 +29,9 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
         ends = [len(cores) * worker // workers for worker in range(workers + 1)]
         own_cores = [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
     return [
-        Share(gpus=of_gpus if gpus else None, cores=of_cores)
+        Resources(gpus=of_gpus if gpus else None, cores=of_cores)
         for of_gpus, of_cores in zip(own_gpus, own_cores, strict=True)
     ]
-
-
-def count_workers(asked: int | None, gpus: Sequence[str]) -> int:
-    """Return the number of workers: the requested number, or one per GPU, or one without GPUs."""
-    return (len(gpus) or 1) if asked is None else asked
 
 
 def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) -> list[str]:

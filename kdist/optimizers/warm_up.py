@@ -8,8 +8,6 @@ from .._upstream.optimizers import averaging_optimizers, warm_up_average
 from ..arguments import as_integer, number_within
 from ..errors import UserError
 
-__all__ = ["WarmUp"]
-
 
 @keras.saving.register_keras_serializable(package="kdist")
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):

@@ -45,17 +45,6 @@ def first_devices(replicas: int | None) -> list[str]:
     return [f"GPU:{index}" for index in range(replicas or gpus)]
 
 
-def stock_strategy(devices: Sequence[str]) -> tf.distribute.MirroredStrategy:
-    """Return TensorFlow's own `MirroredStrategy` on some devices.
-
-    On CPUs it reduces values on a single device, without TensorFlow's collectives: they fail in the
-    second strategy of a process.
-    """
-    on_cpus = all(device_type(name) == "CPU" for name in devices)
-    reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
-    return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=reduction)
-
-
 def _warn_of_unusable_gpus() -> None:
     """Warn of GPUs that TensorFlow does not find, as TensorFlow's own warning is hidden."""
     present = len(list(DEV.glob("nvidia[0-9]*")))
@@ -92,10 +81,11 @@ def _split_cpu(replicas: int | None) -> None:
             return
         raise UserError(
             f"received replicas={replicas}, but TensorFlow has already started with {configured}"
-            f" logical CPU{'s' * (configured > 1)}, and their number is now fixed: {_remedy()}"
+            f" logical CPU{'s' * (configured > 1)}, and their number is now fixed:"
+            f" {_restart_hint()}"
         ) from error
     share_cores(replicas)
-    leave_a_thread(replicas)
+    reserve_thread(replicas)
 
 
 def use_one_core_each() -> None:
@@ -108,7 +98,7 @@ def use_one_core_each() -> None:
     except RuntimeError as error:
         raise UserError(
             "received shards, which need operations that run on one core each, but TensorFlow has"
-            f" already started: {_remedy()}"
+            f" already started: {_restart_hint()}"
         ) from error
 
 
@@ -125,7 +115,7 @@ def share_cores(replicas: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
-def leave_a_thread(replicas: int) -> None:
+def reserve_thread(replicas: int) -> None:
     """Give TensorFlow a thread more than replicas, unless it has started, or the user chose.
 
     With an iterator inside a `tf.function`, the batch of each replica waits in its own thread. If
@@ -140,7 +130,7 @@ def leave_a_thread(replicas: int) -> None:
         threading.set_inter_op_parallelism_threads(replicas + 1)
 
 
-def _remedy() -> str:
+def _restart_hint() -> str:
     if "ipykernel" in sys.modules:
         return (
             "restart the kernel, and run this cell before any that makes a tensor, model or dataset"
@@ -152,7 +142,7 @@ def _remedy() -> str:
     )
 
 
-def known_devices(devices: Sequence[str]) -> list[str]:
+def check_devices(devices: Sequence[str]) -> list[str]:
     """Check device names, and return them as a list."""
     is_list = isinstance(devices, Sequence) and not isinstance(devices, str)
     if not is_list or not all(isinstance(name, str) for name in devices):
@@ -161,7 +151,7 @@ def known_devices(devices: Sequence[str]) -> list[str]:
         raise UserError(
             "received an empty list of devices: name at least one, or pass None for all"
         )
-    leave_a_thread(len(devices))
+    reserve_thread(len(devices))
     with quiet_stderr():
         known = [short_name(device.name) for device in tf.config.list_logical_devices()]
     known = [name for name in known if device_type(name) in ("CPU", "GPU")]

@@ -1,4 +1,8 @@
-"""`ExactStrategy`: the base class of kdist's strategies."""
+"""`ExactStrategy`: the base class of kdist's strategies.
+
+`run` divides a step over the replicas by `spmd/partition.py`. Patches of Keras and TensorFlow call
+the methods of `_upstream/hooks.py`, such as `prepare` before a model's first step.
+"""
 
 import contextlib
 import dataclasses
@@ -28,7 +32,7 @@ from .._upstream.seeds import global_seed
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
-from ..layers.convert import batch_norms, convert_batch_norm
+from ..layers.batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
@@ -85,7 +89,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             weakref.WeakKeyDictionary()
         )
         self._warned: set[str] = set()
-        self._one_at_a_time = threading.RLock()
+        self._run_lock = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         patches.install()
         self.register()
@@ -101,14 +105,13 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return are_gpus(self.devices)
 
     def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
-        """Make a model in the strategy's scope, with synchronized batch norms.
+        """Make a model in the strategy's scope.
 
         Args:
             model_fn: A function without arguments that returns a `keras.Model`.
 
         Returns:
-            The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
-            kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
+            The model.
 
         Raises:
             UserError: `model_fn` is no function, or did not return a `keras.Model`.
@@ -126,8 +129,6 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
                 " end the function with `return model`"
             )
-        if batch_norms(model):
-            convert_batch_norm(model, to="synchronized")
         return model
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
@@ -213,7 +214,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             return step.fn(*args, **kwargs)
         if tf.executing_eagerly():
             if isinstance(step.fn, tf.types.experimental.PolymorphicFunction):
-                with self._one_at_a_time:  # the collectives of two threads would meet
+                with self._run_lock:  # the collectives of two threads would meet
                     return self._compiled_step(step.fn)(args, kwargs)
             return run_eagerly(self, step.fn, args, kwargs)
         if self.extended.parts == 1:
@@ -258,7 +259,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         Rows that are divided over replicas are gathered first. If `axis` is `None`, the result
         stays whole; but a `PerReplica` value of the user's own is reduced as in TensorFlow.
         """
-        reduce = functools.partial(_reduced, self, reduce_op, axis)
+        reduce = functools.partial(_reduce_value, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
 
     @unconverted
@@ -274,9 +275,12 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     # Called by the patches: `StrategyHooks`.
 
-    def constant_made(self, numbers: Any, constant: Any) -> None:
+    def check_constant(self, numbers: Any, constant: Any) -> None:
         if is_recognized(numbers):
             warn_once(warning_in_step(frames_of(constant.op)), self._warned)
+
+    def batch_norm(self, layer: Any, inputs: Any) -> Any:
+        return normalize_by_batch(layer, inputs)
 
     def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return rematerialized(fn, keeps_weights=self.extended.divides_weights)
@@ -316,16 +320,16 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         # The seed generator is made before the step: TensorFlow traces a step twice if it makes a
         # variable.
         global_seed(self)
-        state.prepared = _parts(model)
+        state.prepared = _prepared_parts(model)
 
     def is_prepared(self, model: keras.Model) -> bool:
-        return self.model_state(model).prepared == _parts(model)
+        return self.model_state(model).prepared == _prepared_parts(model)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
         return steps_per_execution(model, global_batch, on_gpus=self.on_gpus)
 
 
-def _parts(model: keras.Model) -> tuple[Any, ...]:
+def _prepared_parts(model: keras.Model) -> tuple[Any, ...]:
     """Return the parts of a model that its preparation depends on.
 
     Keras makes a new step function when it traces the step anew.
@@ -349,7 +353,7 @@ def _has_host_data(specs: Sequence[Any]) -> bool:
     )
 
 
-def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
+def _reduce_value(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
     if not is_divided(value):
         whole = value
     else:

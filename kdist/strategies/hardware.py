@@ -16,11 +16,10 @@ ROOT = Path("/")
 CPUINFO = Path("/proc/cpuinfo")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 _ONEDNN_FLAGS = {"avx2", "fma"}
-_INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
-def machine() -> dict[str, Any]:
-    """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
+def describe_machine() -> dict[str, Any]:
+    """Describe the machine as plain data; `devices` has a line for each GPU, or for the CPU.
 
     A child process asks TensorFlow, so that the calling process holds no memory of a GPU. The child
     takes seconds.
@@ -32,22 +31,21 @@ def machine() -> dict[str, Any]:
     if done.code or not devices:
         last = (done.errors.strip().splitlines() or ["it printed no error"])[-1]
         raise UserError(f"`kdist devices` fails, and so would every run: {last}")
-    return {**host(), "devices": devices}
+    return {**describe_host(), "devices": devices}
 
 
-def on_cpu(about: Mapping[str, Any]) -> bool:
-    """Whether all devices of `machine` are CPUs, so that replicas are parts of a CPU."""
+def is_on_cpu(about: Mapping[str, Any]) -> bool:
+    """Whether all devices of `describe_machine` are CPUs, so that replicas are parts of a CPU."""
     devices = about.get("devices")  # unknown in a damaged file
     return isinstance(devices, list) and all(str(name).startswith("CPU") for name in devices)
 
 
-def host() -> dict[str, Any]:
+def describe_host() -> dict[str, Any]:
     """Describe the machine, without its GPUs, and the date, as plain data."""
     return {
         "date": datetime.date.today().isoformat(),
         "cpu": device_names(("CPU:0",))[0],
         "cores": len(os.sched_getaffinity(0)),
-        "instruction_sets": [name for name in _INSTRUCTION_SETS if name in cpu_flags()],
         "system": platform.platform(),
         "python": platform.python_version(),
     }
@@ -55,12 +53,12 @@ def host() -> dict[str, Any]:
 
 def device_names(devices: tuple[str, ...]) -> list[str]:
     """Return the product names of devices, e.g. `["NVIDIA H100 80GB HBM3", ...]`."""
-    return [_name(device) for device in devices]
+    return [_device_name(device) for device in devices]
 
 
-def _name(device: str) -> str:
+def _device_name(device: str) -> str:
     if device.startswith("CPU"):
-        return _cpu_name()
+        return _read_field(CPUINFO, "model name") or platform.machine()
     import tensorflow as tf
 
     gpus = tf.config.get_visible_devices("GPU")
@@ -74,10 +72,6 @@ def _name(device: str) -> str:
 def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
     """Return the CPU's feature flags as Linux names them, e.g. `avx2`; empty if unknown."""
     return frozenset(_read_field(cpuinfo, "flags").split())
-
-
-def _cpu_name() -> str:
-    return _read_field(CPUINFO, "model name") or platform.machine()
 
 
 def _read_field(cpuinfo: Path, name: str) -> str:
@@ -110,54 +104,38 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes that a new program can use without swapping; `None` if unknown.
 
-    The control group's memory for inactive files counts as available: Linux frees it on demand.
+    The limits are those of the machine and of the control groups (version 2), as of a container. A
+    group's memory for inactive files counts as available: Linux frees it on demand.
     """
-    kilobytes = _number_in(root / "proc/meminfo", pattern=r"^MemAvailable:\s+(\d+) kB$")
-    left = [] if kilobytes is None else [kilobytes * 1024]
-    for folder in _folders(root):
-        # Without a limit, version 2 has a word, and version 1 a number that exceeds any memory.
-        limit = _number_in(folder / "memory.max", folder / "memory.limit_in_bytes")
-        used = _number_in(folder / "memory.current", folder / "memory.usage_in_bytes") or 0
-        # The total of version 1 includes the groups within the group.
-        inactive = (
-            _number_in(folder / "memory.stat", pattern=r"^total_inactive_file (\d+)$")
-            or _number_in(folder / "memory.stat", pattern=r"^inactive_file (\d+)$")
-            or 0
-        )
+    kilobytes = _find_number(root / "proc/meminfo", r"^MemAvailable:\s+(\d+) kB$")
+    limits = [] if kilobytes is None else [kilobytes * 1024]
+    for folder in _control_groups(root):
+        limit = _find_number(folder / "memory.max")  # a word without a limit
+        used = _find_number(folder / "memory.current") or 0
+        inactive = _find_number(folder / "memory.stat", r"^inactive_file (\d+)$") or 0
         if limit is not None:
-            left.append(max(limit - max(used - inactive, 0), 0))
-    return min(left, default=None)
+            limits.append(max(limit - max(used - inactive, 0), 0))
+    return min(limits, default=None)
 
 
-def _folders(root: Path) -> list[Path]:
-    """Return the existing folders of this process's memory control group and of its parent groups.
+def _control_groups(root: Path) -> list[Path]:
+    """Return the folders of this process's control group and of its parents.
 
-    Within a container, `/proc/self/cgroup` may name the path on the host: then only the topmost
-    folder exists, and it belongs to the container.
+    In a container, `/proc/self/cgroup` may have the path on the host: then only the topmost folder
+    exists, and it belongs to the container.
     """
-    base = root / "sys/fs/cgroup"
-    folders: list[Path] = []
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        mounts = [base / controllers, base / "memory"] if controllers else [base]
-        inner = [part for part in path.split("/") if part not in ("", "..")]
-        for mount in mounts:
-            folders += [mount.joinpath(*inner[:depth]) for depth in range(len(inner), -1, -1)]
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    top = root / "sys/fs/cgroup"
+    folder = top / path
+    return [top, *(group for group in (folder, *folder.parents) if group.is_relative_to(top))]
 
 
-def _number_in(*paths: Path, pattern: str = r"^(\d+)$") -> int | None:
-    """Return the number that a pattern finds in the first of the files that has it."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            found = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.M)
-            if found:
-                return int(found[1])
+def _find_number(path: Path, pattern: str = r"^(\d+)$") -> int | None:
+    with contextlib.suppress(OSError):
+        found = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.M)
+        return int(found[1]) if found else None
     return None

@@ -12,7 +12,6 @@ import tensorflow as tf
 from .. import layers, optimizers
 from ..arguments import path_text
 from ..errors import UserError
-from ..optimizers import warm_up
 from .exact_strategy import ExactStrategy
 
 _MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
@@ -35,8 +34,8 @@ def load_model(
     """Open a saved model in a strategy's scope, to be trained further on any number of replicas.
 
     The weights, the optimizer's state and the compile settings come from the file; any number of
-    replicas may have saved it. The batch norms are synchronized, as by `strategy.build`. A file
-    does not contain the state of random draws, such as dropout's; `Checkpoint` saves it, too.
+    replicas may have saved it. A file does not contain the state of random draws, such as
+    dropout's; `Checkpoint` saves it, too.
 
     Args:
         path: A path for `keras.models.load_model`: a `.keras` file or a folder with its content, or
@@ -59,7 +58,7 @@ def load_model(
         model.fit(x, y, initial_epoch=5, epochs=10)
         ```
     """
-    place = path_text("path", path)
+    file = path_text("path", path)
     chosen: Any = tf.distribute.get_strategy() if strategy is None else strategy
     if not hasattr(chosen, "build"):
         raise UserError(
@@ -73,22 +72,22 @@ def load_model(
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 model = keras.models.load_model(
-                    place, custom_objects=known, compile=compile, safe_mode=safe_mode
+                    file, custom_objects=known, compile=compile, safe_mode=safe_mode
                 )
         except Exception as error:  # any error of a damaged file or a user's own class
             missing = _MISSING.search(str(error))
             if missing is None:
-                raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error
+                raise UserError(f"Keras cannot open {file}: {first_line(error)}") from error
             name = missing[1]
             raise UserError(
-                f"Keras cannot open {place}: it does not know {name}, of which the model is made:"
+                f"Keras cannot open {file}: it does not know {name}, of which the model is made:"
                 f' pass custom_objects={{"{name}": {name}}}'
             ) from error
         for warning in warned:
             found = _NOT_LOADED.search(str(warning.message))
             if found is not None and int(found[1]) > _NEVER_BUILT:
                 raise UserError(
-                    f"the optimizer's state in {place} does not fit its compile settings"
+                    f"the optimizer's state in {file} does not fit its compile settings"
                     f" ({first_line(warning.message)}): if it was trained with another dtype"
                     " policy, call keras.config.set_dtype_policy(...) first; or pass compile=False"
                 )
@@ -105,7 +104,7 @@ def kdist_classes() -> dict[str, Any]:
     """Return kdist's classes that a model may contain, by name."""
     return {
         name: getattr(package, name)
-        for package in (layers, optimizers, warm_up)
+        for package in (layers, optimizers)
         for name in package.__all__
         if isinstance(getattr(package, name), type)
     }

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..arguments import read_tf_config
 from ..errors import UserError
 from ..spmd.variables import GlobalViewExtended
-from .devices import device_type, first_devices, known_devices, use_one_core_each
+from .devices import check_devices, device_type, first_devices, use_one_core_each
 from .exact_strategy import ExactStrategy
 
 
@@ -72,7 +72,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # TensorFlow reads it, too
-        names = first_devices(replicas) if devices is None else known_devices(devices)
+        names = first_devices(replicas) if devices is None else check_devices(devices)
         if shards is not None:
             if cross_device_ops is not None:
                 raise UserError(

@@ -1,7 +1,7 @@
 """Number of steps between two calls of the callbacks (`steps_per_execution="auto"`).
 
 The number follows from the operations of the model: an execution takes about a tenth of a second.
-`_upstream/fit.py` lowers the number to a divisor of the steps of an epoch.
+`_upstream/compile_options.py` lowers the number to a divisor of the steps of an epoch.
 """
 
 import math

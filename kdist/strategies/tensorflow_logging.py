@@ -122,12 +122,12 @@ def quiet_stderr() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if level != "0":
             with contextlib.suppress(OSError):  # there is no standard error, or no space
-                stack.enter_context(_filtered(level))
+                stack.enter_context(_filter_stderr(level))
         yield
 
 
 @contextlib.contextmanager
-def _filtered(level: str) -> Iterator[None]:
+def _filter_stderr(level: str) -> Iterator[None]:
     with tempfile.TemporaryFile() as held, open(os.dup(2), "wb", buffering=0) as shown:
         # A crash loses the held text; faulthandler at least prints the place of the crash.
         reports_crash = not faulthandler.is_enabled()
@@ -143,10 +143,10 @@ def _filtered(level: str) -> Iterator[None]:
             if reports_crash:
                 faulthandler.disable()
             held.seek(0)
-            shown.write(without_messages(held.read().decode(errors="replace"), level).encode())
+            shown.write(drop_messages(held.read().decode(errors="replace"), level).encode())
 
 
-def without_messages(text: str, level: str, *, dev: Path = DEV) -> str:
+def drop_messages(text: str, level: str, *, dev: Path = DEV) -> str:
     """Remove TensorFlow's messages below a level of `TF_CPP_MIN_LOG_LEVEL` from text.
 
     Level 1 removes information, 2 warnings too, 3 errors too. Without a GPU in `dev`, the error

@@ -15,7 +15,7 @@ from typing import Protocol
 from rich.console import Console
 
 from ..errors import UserError, error_text
-from ..launch.child import Share
+from ..launch.child import Resources
 from ..signals import signal_of
 from ..training.console import format_count
 from ..training.record import RunRecord, read_run
@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.1
 # Time for a process to end its step and to save a checkpoint.
 _GRACE_SECONDS = 30.0
 
-StartTrial = Callable[[Trial, Path, Share], TrialProcess]
+StartTrial = Callable[[Trial, Path, Resources], TrialProcess]
 
 
 class Study(Protocol):
@@ -106,14 +106,14 @@ class Driver:
         rows: Sequence[Row],
         console: Console,
         *,
-        shares: Sequence[Share] = (Share(),),
+        shares: Sequence[Resources] = (Resources(),),
         start: StartTrial = TrialProcess,
     ) -> None:
         self._study, self._folder, self._console = study, folder, console
         self._rows = list(rows)
         self._start_times: dict[str, float] = {}
         self._free, self._start = list(shares), start
-        self._running: list[tuple[TrialProcess, Share]] = []
+        self._running: list[tuple[TrialProcess, Resources]] = []
 
     def run(self) -> Outcome:
         """Run trials until none is left.
@@ -148,7 +148,7 @@ class Driver:
             process = self._start(trial, self._folder.trial_folder(trial.name), self._free[0])
             self._running.append((process, self._free.pop(0)))
 
-    def _wait_for_end(self) -> tuple[TrialProcess, Share]:
+    def _wait_for_end(self) -> tuple[TrialProcess, Resources]:
         """Wait for a process to end, and return it with its share."""
         while True:
             for index, (process, _) in enumerate(self._running):
@@ -156,7 +156,7 @@ class Driver:
                     return self._running.pop(index)
             time.sleep(_POLL_SECONDS)
 
-    def _end_trial(self, process: TrialProcess, share: Share) -> None:
+    def _end_trial(self, process: TrialProcess, share: Resources) -> None:
         try:
             error = process.find_error()
         finally:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
 
-from ..strategies.hardware import on_cpu
+from ..strategies.hardware import is_on_cpu
 from ..training.console import format_count
 from ..training.user_model.functions import list_user_files
 from .folder import Row, format_option
@@ -205,10 +205,10 @@ def describe_shared_cores(machine: Mapping[str, Any], rows: Sequence[Row]) -> st
     """Return a warning if several replicas are parts of a CPU, else `None`.
 
     Args:
-        machine: The result of `kdist.strategies.hardware.machine`.
+        machine: The result of `kdist.strategies.hardware.describe_machine`.
         rows: The rows of the points.
     """
-    if all(row["replicas"] == 1 for row in rows) or not on_cpu(machine):
+    if all(row["replicas"] == 1 for row in rows) or not is_on_cpu(machine):
         return None
     return (
         "Replicas are logical CPUs that share this machine's cores: these figures do not measure a"

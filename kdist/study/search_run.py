@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from ..errors import UserError, error_text
-from ..launch.child import Share
-from ..launch.device_assignment import divide, visible_cores, visible_gpus
+from ..launch.child import Resources
+from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.names import check_trackers
 from ..training.console import format_count
 from ..training.run import load_data
@@ -79,7 +79,7 @@ def tune(
     return outcome
 
 
-def divide_machine(search: Search) -> tuple[Search, Sequence[Share]]:
+def divide_machine(search: Search) -> tuple[Search, Sequence[Resources]]:
     """Return the search with its replicas per trial, and the share of each worker.
 
     By default, trials at the same time divide the GPUs; without GPUs, each has one replica.
@@ -88,10 +88,11 @@ def divide_machine(search: Search) -> tuple[Search, Sequence[Share]]:
         UserError: There are too few GPUs, or they cannot be divided evenly.
     """
     if search.workers is None:
-        return search, (Share(),)
+        return search, (Resources(),)
     gpus, replicas = visible_gpus(os.environ), search.config.replicas
     if replicas is None:
-        replicas = len(divide(workers=search.workers, gpus=gpus, cores=())[0].gpus or ()) or 1
+        first, *_ = assign_devices(workers=search.workers, gpus=gpus, cores=())
+        replicas = len(first.gpus or ()) or 1
     used = search.workers * replicas
     if gpus and used > len(gpus):
         raise UserError(
@@ -99,7 +100,7 @@ def divide_machine(search: Search) -> tuple[Search, Sequence[Share]]:
             " are visible: lower --workers or --replicas"
         )
     config = dataclasses.replace(search.config, replicas=replicas)
-    shares = divide(workers=search.workers, gpus=gpus[:used], cores=visible_cores())
+    shares = assign_devices(workers=search.workers, gpus=gpus[:used], cores=visible_cores())
     return dataclasses.replace(search, config=config), shares
 
 

@@ -12,7 +12,7 @@ from .._upstream.keras_tuner import (
     HyperbandOracle,
     RandomSearchOracle,
 )
-from ..checkpoint.store import checkpoint_files
+from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import UserError
 from ..training.config import SearchTrial
 from ..training.record import RunRecord

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ..arguments import local_path
 from ..errors import UserError, error_text
-from ..strategies.hardware import machine as describe_machine
+from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
 from ..training.console import format_count
 from ..training.folder import RUNS

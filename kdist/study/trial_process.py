@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.store import checkpoint_files
+from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
-from ..launch.child import Child, Share, answer
+from ..launch.child import Child, Resources, send_answer
 from ..strategies.tensorflow_logging import prepare_process
 from ..training.config import SearchTrial, TrainConfig
 from .folder import to_json
@@ -33,13 +33,13 @@ class TrialProcess:
     Args:
         trial: The trial.
         folder: The trial's folder, which need not exist.
-        share: The GPUs and cores of the process; all of them by default.
+        resources: The GPUs and cores of the process; all of them by default.
 
     Raises:
         OSError: A file cannot be written.
     """
 
-    def __init__(self, trial: Trial, folder: Path, share: Share | None = None) -> None:
+    def __init__(self, trial: Trial, folder: Path, resources: Resources | None = None) -> None:
         self.trial, self.folder = trial, folder
         order = make_order(trial, folder)
         resume = can_be_resumed(folder, order) or _begin_folder(trial, folder)
@@ -48,7 +48,10 @@ class TrialProcess:
         with open(folder / "output.log", "ab") as output, open(errors, "ab") as file:
             self._errors_begin = file.tell()
             self._child = Child(
-                make_command(folder / "order.json"), share=share, output=output, errors=file
+                make_command(folder / "order.json"),
+                resources=resources,
+                output=output,
+                errors=file,
             )
 
     @property
@@ -146,7 +149,7 @@ def main() -> None:
         _train(order)
     except UserError as error:
         print(error, file=sys.stderr)
-        answer(mistake=str(error))
+        send_answer(mistake=str(error))
         sys.exit(2)
     except TrainingError as error:
         print(error, file=sys.stderr)

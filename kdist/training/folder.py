@@ -98,7 +98,9 @@ class RunFolder:
         try:
             self.remote.upload()
         except OSError as error:
-            raise UserError(f"cannot write {error}; the run is in {self.remote.keep()}") from error
+            raise UserError(
+                f"cannot write {error}; the run is in {self.remote.keep_copy()}"
+            ) from error
 
     def show(self, text: object) -> str:
         """Return a text, such as a path, with the address of a remote folder in place of `path`."""
@@ -179,7 +181,7 @@ class RunFolder:
 
 def _open_remote(address: str, *, resumed: bool) -> RemoteFolder:
     remote = RemoteFolder(address, REMOTE_FILES)
-    if not resumed and remote.names():
+    if not resumed and remote.list_names():
         raise UserError(
             f"the run folder {address} is not empty: pass another --run-dir, or remove it"
         )

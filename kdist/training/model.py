@@ -1,10 +1,9 @@
 """The model and the data of a run: a built-in network and its images, or the user's own."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,19 +114,16 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     return training, validation
 
 
-def save_stock_model(
-    model: keras.Model, folder: RunFolder, announce: Callable[[str], None]
-) -> None:
-    """Save the model in the run folder, with Keras's own batch normalization layers.
+def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], None]) -> None:
+    """Save the model in the run folder.
 
     If the model's configuration cannot be serialized, only the weights are saved, and announced.
     """
-    with use_stock_batch_norms(model):
-        fault = _explain_config_error(model)
-        if fault is None:
-            folder.write(folder.model, model.save)
-            return
-        folder.write(folder.weights, model.save_weights)
+    fault = _explain_config_error(model)
+    if fault is None:
+        folder.write(folder.model, model.save)
+        return
+    folder.write(folder.weights, model.save_weights)
     announce(
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
         f" {folder.weights} has its weights, for load_weights"
@@ -143,27 +139,6 @@ def _explain_config_error(model: keras.Model) -> str | None:
     except Exception as error:  # any exception of a user's class
         return f"raises {explain_exception(error)}"
     return None
-
-
-@contextlib.contextmanager
-def use_stock_batch_norms(model: keras.Model) -> Iterator[None]:
-    """Replace a model's synchronized batch norms by Keras's own within the block.
-
-    A model with a user's subclass of kdist's layer keeps all layers.
-    """
-    from ..layers.convert import batch_norms, convert_batch_norm
-
-    try:
-        if batch_norms(model):
-            convert_batch_norm(model, to="stock")
-    except UserError:  # a user's subclass of kdist's layer cannot be converted
-        yield
-        return
-    try:
-        yield
-    finally:
-        if batch_norms(model):
-            convert_batch_norm(model, to="synchronized")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import is_remote
-from ..checkpoint.store import FolderLock, checkpoint_files
+from ..checkpoint.checkpoint_file import checkpoint_files
+from ..checkpoint.folder_lock import FolderLock
 from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors

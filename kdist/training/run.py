@@ -23,8 +23,8 @@ from ..data.datasets import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
 from ..files import check_writable_folder
-from ..launch.child import is_out_of_memory
-from ..signals import Received, hold_signals
+from ..launch.verdict import is_out_of_memory
+from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
 from ..tracking.factory import tracking
 from ..tracking.names import check_trackers
@@ -146,7 +146,7 @@ def _train(
     import keras
 
     from ..strategies.devices import describe_xla
-    from .model import save_stock_model
+    from .model import save_model
 
     # 3. The plan, the model, and the arguments of `fit`.
     keras.utils.set_random_seed(config.seed)
@@ -180,7 +180,7 @@ def _train(
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
-            save_stock_model(parts.model, folder, announce)
+            save_model(parts.model, folder, announce)
     for line in format_result(result):
         announce(line)
     if received.first is not None:
@@ -431,7 +431,12 @@ def _make_trackers(
 
 
 def _make_checkpoint(
-    config: TrainConfig, parts: "RunParts", folder: RunFolder, *, held: Received, verbose: int
+    config: TrainConfig,
+    parts: "RunParts",
+    folder: RunFolder,
+    *,
+    held: ReceivedSignals,
+    verbose: int,
 ) -> "RunCheckpoint | None":
     """Make the callback that saves a run, and resumes it; `None` without `checkpoint_every`."""
     if config.checkpoint_every is None:
@@ -467,7 +472,7 @@ def _fit(
     parts: "RunParts",
     run_callbacks: RunCallbacks,
     checkpoint: "RunCheckpoint | None",
-    received: Received,
+    received: ReceivedSignals,
     *,
     epochs: int,
     verbose: int,
@@ -497,7 +502,7 @@ def _fit(
         with end_trackers(run_callbacks.ordered):
             parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
     except (KeyboardInterrupt, DivergedError) as error:
-        if received.insists:
+        if received.has_second:
             raise
         if any(isinstance(callback, ShortBar) for callback in run_callbacks.ordered):
             print()  # Keras's bar has not ended its line

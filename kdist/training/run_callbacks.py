@@ -10,10 +10,10 @@ from rich.console import Console
 
 from .._upstream.hooks import is_chief
 from .._upstream.optimizers import steps_taken
-from .._upstream.worker_callbacks import is_of_the_chief
+from .._upstream.worker_callbacks import runs_on_chief_only
 from ..callbacks import Checkpoint, PrintTotalTime, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
-from ..signals import Received
+from ..signals import ReceivedSignals
 from .config import TrainConfig
 from .folder import RunFolder
 
@@ -38,7 +38,7 @@ class RunCheckpoint(Checkpoint):
         folder: RunFolder,
         data: str | None,
         *,
-        held: Received,
+        held: ReceivedSignals,
         begin: Callable[[], None],
         verbose: int,
     ) -> None:
@@ -81,7 +81,7 @@ def end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callbac
     model.optimizer.finalize_variable_values(model.trainable_weights)
     chief = is_chief(model)
     for callback in callbacks:
-        if chief or not is_of_the_chief(callback):
+        if chief or not runs_on_chief_only(callback):
             callback.on_train_end()
 
 
@@ -92,7 +92,7 @@ class RaiseAtBatchEnd(keras.callbacks.Callback):
     updated, and TensorFlow prints and drops an exception that is raised in a destructor.
     """
 
-    def __init__(self, received: Received) -> None:
+    def __init__(self, received: ReceivedSignals) -> None:
         super().__init__()
         self.received = received
 
@@ -109,7 +109,7 @@ class StopAfterEpoch(keras.callbacks.Callback):
     If a single worker left within an epoch, the remaining workers would wait forever.
     """
 
-    def __init__(self, received: Received) -> None:
+    def __init__(self, received: ReceivedSignals) -> None:
         super().__init__()
         self.received = received
 

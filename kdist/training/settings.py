@@ -25,8 +25,8 @@ from ..fields import (
     LocalOrRemoteFolder,
     field_names,
     folder_names,
-    listed,
-    notes,
+    join_names,
+    join_notes,
 )
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
@@ -64,11 +64,11 @@ class Data:
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Annotated[DatasetName, HelpEnd(notes(DATASETS))] = "fashion_mnist"
-    data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note"))] = None
+    dataset: Annotated[DatasetName, HelpEnd(join_notes(DATASETS))] = "fashion_mnist"
+    data_dir: Annotated[Folder | None, HelpEnd(join_notes(DATASETS, "files_note"))] = None
     subset: Count | None = None
     augment: bool = True
-    augmentation: Annotated[AugmentationName, HelpEnd(notes(AUGMENTATIONS))] = "shift"
+    augmentation: Annotated[AugmentationName, HelpEnd(join_notes(AUGMENTATIONS))] = "shift"
     shift: Share = 0.2
     whole_pixels: bool = False
 
@@ -86,12 +86,14 @@ class Model:
         wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
     """
 
-    network: Annotated[NetworkName, HelpEnd(notes(NETWORKS))] = "wide_resnet"
+    network: Annotated[NetworkName, HelpEnd(join_notes(NETWORKS))] = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
     stem_pool: bool = False
     dropout: Share = 0.01
-    wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {listed(WITH_WEIGHT_DECAY)}")] = 5e-6
+    wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {join_names(WITH_WEIGHT_DECAY)}")] = (
+        5e-6
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,8 +164,8 @@ class Optimization:
 
     base_lr: Annotated[float, Gt(0)] = 0.01
     lr_rule: Rule = "linear"
-    optimizer: Annotated[OptimizerName, HelpEnd(notes(OPTIMIZERS))] = "sgd"
-    momentum: Annotated[Share | None, HelpEnd(f"for {listed(WITH_MOMENTUM)} only")] = None
+    optimizer: Annotated[OptimizerName, HelpEnd(join_notes(OPTIMIZERS))] = "sgd"
+    momentum: Annotated[Share | None, HelpEnd(f"for {join_names(WITH_MOMENTUM)} only")] = None
     label_smoothing: Share = 0.0
     ema_momentum: Share | None = None
     ema_warmup: bool = False
@@ -252,7 +254,7 @@ class Output:
 
     run_dir: LocalOrRemoteFolder | None = None
     log_dir: Folder | None = None
-    track: Annotated[str, HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
+    track: Annotated[str, HelpEnd(f"any of {join_names(TRACKERS)}")] | None = None
     track_batches: Count | None = None
 
 

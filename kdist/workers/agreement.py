@@ -33,17 +33,19 @@ def first_difference(path: str, each: Sequence[Any]) -> tuple[str, list[Any]] | 
         dot = "." if path else ""
         names = dict.fromkeys(name for values in each for name in values)
         parts = [(f"{dot}{name}", [values.get(name, MISSING) for values in each]) for name in names]
-        return _first(path, parts)
+        return _first_of_parts(path, parts)
     if all(isinstance(value, list | tuple) for value in each):
         lengths = [len(values) for values in each]
         if len({*lengths}) > 1:
             return f"the length of {path}", lengths
         places = enumerate(zip(*each, strict=True))
-        return _first(path, [(f"[{at}]", list(items)) for at, items in places])
+        return _first_of_parts(path, [(f"[{at}]", list(items)) for at, items in places])
     return None if all(_is_same(each[0], value) for value in each[1:]) else (path, list(each))
 
 
-def _first(path: str, parts: Sequence[tuple[str, list[Any]]]) -> tuple[str, list[Any]] | None:
+def _first_of_parts(
+    path: str, parts: Sequence[tuple[str, list[Any]]]
+) -> tuple[str, list[Any]] | None:
     for end, each in parts:
         found = first_difference(f"{path}{end}", each)
         if found is not None:
@@ -59,8 +61,8 @@ def _is_same(left: Any, right: Any) -> bool:
     return bool(left == right) or ANY in (left, right)
 
 
-def digest(value: Any) -> str:
-    """Return a short text that is the same for equal values, and differs for different values."""
+def hash_json(value: Any) -> str:
+    """Return a short hash of a value that JSON can hold."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -109,7 +111,7 @@ class Agreement:
         number, self._count = self._count, self._count + 1
         self._keys.set_key(self._key(number, self._worker), json.dumps([event, value]))
         everyone = [
-            [event, value] if worker == self._worker else self._wait(number, worker, event)
+            [event, value] if worker == self._worker else self._wait_for(number, worker, event)
             for worker in range(self._workers)
         ]
         # All workers have stored a value for this exchange, so all have read the last exchange's.
@@ -117,10 +119,10 @@ class Agreement:
             self._keys.delete_key(self._key(number - 1, self._worker))
         events = [event for event, _ in everyone]
         if len(set(events)) > 1:
-            raise _on_all_workers(
-                f"the workers do different things: {_by_worker(events)}; all have to make the same"
-                " models, and to call fit, evaluate and predict in the same order: do not call them"
-                " on the chief alone"
+            raise _common_error(
+                f"the workers do different things: {_describe_by_worker(events)}; all have to make"
+                " the same models, and to call fit, evaluate and predict in the same order: do not"
+                " call them on the chief alone"
             )
         return [value for _, value in everyone]
 
@@ -131,27 +133,19 @@ class Agreement:
     def compare_lists(
         self, event: str, values: Sequence[str], describe: Callable[[int], str]
     ) -> None:
-        """Compare the workers' long lists of texts, such as the operations of a step.
+        """Raise `UserError` if the workers' long lists of texts differ.
 
-        Args:
-            event: The work of this worker.
-            values: The texts; the workers send them only if their digests differ.
-            describe: Called with the index of the first difference, at most the list's length;
-                returns the description of this worker's item.
-
-        Raises:
-            UserError: The lists differ.
+        The workers send the texts only if the hashes differ. `describe` returns the description of
+        this worker's item at the index of the first difference, which may be the list's length.
         """
-        if len(set(self.exchange(event, digest(list(values))))) == 1:
+        if len(set(self.exchange(event, hash_json(list(values))))) == 1:
             return
         each = self.exchange(event, list(values))
         at = next(i for i, texts in enumerate(zip_longest(*each)) if len(set(texts)) > 1)
-        found = self.exchange(event, describe(at))
-        raise _on_all_workers(
-            f"the workers differ at {event}: {_by_worker(found)}; it has to be the same on all"
-        )
+        items = _describe_by_worker(self.exchange(event, describe(at)))
+        raise _common_error(f"the workers differ at {event}: {items}; it has to be the same on all")
 
-    def _wait(self, number: int, worker: int, event: str) -> Any:
+    def _wait_for(self, number: int, worker: int, event: str) -> Any:
         start = self._clock()
         next_report = _FIRST_REPORT_SECONDS
         while True:
@@ -190,19 +184,19 @@ def _check_same(event: str, everyone: Sequence[Mapping[str, Any]]) -> None:
         found = first_difference(name, [values.get(name) for values in everyone])
         if found is not None:
             path, each = found
-            raise _on_all_workers(
-                f"the workers differ at {event}: {path} is {_by_worker(_apart(each))};"
+            raise _common_error(
+                f"the workers differ at {event}: {path} is {_describe_by_worker(_shorten(each))};"
                 " it has to be the same on all workers"
             )
 
 
-def _on_all_workers(message: str) -> UserError:
+def _common_error(message: str) -> UserError:
     error = UserError(message)
     error.is_on_all_workers = True
     return error
 
 
-def _by_worker(values: Sequence[Any]) -> str:
+def _describe_by_worker(values: Sequence[Any]) -> str:
     """Describe the value of each worker; workers with the same value are named together."""
     by_value: dict[str, list[str]] = {}
     for worker, value in enumerate(values):
@@ -216,7 +210,7 @@ def _by_worker(values: Sequence[Any]) -> str:
 _LONGEST = 60
 
 
-def _apart(values: Sequence[Any]) -> list[str]:
+def _shorten(values: Sequence[Any]) -> list[str]:
     """Shorten long values to the parts around their first difference."""
     texts = [str(value) for value in values]
     if max(map(len, texts)) <= _LONGEST:

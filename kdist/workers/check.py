@@ -1,4 +1,4 @@
-"""`kdist launch -m kdist.workers.check`: the workers reach each other, and train one model."""
+"""`kdist launch -m kdist.workers.check`: check that the workers connect and train one model."""
 
 import statistics
 import time
@@ -17,10 +17,7 @@ _TOLERANCE = 1e-5
 
 
 def check_workers() -> None:
-    """Check that all workers connect, add up correctly, and train the model of a single replica.
-
-    The chief prints a line per check.
-    """
+    """Check connections, sums and training of all workers; the chief prints a line per check."""
     began = time.perf_counter()
     from ..versions import versions
     from .multi_worker_strategy import MultiWorkerMirroredStrategy

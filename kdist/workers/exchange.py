@@ -1,15 +1,13 @@
 """`Workers`: exchange of values and files between the workers of a model."""
 
-import contextlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import keras
 import numpy as np
 
-from .._upstream.hooks import hooks_of
+from .._upstream.hooks import StrategyHooks, hooks_of
 from .._upstream.worker_devices import sum_over_workers
 from ..errors import UserError
 
@@ -26,31 +24,20 @@ class Workers:
     Attributes:
         count: Number of workers.
         is_chief: Whether this worker is the chief, which writes the files.
+        exchange: `StrategyHooks.exchange`.
+        compare: `StrategyHooks.compare_workers`.
+        slow: `StepWatch.slow`.
     """
 
     def __init__(self, model: keras.Model) -> None:
-        strategy = model.distribute_strategy
-        self._strategy = strategy
-        self._hooks = hooks_of(model)
-        self.count = 1 if self._hooks is None else self._hooks.workers
-        self._worker = 0 if self._hooks is None else self._hooks.worker
-        self.is_chief = self._worker == 0
+        self._strategy = model.distribute_strategy
+        self._hooks: StrategyHooks = hooks_of(model) or StrategyHooks()
+        self.count, self.is_chief = self._hooks.workers, self._hooks.is_chief
+        self.slow = self._hooks.step_watch.slow
+        self.exchange = self._hooks.exchange
+        self.compare = self._hooks.compare_workers
 
-    def slow(self, what: str) -> AbstractContextManager[None]:
-        """Tell the hang detection that no step ends soon inside the `with` block."""
-        progress = None if self._hooks is None else self._hooks.progress
-        return contextlib.nullcontext() if progress is None else progress.slow(what)
-
-    def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values that all workers have passed, the chief first."""
-        return [value] if self._hooks is None else self._hooks.exchange(event, value)
-
-    def compare(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` on all workers if they differ in any value."""
-        if self._hooks is not None:
-            self._hooks.compare_workers(event, values)
-
-    def of_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
+    def run_on_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
         """Call `action` on the chief; all workers return its result, or raise its `UserError`."""
         if self.count == 1:
             return action()
@@ -60,10 +47,10 @@ class Workers:
                 value = action()
             except UserError as mistake:
                 error = mistake
-        found, message = self.exchange(event, [value, None if error is None else str(error)])[0]
+        result, message = self.exchange(event, [value, None if error is None else str(error)])[0]
         if message is not None:
             raise error or UserError(message)
-        return found  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return]
 
     def send_file(self, path: Path, size: int) -> None:
         """Copy a file of the chief to all workers."""
@@ -77,9 +64,9 @@ class Workers:
                 words = np.zeros(-(-length // 4), np.int32)
                 if self.is_chief:
                     words = np.frombuffer(file.read(length).ljust(4 * words.size, b"\0"), np.int32)
-                found = sum_over_workers(self._strategy, words)
+                received = sum_over_workers(self._strategy, words)
                 if not self.is_chief:
-                    file.write(found.tobytes()[:length])
+                    file.write(received.tobytes()[:length])
 
 
 # Seconds between two exchanges. An exchange stops the training for a few milliseconds.
@@ -111,11 +98,7 @@ class PeriodicExchange:
         return [own for own, _ in everyone]
 
     def _until_next(self) -> int:
-        """Return the steps until the next exchange.
-
-        The number at most doubles, as the next steps may take longer. A single worker exchanges
-        after every step, so that its number would double after every step until no float holds it.
-        """
+        """Return the steps until the next exchange, at most twice as many: steps may slow down."""
         if self._workers.count == 1:
             return 1
         took = self._clock() - self._since

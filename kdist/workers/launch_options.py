@@ -80,7 +80,7 @@ _VARIABLES = {
 }
 
 
-def limits_of(environment: Mapping[str, str]) -> dict[str, str]:
+def select_limits(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that set limits of workers' waits."""
     names = {variable for variable, _ in _VARIABLES.values()}
     return {name: text for name, text in environment.items() if name in names}

@@ -1,4 +1,7 @@
-"""`launch`: runs a program on several workers of this machine, and restarts failed workers."""
+"""`launch`: runs a program on several workers of this machine, and restarts failed workers.
+
+`worker_processes.py` runs the workers of an attempt.
+"""
 
 import contextlib
 import os
@@ -15,8 +18,9 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import writable_folder
-from ..launch.child import OUT_OF_MEMORY, Share, judge, shell_code
-from ..launch.device_assignment import count_workers, divide, visible_cores, visible_gpus
+from ..launch.child import Resources
+from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
+from ..launch.verdict import OUT_OF_MEMORY, judge_end, shell_code
 from .launch_options import LaunchOptions
 from .place import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
@@ -28,8 +32,8 @@ USAGE_ERROR = 2
 _FINAL = (0, USAGE_ERROR)  # exit codes without a restart
 
 
-def print_outcome(outcome: WorkersOutcome, then: str) -> None:
-    """Print the worker that failed first, with its error."""
+def print_outcome(outcome: WorkersOutcome, restart: str) -> None:
+    """Print the worker that failed first, with its error, and the restart that follows."""
     worker = outcome.failed
     if worker is None:
         return
@@ -39,14 +43,16 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
         if code < 0
         else f"ended with exit code {shell_code(code)}"
     )
-    verdict = judge(code, worker.last_error(), worker.answers)
-    if verdict.cause == "memory" and not verdict.is_said and outcome.signal is None:
+    verdict = judge_end(code, worker.last_error(), worker.answers)
+    if verdict.cause == "memory" and not verdict.is_reported and outcome.signal is None:
         how += f" ({OUT_OF_MEMORY}, most likely)"
     if worker.is_stopped:
         how = "stood still, stopped by a signal, and was killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""
     error = worker.last_error()
-    lines = [f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{then}"]
+    lines = [
+        f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{restart}"
+    ]
     if error and not outcome.signal:
         lines = [f"kdist launch: the first error, of worker {worker.rank}:", error, *lines]
     print("\n".join(lines), file=sys.stderr, flush=True)
@@ -59,13 +65,14 @@ def launch(program: Sequence[str], options: LaunchOptions) -> int:
     reader of the output is gone.
     """
     gpus = visible_gpus(os.environ)
-    shares = divide(workers=count_workers(options.workers, gpus), gpus=gpus, cores=visible_cores())
+    workers = options.workers or len(gpus) or 1
+    assigned = assign_devices(workers=workers, gpus=gpus, cores=visible_cores())
     logs = None if options.log_dir is None else Path(options.log_dir)
     if logs is not None:
         writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
-        return _Job(program, options, shares, logs, notes, events).run()
+        return _Job(program, options, assigned, logs, notes, events).run()
 
 
 class _Job:
@@ -75,14 +82,14 @@ class _Job:
         self,
         program: Sequence[str],
         options: LaunchOptions,
-        shares: Sequence[Share],
+        assigned: Sequence[Resources],
         logs: Path | None,
         notes: str,
         events: "queue.SimpleQueue[Any]",
     ) -> None:
         self._program, self._options, self._logs = program, options, logs
         self._notes, self._events = notes, events
-        self._gpus = [share.gpus for share in shares]  # by worker that can be started
+        self._gpus = [resources.gpus for resources in assigned]  # by worker that can be started
         self._restarts_left = options.max_restarts
         self._answers: Mapping[str, Any] = {}
         self._attempts = 0
@@ -92,15 +99,15 @@ class _Job:
         workers: int | None = len(self._gpus)
         code = 0
         while workers:
-            starts = self._starts(workers)
+            starts = self._prepare_workers(workers)
             outcome = run_workers(starts, grace=self._options.grace, events=self._events)
             code = outcome.code
-            print_outcome(outcome, self._then(outcome))
+            print_outcome(outcome, self._describe_restart(outcome))
             workers = self._next_workers(outcome)
             self._attempts += 1
         return code
 
-    def _then(self, outcome: WorkersOutcome) -> str:
+    def _describe_restart(self, outcome: WorkersOutcome) -> str:
         """Describe the restart that follows; empty with `elastic`, for `_next_workers` decides."""
         most = self._options.max_restarts
         is_last = _is_final(outcome) or not self._restarts_left
@@ -134,10 +141,10 @@ class _Job:
         self._restarts_left -= 1
         return len(self._gpus)
 
-    def _starts(self, workers: int) -> list["partial[Worker]"]:
+    def _prepare_workers(self, workers: int) -> list["partial[Worker]"]:
         addresses = [f"{LOOPBACK}:{port}" for port in free_ports(workers)]
         gpus = [gpu for of_worker in self._gpus[:workers] for gpu in of_worker or ()]
-        shares = divide(workers=workers, gpus=gpus, cores=visible_cores())
+        assigned = assign_devices(workers=workers, gpus=gpus, cores=visible_cores())
         return [
             partial(
                 Worker,
@@ -147,11 +154,11 @@ class _Job:
                     NOTES: self._notes,
                     **worker_environment(addresses, rank=rank, restarts=self._attempts),
                 },
-                share=share,
+                resources=resources,
                 prefix=f"[{rank}] " if workers > 1 else "",
                 log=self._logs / f"worker-{rank}.log" if self._logs else None,
             )
-            for rank, share in enumerate(shares)
+            for rank, resources in enumerate(assigned)
         ]
 
 

@@ -1,4 +1,9 @@
-"""`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's."""
+"""`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's.
+
+Before the workers wait for each other, they compare their work (`agreement.py`). A worker that
+hangs or fails ends all workers (`hang_detection.py`, `worker_end.py`). `place.py` finds the
+cluster.
+"""
 
 import os
 import platform
@@ -6,7 +11,6 @@ import secrets
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
@@ -20,9 +24,9 @@ from .._upstream.worker_devices import (
     worker_addresses,
     worker_counts,
 )
-from .._upstream.worker_failures import abort_collectives, failures
+from .._upstream.worker_failures import abort_collectives, find_failures
 from ..errors import LostWorkerError, UserError
-from ..launch.child import answer
+from ..launch.child import send_answer
 from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explanation import describe_plan, line_of
 from ..spmd.fixed_order import WorkerFixedOrder
@@ -31,9 +35,10 @@ from ..spmd.variables import GlobalVariables
 from ..strategies.devices import device_type, first_devices, use_one_core_each
 from ..strategies.exact_strategy import ExactStrategy
 from .agreement import DEFAULT_SECONDS, Agreement
-from .hang_detection import HangWatch, end_together, limit_start
+from .hang_detection import HangWatch, limit_start
 from .launch_options import worker_settings
 from .place import find_cluster
+from .worker_end import end_together
 
 BUCKET_BYTES = 4 * 1024 * 1024
 
@@ -104,8 +109,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         ```
     """
 
-    _hang_watch: HangWatch | None = None
-
     def __init__(
         self,
         cluster_resolver: Any = None,
@@ -131,7 +134,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         devices = first_devices(replicas)
         if shards is not None:
             use_one_core_each()
-        answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
+        send_answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
         self._agreement = Agreement(0, 1, worker_store)
         addresses, worker = worker_addresses(resolver)
@@ -157,24 +160,26 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             worker_store,
             timeout_seconds=options.timeout_seconds
             or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
-            failures=lambda: failures(self),
-            may_take_longer=lambda: not options.timeout_seconds and self._waits_for_slow(),
+            failures=lambda: find_failures(self),
+            may_take_longer=lambda: not options.timeout_seconds and self.step_watch.is_other_slow(),
         )
         self._start()
         if self.workers > 1:
             patches.install_for_workers()
-            worker_store.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
-            end_together(self.worker, lambda: failures(self))
+            worker_store.start_store(
+                is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
+            )
+            end_together(self.worker, lambda: find_failures(self))
             self._compare_start()
             if settings.hang_seconds:
-                self.progress = self._hang_watch = HangWatch(
+                self.step_watch = watch = HangWatch(
                     self.worker,
                     self.workers,
                     worker_store,
                     seconds=settings.hang_seconds,
                     abort=abort_collectives,
                 )
-                self._hang_watch.start()
+                watch.start()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync
@@ -188,8 +193,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
         """Run `fn` for the global batch of all workers, as `MirroredStrategy.run` does."""
-        if self._hang_watch is not None and tf.inside_function():
-            self._hang_watch.traces()
+        if tf.inside_function():
+            self.step_watch.record_trace()
         return super().run(fn, args, kwargs, options)
 
     def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
@@ -229,15 +234,15 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         choose a different `auto_shard_policy`.
         """
         if self.workers > 1 and isinstance(dataset, tf.data.Dataset):
-            dataset = deal_out(dataset)
+            dataset = shard_by_data(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        with self._waiting(event):
+        with self.step_watch.waiting(event):
             self._agreement.compare(event, values)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        with self._waiting(event):
+        with self.step_watch.waiting(event):
             return self._agreement.exchange(event, value)
 
     def before_gathering(self, name: str) -> None:
@@ -270,14 +275,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             return f"{operation} in {line_of(plan.operations[at].op)} (at {division})"
 
         event = "the first call of a step"
-        with self._waiting(event):
+        with self.step_watch.waiting(event):
             self._agreement.compare_lists(event, operations, describe)
-
-    def _waiting(self, event: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._hang_watch is None else self._hang_watch.waiting(event)
-
-    def _waits_for_slow(self) -> bool:
-        return self._hang_watch is not None and self._hang_watch.waits_for_slow()
 
     def _compare_variable(self, value: Any) -> None:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))
@@ -328,7 +327,7 @@ def _check_resolver(resolver: Any) -> None:
 _Policy = tf.data.experimental.AutoShardPolicy
 
 
-def deal_out(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def shard_by_data(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Return a dataset that gives each worker its part of every batch.
 
     TensorFlow's default, `AUTO`, would give each worker different files if it finds any, so the

@@ -19,9 +19,9 @@ from ray.train.collective import broadcast_from_rank_zero
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from ..errors import LOST_CODE, TrainingError
-from ..launch.child import Child, shell_code
-from ..launch.device_assignment import count_workers
-from .launch_options import LaunchOptions, limits_of
+from ..launch.child import Child
+from ..launch.verdict import shell_code
+from .launch_options import LaunchOptions, select_limits
 from .launcher import USAGE_ERROR, free_ports
 from .place import NOTES, worker_environment
 
@@ -34,8 +34,8 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
     no other worker; 0 without a failure.
     """
     ray.init()
-    gpus = [str(gpu) for gpu in range(int(ray.cluster_resources().get("GPU", 0)))]
-    workers = count_workers(options.workers, gpus)
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    workers = options.workers or gpus or 1
     folder = Path.cwd()  # has to be shared by all machines; Ray checks that it is
     with tempfile.TemporaryDirectory(prefix="kdist-launch-", dir=folder) as notes:
         trainer = DataParallelTrainer(
@@ -44,7 +44,7 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
                 "program": list(program),
                 "folder": str(folder),
                 "notes": notes,
-                "limits": limits_of(os.environ),
+                "limits": select_limits(os.environ),
             },
             backend_config=_AddressesConfig(),
             scaling_config=ray.train.ScalingConfig(
@@ -98,17 +98,17 @@ def _exit_code(notes: Path) -> int:
     return next((code for code in codes if code != LOST_CODE), LOST_CODE if codes else 1)
 
 
-def _run_worker(orders: Mapping[str, Any]) -> None:
+def _run_worker(settings: Mapping[str, Any]) -> None:
     """In an actor of Ray, run the program as a child process."""
     rank = ray.train.get_context().get_world_rank()
-    notes = Path(orders["notes"])
+    notes = Path(settings["notes"])
     attempt = broadcast_from_rank_zero(_begin_attempt(notes) if rank == 0 else None)
     if attempt is None:
         return
-    os.chdir(orders["folder"])
+    os.chdir(settings["folder"])
     place = worker_environment(_addresses, rank=rank, restarts=attempt)
-    environment = {NOTES: str(notes), **orders["limits"], **place}
-    with Child([sys.executable, *orders["program"]], environment=environment) as child:
+    environment = {NOTES: str(notes), **settings["limits"], **place}
+    with Child([sys.executable, *settings["program"]], environment=environment) as child:
         code = shell_code(child.wait())
     if code:
         (notes / f"failure-{attempt}-{rank}-{code}").touch()

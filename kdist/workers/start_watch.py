@@ -20,13 +20,13 @@ def main() -> None:
     parent = os.getppid()
     time.sleep(float(seconds))
     others = [(rank, at) for rank, at in enumerate(addresses) if rank != int(worker)]
-    found = [(rank, at, problem(at)) for rank, at in others]
+    found = [(rank, at, find_problem(at)) for rank, at in others]
     if os.getppid() == parent:
-        print(message(int(worker), float(seconds), found), file=sys.stderr, flush=True)
+        print(format_message(int(worker), float(seconds), found), file=sys.stderr, flush=True)
         os.kill(parent, signal.SIGKILL)
 
 
-def problem(address: str) -> str | None:
+def find_problem(address: str) -> str | None:
     """Return the problem of connecting to an address; `None` if a process listens there."""
     host, _, port = address.rpartition(":")
     try:
@@ -36,7 +36,7 @@ def problem(address: str) -> str | None:
     return None
 
 
-def message(worker: int, seconds: float, others: list[tuple[int, str, str | None]]) -> str:
+def format_message(worker: int, seconds: float, others: list[tuple[int, str, str | None]]) -> str:
     """Return the error message about the workers that have not started."""
     missing = [f"worker {rank} ({at}: {why})" for rank, at, why in others if why is not None]
     if missing:

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from ..launch.child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquoted
+from ..launch.child import PIPE, Child, Resources
+from ..launch.verdict import TRACEBACK, error_lines, last_error, shell_code
 
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
@@ -79,9 +80,9 @@ def run_workers(
     try:
         for start in starts:
             workers.append(start())
-            threading.Thread(target=_wait, args=(workers[-1], events), daemon=True).start()
+            threading.Thread(target=_wait_for_end, args=(workers[-1], events), daemon=True).start()
         while any(worker.code is None for worker in workers):
-            group.handle(_next(events, group.seconds_left()))
+            group.handle(_next_event(events, group.seconds_left()))
     finally:
         for worker in workers:
             worker.kill()
@@ -101,22 +102,21 @@ def run_workers(
 def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
     """Put each signal for the workers into a queue, inside the `with` block.
 
-    Only a `SimpleQueue` may be written to in a signal handler.
-
-    Signals that this process ignores, as SIGHUP under `nohup`, stay ignored.
+    Only a `SimpleQueue` may be written to in a signal handler. Signals that this process ignores,
+    as SIGHUP under `nohup`, stay ignored.
     """
 
     def note(number: int, _: FrameType | None) -> None:
         events.put(signal.Signals(number))
 
-    before = {number: signal.getsignal(number) for number in _PASSED}
-    taken = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
+    handlers = {number: signal.getsignal(number) for number in _PASSED}
+    handlers = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
-        for number in taken:
+        for number in handlers:
             signal.signal(number, note)
         yield
     finally:
-        for number, handler in taken.items():
+        for number, handler in handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
@@ -154,13 +154,15 @@ class _Group:
     def first_failed(self) -> "Worker | None":
         """Return the worker with the first error: later errors may be connections lost to it."""
         failed = [worker for worker in self._workers if worker.code and self._has_failed(worker)]
-        return min(failed, key=self._how_late, default=None)
+        return min(failed, key=self._failure_order, default=None)
 
     def _has_failed(self, worker: "Worker") -> bool:
         """Whether a worker has failed, and did not only end because this process told it to end."""
-        return not self._was_told(worker) or worker.is_stopped or worker.failed_at is not None
+        return (
+            not self._was_told_to_end(worker) or worker.is_stopped or worker.failed_at is not None
+        )
 
-    def _was_told(self, worker: "Worker") -> bool:
+    def _was_told_to_end(self, worker: "Worker") -> bool:
         """Whether a worker may have ended because this process told it to, after a failure.
 
         A worker that was killed from outside was not told to end, even if its end is seen late:
@@ -172,7 +174,7 @@ class _Group:
 
     def _was_lost(self, worker: "Worker") -> bool:
         """Whether a signal that this process did not send has ended or stopped a worker."""
-        was_told = self.signal is not None or self._was_told(worker)
+        was_told = self.signal is not None or self._was_told_to_end(worker)
         return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
 
     def has_lost(self, worker: "Worker") -> bool:
@@ -180,7 +182,7 @@ class _Group:
         is_killed = worker.code == -signal.SIGKILL
         return worker.is_stopped or (is_killed and self._was_lost(worker))
 
-    def _how_late(self, worker: "Worker") -> tuple[bool, float]:
+    def _failure_order(self, worker: "Worker") -> tuple[bool, float]:
         """Return a sort key: lost workers first, then times of failures, lost connections last."""
         if self._was_lost(worker):  # always a cause: an error elsewhere sends no signal
             return False, 0.0
@@ -209,7 +211,7 @@ class _Group:
             return
         self._ended_at = time.monotonic()
         for worker in self._workers:
-            if worker.stands_still():
+            if worker.check_stopped():
                 worker.kill()
             worker.send(signal.SIGTERM)
         self._kill_by(self._ended_at + min(seconds, self._grace))
@@ -218,14 +220,14 @@ class _Group:
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
 
 
-def _next(events: "queue.SimpleQueue[Any]", seconds: float) -> Any:
+def _next_event(events: "queue.SimpleQueue[Any]", seconds: float) -> Any:
     try:
         return events.get(timeout=seconds)
     except queue.Empty:
         return None
 
 
-def _wait(worker: "Worker", events: "queue.SimpleQueue[Any]") -> None:
+def _wait_for_end(worker: "Worker", events: "queue.SimpleQueue[Any]") -> None:
     worker.wait()
     events.put(worker)
 
@@ -237,7 +239,7 @@ class Worker:
         command: The program and its arguments.
         rank: Index among all workers.
         environment: Variables in addition to the environment of this process.
-        share: GPUs and cores of the worker.
+        resources: GPUs and cores of the worker.
         prefix: Text in front of each line of output.
         log: Log file; `None` for no log.
 
@@ -256,7 +258,7 @@ class Worker:
         *,
         rank: int,
         environment: Mapping[str, str],
-        share: Share,
+        resources: Resources,
         prefix: str,
         log: Path | None,
     ) -> None:
@@ -267,7 +269,11 @@ class Worker:
         # The user's values of these variables take precedence.
         own = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
         self._child = Child(
-            command, share=share, environment={**own, **environment}, output=PIPE, errors=PIPE
+            command,
+            resources=resources,
+            environment={**own, **environment},
+            output=PIPE,
+            errors=PIPE,
         )
         self.output = WorkerOutput(*self._child.streams, prefix=prefix.encode(), log=log)
 
@@ -292,8 +298,8 @@ class Worker:
         self.ended_at = time.monotonic()
         self.code = code
 
-    def stands_still(self) -> bool:
-        """Note and return whether a signal has stopped the process; see `Child.is_stopped`."""
+    def check_stopped(self) -> bool:
+        """Update and return `is_stopped`; see `Child.is_stopped`."""
         self.is_stopped = self.code is None and self._child.is_stopped()
         return self.is_stopped
 
@@ -352,13 +358,13 @@ class WorkerOutput:
             self._log.close()
 
     def last_error(self, *, has_traceback: bool = True) -> str:
-        """Return the result of `child.last_error` for the worker's standard error."""
-        said = b"".join(self._errors).decode("utf-8", errors="replace")
-        return last_error(said, has_traceback=has_traceback)
+        """Return the last error in the worker's standard error."""
+        errors = b"".join(self._errors).decode("utf-8", errors="replace")
+        return last_error(errors, has_traceback=has_traceback)
 
     def lost_connection(self) -> bool:
         """Whether the last error is a lost connection to a worker."""
-        return _LOST_CONNECTION.search("\n".join(unquoted(self.last_error()))) is not None
+        return _LOST_CONNECTION.search("\n".join(error_lines(self.last_error()))) is not None
 
     def _copy(self, source: IO[bytes], is_error: bool) -> None:
         to = (sys.stderr if is_error else sys.stdout).buffer

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist import check_model
-from kdist._upstream.seeds import kept_seeds
+from kdist._upstream.seeds import keep_seeds
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives
 from kdist.spmd.fixed_order import FixedOrder
@@ -83,7 +83,7 @@ SLOW = ("float32", "casts", "mixed")
 )
 def test_a_good_model_is_equal(name):
     build, precision = GOOD[name]
-    with kept_seeds():
+    with keep_seeds():
         drawn = np.random.random(), float(tf.random.uniform(()))
     before = keras.config.floatx(), keras.config.dtype_policy()
     result = check(build, replicas=(2, 3), steps=4)
@@ -92,7 +92,7 @@ def test_a_good_model_is_equal(name):
     assert result.steps == "2 epochs of batches of 12, 7 samples"
     assert len(result.notes) == (name == "gan")
     assert (keras.config.floatx(), keras.config.dtype_policy()) == before
-    with kept_seeds():
+    with keep_seeds():
         assert (np.random.random(), float(tf.random.uniform(()))) == drawn
 
 
@@ -267,14 +267,14 @@ def test_samples_as_fit_passes_them(name):
     batches = read_batches(check_data_result(data), 2, 8)
     assert batches.sizes == [8, 5]
     fit = passed(*data, batch_size=8) if isinstance(data, tuple) else passed(data)
-    assert passed(batches.dataset()) == fit
+    assert passed(batches.to_dataset()) == fit
 
 
 def test_batches_of_a_fixed_size_stay_whole():
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8, drop_remainder=True)
     batches = read_batches(check_data_result(data), 2, 8)
     assert batches.sizes == [8, 8]
-    assert batches.dataset().element_spec[0].shape == (8, 6)
+    assert batches.to_dataset().element_spec[0].shape == (8, 6)
 
 
 TEXTS = ["a", "b c", "dé", "a"] * 10
@@ -283,14 +283,14 @@ TEXTS = ["a", "b c", "dé", "a"] * 10
 @pytest.mark.parametrize("texts", [np.array(TEXTS, object), np.array(TEXTS), tf.constant(TEXTS)])
 def test_texts(texts):
     batches = read_batches(check_data_result((texts, Y)), 2, 8)
-    (found, _), *_ = batches.dataset()
+    (found, _), *_ = batches.to_dataset()
     assert [text.decode() for text in found.numpy()] == TEXTS[:8]
 
 
 def test_ragged_batches_stay_ragged():
     rows = tf.ragged.constant([[1.5], [2.0, 3.0], [], [4.0]] * 5, dtype="float32")
     data = tf.data.Dataset.from_tensor_slices((rows, Y[:20])).batch(8)
-    batches = read_batches(check_data_result(data), 2, 8).in_float64()
-    (first, _), (last, _) = batches.dataset()
+    batches = read_batches(check_data_result(data), 2, 8).to_float64()
+    (first, _), (last, _) = batches.to_dataset()
     assert (first.dtype, first.to_list()) == (tf.float64, rows[:8].to_list())
     assert last.to_list() == rows[8:13].to_list()

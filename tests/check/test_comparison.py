@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kdist.errors import UserError
 from kdist.tools.check.check_options import CheckOptions
-from kdist.tools.check.comparison import CheckResult, Precision, Record, compare, gap_of
+from kdist.tools.check.comparison import CheckResult, Precision, Record, compare, largest_gap
 
 FLOAT64, FLOAT32 = Precision(), Precision("float32", "it is so")
 
@@ -83,8 +83,8 @@ def test_steps_after_an_error_are_not_compared():
     ],
 )
 def test_the_gap_of_two_arrays(one, other, expected):
-    assert gap_of(np.array(one), np.array(other)) == expected
-    assert gap_of(np.array(one), None) == math.inf
+    assert largest_gap(np.array(one), np.array(other)) == expected
+    assert largest_gap(np.array(one), None) == math.inf
 
 
 def test_large_arrays_are_sampled_and_a_change_of_any_value_shows():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint
-from kdist.checkpoint.state import CallbackStates
+from kdist.checkpoint.callback_states import CallbackStates
 from kdist.errors import UserError
 from resumed_training import STEPS, VALIDATION, Kill, KilledError, Training, network
 
@@ -163,13 +163,13 @@ def test_a_csv_logger_appends_rows_with_the_columns_of_its_file(tmp_path):
     logger = keras.callbacks.CSVLogger(path, separator=";")
     states = CallbackStates([logger])
     path.write_text("epoch;loss;a\n0;1;2\n5;1;2\n0;3;4\n1;3;4\n2;3")
-    states.prepare({}, {}, epoch=1)
+    states.restore_before_training({}, epoch=1)
     assert path.read_text() == "epoch;loss;a\n0;1;2\n5;1;2\n0;3;4\n"
     assert (logger.keys, logger.append) == (["loss", "a"], True)
-    states.restore({}, {})
+    states.restore({})
     assert logger.append is False
     path.write_text("of another program\n")
-    states.prepare({}, {}, epoch=1)
+    states.restore_before_training({}, epoch=1)
     assert logger.append is False
     assert path.read_text() == "of another program\n"
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from kdist.callbacks import Checkpoint
-from kdist.checkpoint.store import FILE_NAME, CheckpointFile
+from kdist.checkpoint.checkpoint_file import FILE_NAME, CheckpointFile
 from kdist.checkpoint.worker_checkpoints import SharedStore
 from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.remote import RemoteFolder, folder_address, local_records
@@ -25,7 +25,10 @@ from resumed_training import STEPS, VALIDATION, Training, compiled
 
 FOLDER = "mortal://bucket/run"
 ONE_WORKER = SimpleNamespace(
-    count=1, of_chief=lambda event, action: action(), slow=lambda what: contextlib.nullcontext()
+    count=1,
+    is_chief=True,
+    run_on_chief=lambda event, action: action(),
+    slow=lambda work: contextlib.nullcontext(),
 )
 ANY = re.compile(r"[^.].*")
 _open = []
@@ -153,7 +156,7 @@ def test_a_failed_upload_is_tried_again(monkeypatch, tmp_path):
 def test_new_and_changed_files_are_downloaded_and_removed_ones_removed(tmp_path):
     storage = fsspec.filesystem("memory")
     remote = RemoteFolder("memory://bucket/run/", ANY)
-    assert remote.names() == []
+    assert remote.list_names() == []
     for name, content in (("a", b"1"), ("inner/b", b"2")):
         storage.pipe_file(f"/bucket/run/{name}", content)
     remote.download()
@@ -196,10 +199,10 @@ def test_a_run_in_the_storage_can_be_resumed_after_each_write(monkeypatch):
 
 COPY = """
 import os
-from kdist.checkpoint.store import FILE_NAME
+from kdist.checkpoint.checkpoint_file import FILE_NAME
 from kdist.remote import RemoteFolder
 remotes = [RemoteFolder(f"memory://{name}", FILE_NAME) for name in ("killed", "kept")]
-print(remotes[0].local, remotes[1].keep(), flush=True)
+print(remotes[0].local, remotes[1].keep_copy(), flush=True)
 os._exit(1)
 """
 

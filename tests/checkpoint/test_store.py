@@ -1,4 +1,4 @@
-"""Generations in a folder: written whole or not at all, found again, kept and removed."""
+"""Checkpoints in a folder: written whole or not at all, found again, kept and removed."""
 
 import errno
 import hashlib
@@ -14,14 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kdist.checkpoint import store as store_module
-from kdist.checkpoint.store import (
-    CheckpointFile,
-    CheckpointStore,
-    DamagedCheckpointError,
-    checkpoint_files,
-    is_abandoned,
-)
+from kdist.checkpoint import DamagedCheckpointError, checkpoint_file, checkpoint_files
+from kdist.checkpoint.folder_lock import is_abandoned
+from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, UserError
 from safetensors.numpy import load_file
 
@@ -60,7 +55,7 @@ def store(tmp_path, lines):
 def test_what_was_written_reads_back(store):
     state = {"loss": [0.1, float("inf")], "name": "é", "nothing": None}
     written = store.commit(epoch=2, batch=30, arrays=ARRAYS, state=state)
-    found, arrays, read = store.newest()
+    found, arrays, read = store.read_newest()
     assert found == written
     assert read == state
     assert {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()} == {
@@ -82,7 +77,7 @@ def test_types_that_numpy_lacks_read_back(store):
     store.commit(
         epoch=0, batch=1, arrays={"a": values, "b": values[0], "c": np.array(1j)}, state={}
     )
-    _, arrays, _ = store.newest()
+    _, arrays, _ = store.read_newest()
     assert arrays["a"].dtype == values.dtype
     assert arrays["a"].tobytes() == values.tobytes()
     assert (arrays["b"].shape, arrays["b"].item(), arrays["c"].item()) == ((), 1.5, 1j)
@@ -123,7 +118,7 @@ def test_a_damaged_one_is_named_and_the_one_before_is_taken(store, lines, damage
     else:
         kept = {"flip": content[:-1] + bytes([content[-1] ^ 1]), "truncate": content[:-1]}
         path.write_bytes(kept.get(damage, b""))
-    assert store.newest()[0].epoch == 1
+    assert store.read_newest()[0].epoch == 1
     assert lines == (
         []
         if damage == "remove"
@@ -149,7 +144,7 @@ def test_a_damaged_one_takes_no_place_of_those_kept(store):
     commit(store, 1)
     newest = commit(store, 5)
     newest.path.write_bytes(b"")
-    store.newest()
+    store.read_newest()
     for batch in (10, 20):
         commit(store, 1, batch)
     assert places(store.folder) == [(1, 20), (1, 10), (1, 0)]
@@ -161,14 +156,14 @@ def test_all_damaged(store):
     with pytest.raises(
         RefusedCheckpointsError, match="every checkpoint in .* is damaged: put a copy"
     ):
-        store.newest()
+        store.read_newest()
 
 
 def test_other_files_are_left_alone(store):
     others = ["e1-b2.safetensors", "e000001-b000000002-xyz.safetensors", "notes.txt"]
     for name in others:
         (store.folder / name).write_text("mine")
-    assert store.newest() is None
+    assert store.read_newest() is None
     for epoch in range(5):
         commit(store, epoch)
     assert set(others) < set(names(store.folder))
@@ -178,11 +173,11 @@ def test_a_newer_format_is_refused_and_kept(store, monkeypatch):
     """Not passed over as damaged, which would have an older one continued and it removed."""
     commit(store, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "FORMAT", 2)
+        patch.setattr(checkpoint_file, "FORMAT", 2)
         commit(store, 2)
     before = names(store.folder)
     with pytest.raises(UserError, match=r"e000002.* newer version of kdist, in format 2, and this"):
-        store.newest()
+        store.read_newest()
     assert names(store.folder) == before
 
 
@@ -192,7 +187,7 @@ class FullDisk:
     def __init__(self, monkeypatch, folder, room):
         self.folder, self.room = folder, room
         self._fsync = os.fsync
-        monkeypatch.setattr(store_module.os, "fsync", self)
+        monkeypatch.setattr(os, "fsync", self)
 
     def __call__(self, descriptor):
         if sum(path.stat().st_size for path in self.folder.iterdir()) > self.room:
@@ -211,7 +206,7 @@ def test_a_full_disk_takes_the_oldest_but_never_the_newest(store, lines, monkeyp
     with pytest.raises(OSError, match="No space left"):
         commit(store, 3)
     assert places(store.folder) == [(2, 0)]
-    assert store.newest()[2]["epoch"] == 2
+    assert store.read_newest()[2]["epoch"] == 2
     disk.room = 9 * size
     commit(store, 4)
     assert places(store.folder) == [(4, 0), (2, 0)]
@@ -225,7 +220,7 @@ def test_any_other_error_removes_nothing(store, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(store_module.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output"):
         commit(store, 3)
     assert names(store.folder) == before
@@ -238,7 +233,6 @@ def test_room_is_checked_at_the_start(store, monkeypatch):
     store.check_room(1000)
     for needed, words in (
         (5_000_000, "has room for .* kB, and a checkpoint takes 5,000 kB"),
-        (50_000_000, "has room for 0 MB, and a checkpoint takes 50 MB"),
         (1001, "has room for 1 kB, and a checkpoint takes 2 kB"),
     ):
         with pytest.raises(UserError, match=f"no space left on device: .* {words}"):
@@ -323,7 +317,7 @@ def test_a_process_that_is_killed_leaves_the_newest_whole(tmp_path, point):
     assert done.returncode == -signal.SIGKILL, done.stderr
     expected = 3 if point == "after the rename" else 2
     with closing(CheckpointStore(tmp_path)) as store:
-        found, arrays, state = store.newest()
+        found, arrays, state = store.read_newest()
         assert (found.epoch, state) == (expected, {"epoch": expected})
         assert (arrays["weight"] == expected).all()
         assert not [name for name in names(tmp_path) if name.startswith(".part")]
@@ -340,7 +334,7 @@ def test_twenty_kills_at_any_instant(tmp_path):
             process.kill()
             committed += [int(line) for line in process.stdout.read().splitlines()]
         with closing(CheckpointStore(tmp_path)) as store:
-            found, arrays, _ = store.newest()
+            found, arrays, _ = store.read_newest()
             assert found.epoch in (committed[-1], committed[-1] + 1)
             assert (arrays["weight"] == found.epoch).all()
             assert committed[0] == last + 1
@@ -350,8 +344,7 @@ def test_twenty_kills_at_any_instant(tmp_path):
 
 def test_the_store_needs_no_tensorflow():
     code = (
-        "import sys, kdist.checkpoint.store, kdist.checkpoint.store\n"
-        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+        "import sys, kdist.checkpoint.store\nassert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -361,10 +354,3 @@ def test_state_is_json_in_the_files_metadata(store):
 
     with safe_open(commit(store, 3, seed=1).path, framework="numpy") as file:
         assert json.loads(file.metadata()["state"]) == {"epoch": 3, "seed": 1}
-
-
-def test_file_name():
-    path = Path("x") / f"e000001-b000000002-{'0' * 32}.safetensors"
-    assert CheckpointFile.of_file(path) == CheckpointFile(
-        epoch=1, batch=2, digest="0" * 32, path=path
-    )

@@ -23,11 +23,11 @@ def test_a_line_for_each_finding(capsys):
 
 PROGRAM = """
 import os, signal, sys
-from kdist.launch.child import answer, orders
+from kdist.launch.child import send_answer, read_arguments
 
-answer(one={"name": "one", "state": "good", "text": "works", "remedy": ""})
+send_answer(one={"name": "one", "state": "good", "text": "works", "remedy": ""})
 print("a word\\n\\nthe last line", file=sys.stderr, flush=True)
-end = orders()["end"]
+end = read_arguments()["end"]
 signal.pause() if end == "hang" else os.kill(os.getpid(), signal.SIGILL)
 """
 
@@ -59,7 +59,7 @@ def doctor(folder, *arguments, **environment):
 def test_on_this_machine(tmp_path):
     code, found = doctor(tmp_path, "--replicas=2", CUDA_VISIBLE_DEVICES="-1")
     assert code == int(any(state == "broken" for state, _ in found.values()))
-    for name in ("Python", "packages", "TensorFlow", "all-reduce"):
+    for name in ("kdist", "TensorFlow", "all-reduce"):
         assert found[name][0] == "good", found[name]
     assert "64 MB over 2 logical CPUs" in found["all-reduce"][1]
     assert list(tmp_path.iterdir()) == []
@@ -76,4 +76,4 @@ def test_with_a_tensorflow_that_cannot_be_imported(tmp_path):
     assert state == "broken"
     assert "undefined symbol" in text
     assert "all-reduce" not in found
-    assert found["packages"][0] == "good"
+    assert found["kdist"][0] == "good"

@@ -24,8 +24,10 @@ def test_gpus_in_tensorflow(found, visible, state, text):
     assert (finding.state, finding.text) == (state, text)
 
 
-def test_another_backend(monkeypatch):
+def test_versions_and_another_backend(monkeypatch):
     assert check_import().state == "good"
+    monkeypatch.setattr("keras.__version__", "3.99.0")
+    assert "tested with Keras 3.14 and 3.15, not with 3.99.0" in check_import().text
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
     finding = check_import()
     assert (finding.state, "KERAS_BACKEND=tensorflow" in finding.remedy) == ("broken", True)

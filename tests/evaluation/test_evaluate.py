@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.checkpoint import checkpoint_files
-from kdist.checkpoint.store import FolderLock
+from kdist.checkpoint.folder_lock import FolderLock
 from kdist.data import Standardization, fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError

@@ -11,13 +11,13 @@ import pytest
 from kdist.errors import TrainingError, UserError
 from kdist.tools.find import batch_size
 from kdist.tools.find.batch_size import (
-    INSIDE,
+    TRY_VARIABLE,
     BatchSizeTry,
     find_batch_size,
-    run_in_process,
+    run_try,
     search_largest,
 )
-from kdist.tools.find.batch_size_try import full_batches
+from kdist.tools.find.batch_size_try import make_full_batches
 from kdist.training.user_model.functions import UserFunctions
 
 MODEL = """
@@ -66,13 +66,13 @@ def tries(monkeypatch):
     """Lets tries work up to a limit, without a process."""
 
     def use(limit, lacks="memory", end=""):
-        def run(orders):
-            batch = orders["batch_size"]
+        def run(arguments):
+            batch = arguments["batch_size"]
             if batch > limit:
                 return BatchSizeTry(batch_size=batch, works=False, lacks=lacks, end=end)
             return BatchSizeTry(batch_size=batch, works=True, samples_per_second=4 * batch)
 
-        monkeypatch.setattr(batch_size, "run_in_process", run)
+        monkeypatch.setattr(batch_size, "run_try", run)
 
     return use
 
@@ -134,9 +134,9 @@ def test_whether_the_data_fill_a_batch():
     def functions(data):
         return UserFunctions(build=list, make_data=data)
 
-    full = full_batches(functions(lambda: arrays), 4)
+    full = make_full_batches(functions(lambda: arrays), 4)
     assert [len(array) for array in full.training] == [8, 8]
-    again = full_batches(functions(lambda: dataset.batch(3)), 4)
+    again = make_full_batches(functions(lambda: dataset.batch(3)), 4)
     assert [len(x) for x, _ in again.training] == [4, 4]
     for data in (
         lambda: arrays,
@@ -144,11 +144,11 @@ def test_whether_the_data_fill_a_batch():
         lambda batch_size: dataset.batch(batch_size),
         lambda batch_size: dataset.batch(batch_size, drop_remainder=True),
     ):
-        assert full_batches(functions(data), 10) is not None
-        assert full_batches(functions(data), 11) is None
-    assert full_batches(functions(lambda batch_size: Batches()), 5) is not None
+        assert make_full_batches(functions(data), 10) is not None
+        assert make_full_batches(functions(data), 11) is None
+    assert make_full_batches(functions(lambda batch_size: Batches()), 5) is not None
     with pytest.raises(UserError, match=r"def data\(batch_size\):"):
-        full_batches(functions(Batches), 4)
+        make_full_batches(functions(Batches), 4)
 
 
 @pytest.mark.slow
@@ -160,8 +160,8 @@ def test_data_that_fail(model):
 @pytest.mark.slow
 def test_real_tries(model):
     """Each sample takes 1 MiB or more: 600 do not fit into 256 MiB."""
-    orders = TRY | {"model": model}
-    assert run_in_process(orders | {"batch_size": 50}).samples_per_second > 0
+    arguments = TRY | {"model": model}
+    assert run_try(arguments | {"batch_size": 50}).samples_per_second > 0
     text = "; ".join(
         [
             "from kdist.tools.find import batch_size_try",
@@ -170,9 +170,9 @@ def test_real_tries(model):
         ]
     )
     program = [sys.executable, "-c", text]
-    result = run_in_process(orders | {"batch_size": 600}, program=program)
+    result = run_try(arguments | {"batch_size": 600}, program=program)
     assert (result.works, result.lacks) == (False, "memory")
-    assert INSIDE not in os.environ
+    assert TRY_VARIABLE not in os.environ
 
 
 TALKATIVE = """
@@ -212,11 +212,11 @@ def data(batch_size):
 def test_what_a_file_prints_is_no_result(tmp_path):
     path = tmp_path / "talkative.py"
     path.write_text(TALKATIVE)
-    orders = TRY | {"model": f"{path}:build"}
-    result = run_in_process(orders)
+    arguments = TRY | {"model": f"{path}:build"}
+    result = run_try(arguments)
     assert result.works
     # A dataset without a full batch is empty: the data are too few, which is no error.
-    few = run_in_process(orders | {"batch_size": 21})
+    few = run_try(arguments | {"batch_size": 21})
     assert (few.works, few.lacks) == (False, "data")
 
 
@@ -251,11 +251,11 @@ def test_doubles_then_halves(limit, start, most, found, expected):
     assert tried == expected
 
 
-HEAD = "import os, signal, sys; from kdist.launch.child import answer"
+HEAD = "import os, signal, sys; from kdist.launch.child import send_answer"
 
 
 def run_program(text):
-    return run_in_process(TRY, program=[sys.executable, "-c", f"{HEAD}\n{text}"])
+    return run_try(TRY, program=[sys.executable, "-c", f"{HEAD}\n{text}"])
 
 
 @pytest.mark.parametrize(
@@ -264,10 +264,10 @@ def run_program(text):
         ("os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
         ("print('std::bad_alloc', file=sys.stderr); os.abort()", ""),
         (
-            "answer(limited=True); print('  what', file=sys.stderr); os.abort()",
+            "send_answer(limited=True); print('  what', file=sys.stderr); os.abort()",
             "signal SIGABRT: what",
         ),
-        ("answer(limited=True); os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV"),
+        ("send_answer(limited=True); os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV"),
         ("raise MemoryError", ""),
     ],
 )
@@ -290,7 +290,7 @@ def test_a_process_that_dies_of_something_else_is_an_error():
     assert message.endswith("IndexError: list index out of range")
     assert "out of memory?" not in message
     with pytest.raises(UserError, match=r"m.py, line 3: KeyError"):
-        run_program("answer(mistake='m.py, line 3: KeyError'); sys.exit(2)")
+        run_program("send_answer(mistake='m.py, line 3: KeyError'); sys.exit(2)")
 
 
 def test_no_process_is_left_after_ctrl_c(tmp_path):
@@ -300,7 +300,7 @@ def test_no_process_is_left_after_ctrl_c(tmp_path):
     child = f"import signal; end = open({str(pipe)!r}, 'w'); print('up', file=end, flush=True)"
     parent = (
         "import sys; from kdist.tools.find import batch_size"
-        f"; batch_size.run_in_process({TRY},"
+        f"; batch_size.run_try({TRY},"
         f" program=[sys.executable, '-c', {child + '; signal.pause()'!r}])"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.PIPE)
@@ -312,6 +312,6 @@ def test_no_process_is_left_after_ctrl_c(tmp_path):
 
 
 def test_a_try_does_not_start_tries(monkeypatch):
-    monkeypatch.setenv(INSIDE, "1")
+    monkeypatch.setenv(TRY_VARIABLE, "1")
     with pytest.raises(UserError, match="__main__"):
         run_program("")

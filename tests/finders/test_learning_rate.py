@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.tools.find.learning_rate import find_learning_rate
-from kdist.tools.find.rate_curve import LEAST_RATE, MOST_RATE, rates_of
+from kdist.tools.find.rate_curve import LEAST_RATE, MOST_RATE, space_rates
 
 STEPS = 24
 
@@ -38,7 +38,7 @@ def test_the_losses_are_those_of_numpy(float64):
         model_with(0.1), one_batch, batch_size=60, replicas=1, least=1e-3, most=200.0, steps=STEPS
     )
     weights, expected = np.ones((6, 2)), []
-    for rate in rates_of(1e-3, 200.0, STEPS)[: len(found.losses)]:
+    for rate in space_rates(1e-3, 200.0, STEPS)[: len(found.losses)]:
         off = x @ weights - y
         expected.append(np.mean(off**2))
         weights = weights - rate * 2 * x.T @ off / off.size

@@ -9,13 +9,13 @@ from kdist.tools.find.rate_curve import (
     average_losses,
     check_range,
     has_diverged,
-    rates_of,
+    space_rates,
 )
 
 
 def curve(loss, *, steps=201):
     """A curve from 1e-5 to 10 of a loss of the rate's logarithm, smooth already."""
-    rates = rates_of(1e-5, 10.0, steps)
+    rates = space_rates(1e-5, 10.0, steps)
     losses = [loss(math.log10(rate)) for rate in rates]
     return RateCurve(rates=rates, losses=losses, smoothed=losses)
 
@@ -26,7 +26,9 @@ def valley(x):
 
 
 def test_rates_are_a_geometric_series():
-    np.testing.assert_allclose(rates_of(1e-6, 10.0, 50), np.geomspace(1e-6, 10.0, 50), rtol=1e-12)
+    np.testing.assert_allclose(
+        space_rates(1e-6, 10.0, 50), np.geomspace(1e-6, 10.0, 50), rtol=1e-12
+    )
 
 
 def test_the_lowest_rate():

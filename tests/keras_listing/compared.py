@@ -7,7 +7,7 @@ import kdist
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist.tools.check.comparison import gap_of
+from kdist.tools.check.comparison import largest_gap
 
 REPLICAS = 3
 ROWS = 10
@@ -152,7 +152,7 @@ def differences(expected, made, tolerance):
             size = 1.0
             if one.dtype.kind in "fc":
                 size = max(1.0, np.max(np.abs(one[np.isfinite(one)]), initial=0.0))
-            gap = gap_of(one, other) if one.dtype == other.dtype else np.inf
+            gap = largest_gap(one, other) if one.dtype == other.dtype else np.inf
             if not gap <= tolerance(name) * size:
                 found.append(f"{name}: {place} is off by {gap:.1g}, {one.shape} {other.shape}")
     return found

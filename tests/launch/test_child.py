@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.launch.child import (
-    Child,
-    Share,
-    is_out_of_memory,
-    judge,
-    run,
-    says_out_of_memory,
-)
+from kdist.launch.child import Child, Resources, run
+from kdist.launch.verdict import is_out_of_memory, judge_end, says_out_of_memory
 from kdist.signals import ENDING, raise_signals, signal_of
 
 SECONDS = 60  # no test takes as long
-HEAD = "import json, os, signal, subprocess, sys; from kdist.launch.child import answer, orders"
+HEAD = """
+import json, os, signal, subprocess, sys
+from kdist.launch.child import read_arguments, send_answer
+"""
 
 
 def python(code):
@@ -35,14 +32,15 @@ def is_running(pid):
 
 
 def test_orders_go_in_and_answers_come_back():
-    code = "print('noise', flush=True); answer(twice=2 * orders()['number']); answer(more=1)"
-    ended = run(python(code), orders={"number": 21}, seconds=SECONDS)
+    code = "print('noise', flush=True); send_answer(twice=2 * read_arguments()['number'])"
+    code += "; send_answer(more=1)"
+    ended = run(python(code), arguments={"number": 21}, seconds=SECONDS)
     assert (ended.code, ended.answers, ended.output) == (0, {"twice": 42, "more": 1}, "noise\n")
     assert ended.verdict.cause == ""
 
 
 def test_no_answer_is_lost_while_another_is_read():
-    code = "[answer(**{str(number): number}) for number in range(2000)]"
+    code = "[send_answer(**{str(number): number}) for number in range(2000)]"
     with Child(python(code)) as child:
         while child.code is None:
             assert set(child.answers.values()) <= set(range(2000))
@@ -50,14 +48,15 @@ def test_no_answer_is_lost_while_another_is_read():
 
 
 def test_a_program_that_nobody_asked_answers_nobody():
-    assert subprocess.run(python("answer(a=1)"), capture_output=True).stderr == b""
+    assert subprocess.run(python("send_answer(a=1)"), capture_output=True).stderr == b""
 
 
 def test_a_child_has_its_share_of_the_machine():
     core = min(os.sched_getaffinity(0))
-    code = "answer(cores=sorted(os.sched_getaffinity(0)), gpus=os.environ['CUDA_VISIBLE_DEVICES'])"
-    share = Share(gpus=("3", "5"), cores=(core,))
-    with Child(python(code), share=share) as child:
+    code = "gpus = os.environ['CUDA_VISIBLE_DEVICES']"
+    code += "; send_answer(cores=sorted(os.sched_getaffinity(0)), gpus=gpus)"
+    resources = Resources(gpus=("3", "5"), cores=(core,))
+    with Child(python(code), resources=resources) as child:
         child.wait()
     assert child.answers == {"cores": [core], "gpus": "3,5"}
 
@@ -79,7 +78,7 @@ def test_what_a_child_has_started_ends_with_it(session):
 from kdist.launch.child import Child
 command = [sys.executable, "-c", "import signal; signal.pause()"]
 pids = [subprocess.Popen(command, start_new_session={session}).pid, Child(command).pid]
-answer(pids=pids)
+send_answer(pids=pids)
 os._exit(3)
 """
     ended = run(python(code), seconds=SECONDS)
@@ -156,7 +155,7 @@ OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocat
     ],
 )
 def test_why_a_process_ended(code, said, answers, cause, line):
-    verdict = judge(code, said, answers)
+    verdict = judge_end(code, said, answers)
     assert (verdict.cause, verdict.line[: len(line)]) == (cause, line)
 
 

@@ -11,10 +11,10 @@ from kdist.launch import child
 from kdist.strategies.hardware import (
     ONEDNN_VARIABLE,
     cpu_flags,
+    describe_machine,
     device_names,
     enable_onednn,
-    machine,
-    on_cpu,
+    is_on_cpu,
 )
 
 AVX2 = "processor : 0\nflags\t\t: fpu sse avx avx2 f16c fma\n"
@@ -34,7 +34,7 @@ def test_without_proc_the_architecture_is_told(monkeypatch):
 def listing(monkeypatch, *, code=0, stdout="", stderr=""):
     def run(command, **_):
         assert command[1:] == ["-m", "kdist", "devices"]
-        return child.Ended(code=code, output=stdout, errors=stderr)
+        return child.CompletedChild(code=code, output=stdout, errors=stderr)
 
     monkeypatch.setattr(child, "run", run)
 
@@ -42,10 +42,10 @@ def listing(monkeypatch, *, code=0, stdout="", stderr=""):
 @pytest.mark.parametrize("kind", ["GPU", "CPU"])
 def test_devices_are_lines_of_another_process(monkeypatch, kind):
     listing(monkeypatch, stdout=f"{kind}:0  A name\n{kind}:1  A name\n")
-    about = machine()
+    about = describe_machine()
     assert about["devices"] == [f"{kind}:0 A name", f"{kind}:1 A name"]
     assert about["cores"] >= 1
-    assert on_cpu(about) == (kind == "CPU")
+    assert is_on_cpu(about) == (kind == "CPU")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_devices_are_lines_of_another_process(monkeypatch, kind):
 def test_devices_that_cannot_be_listed_are_an_error(monkeypatch, ended, last):
     listing(monkeypatch, **ended)
     with pytest.raises(UserError, match=f"`kdist devices` fails, and so would every run: {last}$"):
-        machine()
+        describe_machine()
 
 
 @pytest.fixture

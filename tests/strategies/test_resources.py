@@ -4,7 +4,7 @@ from kdist.strategies.hardware import available_memory
 GIB = 2**30
 AVAILABLE = f"MemTotal:  {64 * GIB // 1024} kB\nMemAvailable:  {48 * GIB // 1024} kB"
 GROUPS = {
-    "version 2 less the files that can be dropped": (
+    "less the files that can be dropped": (
         {
             "proc/self/cgroup": "0::/",
             "sys/fs/cgroup/memory.max": 8 * GIB,
@@ -12,15 +12,6 @@ GROUPS = {
             "sys/fs/cgroup/memory.stat": f"anon {GIB}\ninactive_file {2 * GIB}\nactive_file 1",
         },
         5,  # 8 - (5 - 2)
-    ),
-    "version 1": (
-        {
-            "proc/self/cgroup": "4:memory:/",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": 8 * GIB,
-            "sys/fs/cgroup/memory/memory.usage_in_bytes": 3 * GIB,
-            "sys/fs/cgroup/memory/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB}",
-        },
-        6,
     ),
     "the machine has less than the group": (
         {
@@ -39,26 +30,18 @@ GROUPS = {
         },
         4,
     ),
-    "version 1 when the path is the host's": (
+    "the path is the host's": (
         {
-            "proc/self/cgroup": "3:memory:/docker/0123",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": 2 * GIB,
+            "proc/self/cgroup": "0::/docker/0123",
+            "sys/fs/cgroup/memory.max": 2 * GIB,
         },
         2,
     ),
-    "version 1 with a shared mount": (
-        {
-            "proc/self/cgroup": "3:cpu,memory:/x\n2:blkio:/y",
-            "sys/fs/cgroup/cpu,memory/x/memory.limit_in_bytes": 3 * GIB,
-            "sys/fs/cgroup/blkio/y/memory.limit_in_bytes": GIB,
-        },
-        3,
-    ),
     "no limit": (
         {
-            "proc/self/cgroup": "4:memory:/",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": 9223372036854771712,
-            "sys/fs/cgroup/memory/memory.usage_in_bytes": 3 * GIB,
+            "proc/self/cgroup": "0::/",
+            "sys/fs/cgroup/memory.max": "max",
+            "sys/fs/cgroup/memory.current": 3 * GIB,
         },
         48,
     ),

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import tensorflow as tf
 from kdist.strategies import devices
-from kdist.strategies.tensorflow_logging import VARIABLE, quiet_stderr, without_messages
+from kdist.strategies.tensorflow_logging import VARIABLE, drop_messages, quiet_stderr
 
 HEAD = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
 INFORMATION = (
@@ -21,7 +21,7 @@ FOREIGN = "I0000 of nobody\nsome/file.py:1: UserWarning: mine\n"
     [("1", WARNING + ERROR), ("2", ERROR), ("3", ""), ("9", ""), ("none", INFORMATION)],
 )
 def test_messages_below_the_users_level_are_dropped_and_nothing_else(level, kept, tmp_path):
-    shown = without_messages(
+    shown = drop_messages(
         HEAD + INFORMATION + FOREIGN + WARNING + ERROR + NO_DRIVER, level, dev=tmp_path
     )
     assert shown.startswith(kept if level == "none" else FOREIGN + kept)
@@ -32,8 +32,8 @@ def test_messages_below_the_users_level_are_dropped_and_nothing_else(level, kept
 
 def test_a_gpus_driver_that_fails_is_an_error(tmp_path):
     (tmp_path / "nvidia0").touch()
-    assert without_messages(NO_DRIVER, "2", dev=tmp_path) == NO_DRIVER
-    assert without_messages(NO_DRIVER, "3", dev=tmp_path) == ""
+    assert drop_messages(NO_DRIVER, "2", dev=tmp_path) == NO_DRIVER
+    assert drop_messages(NO_DRIVER, "3", dev=tmp_path) == ""
 
 
 def written(capfd):

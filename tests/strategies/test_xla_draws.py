@@ -99,7 +99,6 @@ def test_xla_can_be_turned_off_after_compile():
 
 
 def test_a_check_compares_with_what_draws_alike():
-    strategies = make_strategies((2,))
     options = CheckOptions(replicas=(2,), steps=2, batch_size=12)
-    result = run_check(CASES["dropout"], strategies, options, float64=False)
+    result = run_check(CASES["dropout"], make_strategies(options), options, float64=False)
     assert result.equal

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import FakeProcess
-from kdist.launch.child import Share
+from kdist.launch.child import Resources
 from kdist.signals import Interrupted
 from kdist.study.driver import Driver, Outcome
 from kdist.study.folder import StudyFolder
@@ -81,8 +81,8 @@ class Starts:
         return process
 
 
-ALL = (Share(),)
-SHARES = (Share(gpus=("0",)), Share(gpus=("1",)))
+ALL = (Resources(),)
+SHARES = (Resources(gpus=("0",)), Resources(gpus=("1",)))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_after_a_signal_trials_are_saved_and_no_process_is_left(drive, hangs):
         return Trials.next_trial(study)
 
     study.next_trial = next_trial
-    outcome, folder, out = drive(study, starts, (*SHARES, Share()))
+    outcome, folder, out = drive(study, starts, (*SHARES, Resources()))
     assert (outcome.signal, outcome.exit_code) == (signal.SIGTERM, 143)
     assert starts.processes["a"].done == ["asked", "waited", "killed"]
     assert starts.processes["b"].done == ["asked", "killed"]

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.launch.child import judge
+from kdist.launch.verdict import judge_end
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
 from kdist.study.driver import Driver
@@ -271,7 +271,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(order, monkeypatch, capsy
         trial_process.main()
     assert end.value.code == 143
     error = capsys.readouterr().err
-    assert judge(143, error).line == "interrupted by SIGTERM (exit code 143)"
+    assert judge_end(143, error).line == "interrupted by SIGTERM (exit code 143)"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_an_error_is_a_line_and_an_exit_code(order, monkeypatch, capsys, error, 
 
     answers = {}
     monkeypatch.setattr("kdist.training.run.train", fail)
-    monkeypatch.setattr(trial_process, "answer", lambda **values: answers.update(values))
+    monkeypatch.setattr(trial_process, "send_answer", lambda **values: answers.update(values))
     with pytest.raises(SystemExit) as end:
         trial_process.main()
     assert (end.value.code, answers, capsys.readouterr().err) == (code, told, "why\n")

@@ -295,7 +295,7 @@ def test_killed_between_the_result_and_the_model(run, uninterrupted, monkeypatch
     folder = Path(run("run").run_dir)
     summary = (folder / "summary.json").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr(training_model, "save_stock_model", lambda *_: kill())
+        patch.setattr(training_model, "save_model", lambda *_: kill())
         patch.setattr(RunFolder, "discard", lambda _: None)
         if epochs is None:
             (folder / "summary.json").unlink()

@@ -1,11 +1,11 @@
-"""`IteratorsMade` against the iterators that Keras makes, and what it reads of them."""
+"""`IteratorHistory` against the iterators that Keras makes, and what it reads of them."""
 
 import warnings
 
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist._upstream.data_sources import IteratorsMade
+from kdist._upstream.data_sources import IteratorHistory
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 
@@ -16,11 +16,11 @@ class Data(DataAdapter):
     num_batches = None
 
     def __init__(self):
-        self.made = []
+        self.iterators = []
 
     def __iter__(self):
-        self.made.append(Read())
-        return self.made[-1]
+        self.iterators.append(Read())
+        return self.iterators[-1]
 
 
 class Read:
@@ -52,7 +52,7 @@ def made_by_keras(epochs, batches, steps_per_epoch, steps_per_execution, strateg
         for begin, end, of_epoch in iterator._enumerate_iterator():
             of_epoch.read(epoch, end - begin + 1)
     current = iterator._current_iterator if steps_per_epoch else None
-    return [[made.first, made.batches] for made in data.made], current is not None
+    return [[use.first, use.batches] for use in data.iterators], current is not None
 
 
 @settings(max_examples=300, deadline=None)
@@ -70,20 +70,20 @@ def test_they_are_those_that_keras_makes(epochs, batches, steps_per_epoch, steps
         expected, is_read_on = made_by_keras(
             epochs, batches, steps_per_epoch, steps_per_execution, tf.distribute.get_strategy()
         )
-    found = IteratorsMade(
+    found = IteratorHistory(
         epochs,
         batches=batches,
         steps_per_epoch=steps_per_epoch,
         steps_per_execution=steps_per_execution,
     )
-    assert [[made.read_from, made.batches] for made in found.made] == expected
+    assert [[made.read_from, made.batches] for made in found.iterators] == expected
     assert (found.current is not None) == is_read_on
-    assert found.current is None or found.current is found.made[-1]
+    assert found.current is None or found.current is found.iterators[-1]
 
 
 def test_each_epoch_reads_a_whole_iterator_if_the_end_is_unknown():
-    found = IteratorsMade(3, batches=None, steps_per_epoch=None, steps_per_execution=1)
-    assert [(made.made_in, made.batches) for made in found.made] == [
+    found = IteratorHistory(3, batches=None, steps_per_epoch=None, steps_per_execution=1)
+    assert [(made.epoch, made.batches) for made in found.iterators] == [
         (0, None),
         (1, None),
         (2, None),

@@ -117,8 +117,8 @@ def test_a_worker_that_waits_does_not_say_so(stock, tmp_path):
 
     class Asked(type(stock)):
         @property
-        def progress(self):
-            asked.append("progress")
+        def step_watch(self):
+            asked.append("step_watch")
 
     asked = []
     model = linear(stock)

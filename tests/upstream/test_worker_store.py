@@ -14,7 +14,7 @@ def silent_chief(monkeypatch):
         asked.append((function, *arguments))
         answers.wait()
 
-    monkeypatch.setattr(worker_store, "call", call)
+    monkeypatch.setattr(worker_store, "call_c_function", call)
     monkeypatch.setattr(worker_store._Chief, "patience", 0.01)
     yield asked
     answers.set()
@@ -35,7 +35,7 @@ def test_an_error_of_the_chief_is_raised(monkeypatch):
     def call(function, *arguments):
         raise tf.errors.AlreadyExistsError(None, None, "stored before")
 
-    monkeypatch.setattr(worker_store, "call", call)
+    monkeypatch.setattr(worker_store, "call_c_function", call)
     with pytest.raises(tf.errors.AlreadyExistsError):
         worker_store.set_key("key", "value")
     worker_store.delete_key("key")

@@ -1,6 +1,5 @@
 """What a strategy does with several workers: the cases of `test_behaviours.py`."""
 
-import contextlib
 import functools
 import tempfile
 import warnings
@@ -14,6 +13,7 @@ import pytest
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
+from kdist._upstream.hooks import StepWatch
 from refusals import REFUSALS
 from saved_files import SAVES
 from transfers import counts_the_collectives_of_a_step
@@ -107,25 +107,20 @@ def counts_each_step_of_an_execution(strategy, folder):
     """Many steps may take long together."""
     del folder
 
-    class Steps:
+    class Steps(StepWatch):
         def __init__(self):
             self.seen = []
             self.step_began = functools.partial(self.seen.append, "began")
             self.step_ended = functools.partial(self.seen.append, "ended")
 
-        def watch(self, activity):
-            return contextlib.nullcontext()
-
-        slow = watch
-
     model = strategy.build(small_models.mlp)
     model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=3)
-    strategy.progress = Steps()
+    strategy.step_watch = Steps()
     try:
         model.fit(X, Y, batch_size=8, verbose=0)
-        assert strategy.progress.seen == ["began", "ended"] * 4, strategy.progress.seen
+        assert strategy.step_watch.seen == ["began", "ended"] * 4, strategy.step_watch.seen
     finally:
-        del strategy.progress
+        del strategy.step_watch
 
 
 def goes_on_after_a_mistake(strategy, folder):

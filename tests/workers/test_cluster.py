@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.workers.multi_worker_strategy import deal_out
+from kdist.workers.multi_worker_strategy import shard_by_data
 from kdist.workers.place import check_tf_config, find_cluster, slurm_port
 from replicas import assert_close, fit
 
@@ -124,9 +124,9 @@ def test_batches_are_dealt_out_by_rows_unless_the_user_has_chosen():
 
     data = tf.data.Dataset.range(8).batch(4)
     policies = tf.data.experimental.AutoShardPolicy
-    assert policy(deal_out(data)) == policies.DATA
+    assert policy(shard_by_data(data)) == policies.DATA
     for chosen in (policies.OFF, policies.FILE):
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = chosen
         with pytest.warns(UserWarning, match=f"auto_shard_policy={chosen.name}"):
-            assert policy(deal_out(data.with_options(options))) == chosen
+            assert policy(shard_by_data(data.with_options(options))) == chosen

@@ -12,11 +12,11 @@ from kdist.workers.launcher import fitting_workers
 SECONDS = 60  # no test takes as long
 HEAD = """
     import os, signal, sys
-    from kdist.launch.child import answer
+    from kdist.launch.child import send_answer
     rank, attempt = (int(os.environ[n]) for n in ("KDIST_RANK", "KDIST_RESTART_COUNT"))
     size = int(os.environ["KDIST_WORLD_SIZE"])
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
-    answer(replicas=1, shards=None)  # as a strategy does
+    send_answer(replicas=1, shards=None)  # as a strategy does
 
     def say_and_lose(lost):  # a worker; the others notice it
         print(attempt, size, gpus, flush=True)
@@ -91,7 +91,7 @@ def test_workers_that_are_killed_are_replaced_by_fewer(launch):
 def test_their_replicas_divide_the_shards(launch):
     process = launch(
         """
-        answer(replicas=2, shards=8)
+        send_answer(replicas=2, shards=8)
         if not attempt:
             say_and_lose(1)
         print(attempt, size)

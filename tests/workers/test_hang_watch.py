@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kdist.workers import hang_detection
-from kdist.workers.hang_detection import EXIT_CODE, HangWatch, summary
+from kdist.workers.hang_detection import EXIT_CODE, HangWatch, describe_states
 from worker_store import WorkerStore
 
 
@@ -51,7 +51,7 @@ def test_a_step_that_takes_too_long_ends_the_worker_with_its_stacks():
         worker.watch._is_ending = False  # it has not ended, in this test
     assert worker.codes == [EXIT_CODE]
     assert worker.dumps == 1
-    assert worker.lines[0] == "kdist: no step has ended for 60 seconds; what worker 0 does:"
+    assert worker.lines[0] == "kdist: no step has ended for 60 seconds; the stacks of worker 0:"
     assert "it is stuck (worker 0: 1 steps ended, in data or computing of fit)" in worker.lines[1]
 
 
@@ -90,7 +90,7 @@ def test_a_first_step_a_trace_and_a_save_may_take_ten_times_as_long(what):
             worker.watch.step_ended()
         if what == "traced":
             worker.watch.step_began()
-            worker.watch.traces()
+            worker.watch.record_trace()
         if what == "saving":
             with worker.watch.slow("saving a model"):
                 worker.check_at(599)
@@ -129,8 +129,8 @@ def test_a_worker_that_waits_for_a_saving_worker_goes_on():
         in_step(other.watch)
         with chief.watch.slow("saving a model"):
             chief.check_at(50)
-            assert other.watch.waits_for_slow()
-            assert not chief.watch.waits_for_slow()
+            assert other.watch.is_other_slow()
+            assert not chief.watch.is_other_slow()
             other.check_at(100)
             assert other.codes == []
         # The chief has saved, and both go on.
@@ -200,4 +200,6 @@ def _state(marks, *, waits):
     ],
 )
 def test_the_summary_names_who_is_behind(states, who):
-    assert f"no step has ended for 60 seconds: {who} (worker 0: 3 steps" in summary(states, 60.0)
+    assert f"no step has ended for 60 seconds: {who} (worker 0: 3 steps" in describe_states(
+        states, 60.0
+    )

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
 from kdist.cli.options import make_options_class
 from kdist.errors import UserError
-from kdist.launch.device_assignment import divide, visible_gpus
+from kdist.launch.device_assignment import assign_devices, visible_gpus
 from kdist.workers import launcher
-from kdist.workers.launch_options import LaunchOptions, WorkerSettings, limits_of, worker_settings
+from kdist.workers.launch_options import (
+    LaunchOptions,
+    WorkerSettings,
+    select_limits,
+    worker_settings,
+)
 from kdist.workers.place import worker_environment
 
 
@@ -42,7 +47,7 @@ def test_options_that_cannot_be_are_refused(options, message):
 )
 def test_every_gpu_and_core_goes_to_one_worker(workers, gpus_each, cores):
     gpus = [str(index) for index in range(workers * gpus_each)]
-    shares = divide(workers=workers, gpus=gpus, cores=cores)
+    shares = assign_devices(workers=workers, gpus=gpus, cores=cores)
     assert len(shares) == workers
     assert [gpu for share in shares for gpu in share.gpus or ()] == gpus
     if len(cores) < workers:
@@ -55,7 +60,7 @@ def test_every_gpu_and_core_goes_to_one_worker(workers, gpus_each, cores):
 
 def test_gpus_that_cannot_be_divided_are_refused():
     with pytest.raises(UserError, match="3 workers cannot share 4 GPUs evenly"):
-        divide(workers=3, gpus=["0", "1", "2", "3"], cores=[0])
+        assign_devices(workers=3, gpus=["0", "1", "2", "3"], cores=[0])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ def test_ray_has_to_be_installed(monkeypatch):
 
 def test_settings_come_from_the_program_then_the_environment_then_defaults():
     environment = {"KDIST_HANG_SECONDS": "60.0", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
-    assert limits_of({"HOME": "/", **environment}) == environment
+    assert select_limits({"HOME": "/", **environment}) == environment
     assert worker_settings(environment, start_timeout_seconds=5) == WorkerSettings(
         hang_seconds=60, start_timeout_seconds=5
     )

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kdist.launch.child import Share
+from kdist.launch.child import Resources
 from kdist.launch.device_assignment import visible_cores
 from kdist.workers import worker_processes
 from kdist.workers.worker_processes import Worker, WorkerOutput, run_workers
@@ -160,8 +160,8 @@ def test_restarts_have_other_ports_and_count(launch):
 
 def started(code, kind=Worker):
     command = [sys.executable, "-c", code]
-    share = Share(gpus=None, cores=tuple(visible_cores()))
-    return kind(command, rank=0, environment={}, share=share, prefix="", log=None)
+    resources = Resources(gpus=None, cores=tuple(visible_cores()))
+    return kind(command, rank=0, environment={}, resources=resources, prefix="", log=None)
 
 
 def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_another(

@@ -8,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 from kdist._upstream import worker_failures, worker_store
-from kdist._upstream.worker_failures import failures, report_failure
+from kdist._upstream.worker_failures import find_failures, report_failure
 from kdist.errors import (
     FAILURE_HANDLERS,
     LOST_CODE,
@@ -18,7 +18,7 @@ from kdist.errors import (
     line_at,
 )
 from kdist.signals import hold_signals
-from kdist.workers import hang_detection
+from kdist.workers import worker_end
 from kdist.workers.agreement import Agreement
 
 ENDED = "it has ended, or cannot be reached"
@@ -29,18 +29,14 @@ LOST = tf.errors.UnavailableError(None, None, "Socket closed")
 def ends(monkeypatch):
     """Messages to other workers, and the exit code."""
     found = []
-    monkeypatch.setattr(hang_detection, "report_failure", found.append)
-    monkeypatch.setattr(
-        hang_detection, "run_exit_functions", lambda: found.append("exit functions")
-    )
+    monkeypatch.setattr(worker_end, "report_failure", found.append)
+    monkeypatch.setattr(worker_end, "run_exit_functions", lambda: found.append("exit functions"))
     monkeypatch.setattr(os, "_exit", found.append)
-    monkeypatch.setattr(
-        hang_detection, "_end_after", lambda *_: None
-    )  # would end this process later
+    monkeypatch.setattr(worker_end, "_end_after", lambda *_: None)  # would end this process later
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
     before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    hang_detection.end_together(0, lambda: [None, ENDED])
+    worker_end.end_together(0, lambda: [None, ENDED])
     yield found
     FAILURE_HANDLERS[:] = before
     signal.signal(signal.SIGTERM, handler)
@@ -58,7 +54,7 @@ def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends
 
 def test_the_error_of_another_worker_is_no_loss(ends, capsys):
     """An error would come again, however soon connections were closed."""
-    hang_detection.end_together(0, lambda: [None, None, "ValueError: mine"])
+    worker_end.end_together(0, lambda: [None, None, "ValueError: mine"])
     uncaught(LOST)
     assert ends[-1] == 1  # after that of the fixture
     assert "kdist: worker 2 has failed: ValueError: mine" in capsys.readouterr().err
@@ -75,7 +71,7 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
         def get_key(self, key, *, timeout_ms):
             return None
 
-    agreement = Agreement(1, 2, Nobody(), failures=lambda: failures(None))
+    agreement = Agreement(1, 2, Nobody(), failures=lambda: find_failures(None))
     with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
         agreement.exchange("fit", None)
     uncaught(lost.value)
@@ -146,7 +142,7 @@ def test_sigterm_reaches_the_others_and_may_be_held(ends, monkeypatch):
 def test_a_handler_of_the_program_stays(ends):
     mine = functools.partial(print)
     signal.signal(signal.SIGTERM, mine)
-    hang_detection.end_together(0, list)
+    worker_end.end_together(0, list)
     assert signal.getsignal(signal.SIGTERM) is mine
 
 

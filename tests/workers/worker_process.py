@@ -65,7 +65,7 @@ def _write(results, name: str, problem: str) -> None:
     results.flush()
 
 
-def _end(code: int) -> None:
+def _end_process(code: int) -> None:
     """End at once: TensorFlow would wait for workers that are gone."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -78,5 +78,5 @@ if __name__ == "__main__":
         main(kind, Path(folder), int(replicas), int(case_seconds))
     except BaseException:
         sys.excepthook(*sys.exc_info())  # prints it, and tells the others
-        _end(1)
-    _end(0)
+        _end_process(1)
+    _end_process(0)

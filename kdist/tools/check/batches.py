@@ -27,26 +27,26 @@ class Batches:
     @property
     def sizes(self) -> list[int]:
         """The number of samples of each batch."""
-        return [rows_of(batch) for batch in self.parts]
+        return [count_rows(batch) for batch in self.parts]
 
-    def dataset(self) -> tf.data.Dataset:
+    def to_dataset(self) -> tf.data.Dataset:
         """Return the batches as a dataset."""
         return _concatenate(self.parts)
 
-    def inputs(self) -> tf.data.Dataset:
+    def inputs_to_dataset(self) -> tf.data.Dataset:
         """Return the batches without targets, for `predict`."""
         return _concatenate(
             [(keras.utils.unpack_x_y_sample_weight(batch)[0],) for batch in self.parts]
         )
 
-    def in_float64(self) -> "Batches":
+    def to_float64(self) -> "Batches":
         """Return the same batches with floats in float64."""
         return Batches([keras.tree.map_structure(_cast_to_float64, batch) for batch in self.parts])
 
-    def cut(self) -> "Batches":
+    def shorten_last(self) -> "Batches":
         """Return the batches with a smaller last batch: half of its samples, and one more."""
         *parts, last = self.parts
-        rows = rows_of(last)
+        rows = count_rows(last)
         shorter = keras.tree.map_structure(lambda leaf: leaf[: rows // 2 + 1], last)
         return Batches([*parts, shorter]) if rows > 1 else self
 
@@ -56,34 +56,32 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
     training = data.training
     if data.has_arrays:
         arrays = tuple(part for part in training if part is not None)
-        arrays = keras.tree.lists_to_tuples(keras.tree.map_structure(as_fit_does, arrays))
-        rows = rows_of(arrays)
+        arrays = keras.tree.lists_to_tuples(keras.tree.map_structure(convert_like_fit, arrays))
+        rows = count_rows(arrays)
         size = min(batch_size, max(1, rows // 2))
         starts = range(0, min(rows, count * size), size)
-        found = [
-            keras.tree.map_structure(lambda leaf, at=at: leaf[at : at + size], arrays)
-            for at in starts
-        ]
-        # `fit` passes a single array to a step without a tuple.
         parts = [
-            batch if len(batch) > 1 or isinstance(batch[0], tuple) else batch[0] for batch in found
+            keras.tree.map_structure(lambda leaf, start=start: leaf[start : start + size], arrays)
+            for start in starts
         ]
+        if len(arrays) == 1 and not isinstance(arrays[0], tuple):
+            parts = [part for (part,) in parts]  # as `fit` passes a single array to a step
         is_flexible = True
     else:
         parts = [
             keras.tree.lists_to_tuples(keras.tree.map_structure(_as_tensor, batch))
-            for batch in itertools.islice(batches_in(training), count)
+            for batch in itertools.islice(iterate_batches(training), count)
         ]
         is_flexible = not _has_fixed_size(training) and not any(
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
-    if not parts or sum(map(rows_of, parts)) < 2:
+    if not parts or sum(map(count_rows, parts)) < 2:
         raise UserError("the data have fewer than 2 samples: check needs at least 2")
     batches = Batches(parts)
-    return batches.cut() if is_flexible else batches
+    return batches.shorten_last() if is_flexible else batches
 
 
-def rows_of(batch: Any) -> int:
+def count_rows(batch: Any) -> int:
     """Return the number of samples in a batch."""
     leaf = keras.tree.flatten(batch)[0]
     if isinstance(leaf, tf.RaggedTensor):
@@ -96,7 +94,7 @@ def _concatenate(parts: Sequence[Any]) -> tf.data.Dataset:
     return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
 
-def batches_in(data: Any) -> Iterator[Any]:
+def iterate_batches(data: Any) -> Iterator[Any]:
     """Yield the batches of data that are not arrays."""
     if not isinstance(data, keras.utils.PyDataset):
         iterable: Iterable[Any] = data
@@ -135,7 +133,7 @@ def _as_array(leaf: Any) -> Any:
     return array
 
 
-def as_fit_does(leaf: Any) -> Any:
+def convert_like_fit(leaf: Any) -> Any:
     """Return an array in the form that `fit` passes to a step."""
     tensor = _as_tensor(leaf)
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor

@@ -13,22 +13,22 @@ from ...training.user_model.functions import UserFunctions
 _FEATURES, _CLASSES, _WORDS, _LENGTH = 12, 4, 20, 6
 
 
-def _numbers() -> tuple[Any, Any]:
+def _make_numbers() -> tuple[Any, Any]:
     draw = np.random.default_rng(0)
     return draw.normal(size=(48, _FEATURES)), draw.integers(0, _CLASSES, 48)
 
 
-def _words() -> tuple[Any, Any]:
+def _make_words() -> tuple[Any, Any]:
     draw = np.random.default_rng(1)
     return draw.integers(0, _WORDS, (48, _LENGTH)), draw.integers(0, _CLASSES, 48)
 
 
-def _images() -> tuple[Any, Any]:
+def _make_images() -> tuple[Any, Any]:
     draw = np.random.default_rng(2)
     return draw.normal(size=(48, 8, 8, 3)), draw.integers(0, _CLASSES, 48)
 
 
-def _model(
+def _make_model(
     shape: tuple[int, ...], *hidden: layers.Layer, optimizer: Any = None, **options: Any
 ) -> keras.Model:
     last = layers.Dense(_CLASSES, "softmax")
@@ -42,21 +42,21 @@ def _model(
     return model
 
 
-def _dense(*behind: layers.Layer, **options: Any) -> keras.Model:
-    return _model((_FEATURES,), layers.Dense(16, "tanh"), *behind, **options)
+def _make_dense(*behind: layers.Layer, **options: Any) -> keras.Model:
+    return _make_model((_FEATURES,), layers.Dense(16, "tanh"), *behind, **options)
 
 
-def _batch_norm() -> keras.Model:
+def _make_batch_norm() -> keras.Model:
     hidden = [layers.Conv2D(8, 3, padding="same"), layers.BatchNormalization(), layers.ReLU()]
-    return _model((8, 8, 3), *hidden, layers.GlobalAveragePooling2D())
+    return _make_model((8, 8, 3), *hidden, layers.GlobalAveragePooling2D())
 
 
-def _lstm() -> keras.Model:
-    return _model((_LENGTH,), layers.Embedding(_WORDS, 8, mask_zero=True), layers.LSTM(8))
+def _make_lstm() -> keras.Model:
+    return _make_model((_LENGTH,), layers.Embedding(_WORDS, 8, mask_zero=True), layers.LSTM(8))
 
 
-def _embedding() -> keras.Model:
-    return _model((_LENGTH,), layers.Embedding(_WORDS, 8), layers.GlobalAveragePooling1D())
+def _make_embedding() -> keras.Model:
+    return _make_model((_LENGTH,), layers.Embedding(_WORDS, 8), layers.GlobalAveragePooling1D())
 
 
 class OwnStep(keras.Model):
@@ -75,7 +75,7 @@ class OwnStep(keras.Model):
         return {"loss": loss}
 
 
-def _own_step() -> keras.Model:
+def _make_own_step() -> keras.Model:
     inputs = keras.Input((_FEATURES,))
     outputs = layers.Dense(_CLASSES, "softmax")(layers.Dense(16, "tanh")(inputs))
     model = OwnStep(inputs, outputs)
@@ -83,23 +83,24 @@ def _own_step() -> keras.Model:
     return model
 
 
-def _case(build: Callable[[], keras.Model], data: Callable[[], Any]) -> UserFunctions:
-    return UserFunctions(build=build, make_data=data)
-
-
+_BUILDERS: dict[str, tuple[Callable[[], keras.Model], Callable[[], Any]]] = {
+    "convolution and batch norm": (_make_batch_norm, _make_images),
+    "dropout": (lambda: _make_dense(layers.Dropout(0.3)), _make_numbers),
+    "clipped gradients": (
+        lambda: _make_dense(optimizer=keras.optimizers.Adam(0.01, clipnorm=0.05)),
+        _make_numbers,
+    ),
+    "LSTM with a mask": (_make_lstm, _make_words),
+    "embedding": (_make_embedding, _make_words),
+    "a step of its own": (_make_own_step, _make_numbers),
+    "accumulated gradients": (
+        lambda: _make_dense(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)),
+        _make_numbers,
+    ),
+    "XLA": (lambda: _make_dense(jit_compile=True), _make_numbers),
+}
 CASES = {
-    "convolution and batch norm": _case(_batch_norm, _images),
-    "dropout": _case(lambda: _dense(layers.Dropout(0.3)), _numbers),
-    "clipped gradients": _case(
-        lambda: _dense(optimizer=keras.optimizers.Adam(0.01, clipnorm=0.05)), _numbers
-    ),
-    "LSTM with a mask": _case(_lstm, _words),
-    "embedding": _case(_embedding, _words),
-    "a step of its own": _case(_own_step, _numbers),
-    "accumulated gradients": _case(
-        lambda: _dense(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)),
-        _numbers,
-    ),
-    "XLA": _case(lambda: _dense(jit_compile=True), _numbers),
+    name: UserFunctions(build=build, make_data=make_data)
+    for name, (build, make_data) in _BUILDERS.items()
 }
 """Functions that make a compiled model and its data, by name of the case."""

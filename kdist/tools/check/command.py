@@ -37,9 +37,7 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
 
     # The strategies are made before the user's file makes tensors, and the seed is set before it
     # draws.
-    strategies = make_strategies(
-        options.replicas, options.shards, shard_weights=options.shard_weights
-    )
+    strategies = make_strategies(options)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
     with explain_user_errors(*list_user_files(model, data)):
@@ -56,7 +54,7 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     import tensorflow as tf
 
     from ...training.user_model.data import take_first_samples
-    from .batches import batches_in
+    from .batches import iterate_batches
     from .explain import explain
 
     size = options.batch_size or _FIT_BATCH
@@ -66,7 +64,7 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     if data.has_arrays:
         return explain(model, take_first_samples(data.training, size))
     is_dataset = isinstance(data.training, tf.data.Dataset)
-    return explain(model, data.training if is_dataset else next(batches_in(data.training)))
+    return explain(model, data.training if is_dataset else next(iterate_batches(data.training)))
 
 
 def check_devices(replicas: Sequence[int] | None) -> bool:
@@ -86,7 +84,7 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     from .cases import CASES
     from .training import make_strategies, run_check
 
-    strategies = make_strategies(options.replicas)
+    strategies = make_strategies(options)
     on_cpus = strategies[0].devices[0].startswith("CPU")
     # Whether a GPU rounds products to TensorFloat-32 depends on their shapes.
     tf.config.experimental.enable_tensor_float_32_execution(False)

@@ -16,6 +16,7 @@ Kind = Literal[
 # Step from 1; kind; name of the value. Variables have an index among the variables of their kind
 # instead of a name: Keras numbers layer names in the order in which a program makes the layers.
 Item = tuple[int, Kind, str | int]
+STOCK_KERAS = "one replica of stock Keras"
 _BY_NAME = ("loss", "metric", "evaluate")
 # A sample of larger variables is compared, so that the steps of a large model fit into memory.
 _MOST_VALUES = 2**16
@@ -92,7 +93,7 @@ class Record:
             self.names[kind, key] = name
             self.values[step, kind, key] = _sample_values(value)
 
-    def of_kind(self, kind: Kind) -> dict[str, Any]:
+    def values_of_kind(self, kind: Kind) -> dict[str, Any]:
         """Return the values of a kind by name; the last step replaces earlier steps."""
         return {self.names[k, key]: v for (_, k, key), v in self.values.items() if k == kind}
 
@@ -144,23 +145,23 @@ def compare(
     The initial weights of the run `rounded` differ from `expected` by rounding.
     """
     found: dict[tuple[Kind, str | int], Difference] = {}
-    start = expected.of_kind("initial weights")
-    rounded_start = {} if rounded is None else rounded.of_kind("initial weights")
+    start = expected.values_of_kind("initial weights")
+    rounded_start = {} if rounded is None else rounded.values_of_kind("initial weights")
     # Stock Keras builds a model of unknown input shape at the first step, after the initial
     # weights.
-    is_built = len(start) == len(received.of_kind("initial weights"))
+    is_built = len(start) == len(received.values_of_kind("initial weights"))
     for item, value in expected.values.items():
         step, kind, key = item
         other = received.values.get(item)
         if (other is None and received.error) or (kind == "initial weights" and not is_built):
             continue
         name = expected.names[kind, key]
-        gap = gap_of(value, other)
+        gap = largest_gap(value, other)
         moved = _weight_change(expected, item, start)
         limit = _rounding_limit(step, kind, value, moved, precision)
         if rounded is not None and kind != "initial weights":
             limit = max(
-                limit, _GROWTH * gap_of(moved, _weight_change(rounded, item, rounded_start))
+                limit, _GROWTH * largest_gap(moved, _weight_change(rounded, item, rounded_start))
             )
         known = found.get((kind, key))
         if known is not None:
@@ -177,7 +178,7 @@ def _weight_change(record: Record, item: Item, start: dict[str, Any]) -> Any:
     _, kind, key = item
     value = record.values.get(item)
     first = start.get(record.names.get((kind, key), "")) if kind == "weights" else None
-    return value if first is None or gap_of(value, first) == math.inf else value - first
+    return value if first is None or largest_gap(value, first) == math.inf else value - first
 
 
 def _rounding_limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
@@ -196,7 +197,7 @@ def _largest_magnitude(value: Any) -> float:
     return float(np.max(np.abs(value[np.isfinite(value)]), initial=0.0))
 
 
-def gap_of(value: Any, other: Any) -> float:
+def largest_gap(value: Any, other: Any) -> float:
     """Return the largest absolute difference of two arrays."""
     if value is None or other is None or value.shape != other.shape:
         return math.inf
@@ -230,7 +231,7 @@ class CheckResult:
     precision: str
     steps: str
     notes: Sequence[str] = ()
-    reference: str = "one replica of stock Keras"
+    reference: str = STOCK_KERAS
 
     @property
     def equal(self) -> bool:

@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from ..._upstream.fit import build_for_step
 from ..._upstream.models import optimizers_of, strategy_of
-from ..._upstream.seeds import kept_seeds
+from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, cut_line
 from ...spmd.divided_variables import DividedVariable, division_of
 from ...spmd.explanation import Explanation
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.load_model import first_line
-from .batches import as_fit_does, rows_of
+from .batches import convert_like_fit, count_rows
 
 _MOST_PLACES = 8
 _WIDEST = 74
@@ -136,7 +136,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     dataset, rows = _batch_dataset(batch)
     strategy.explained_rows = rows
     try:
-        with kept_seeds():
+        with keep_seeds():
             _trace_step(model, strategy, dataset)
     except Exception as error:  # a step or layer that does not fit the batch raises any type
         raise UserError(
@@ -179,7 +179,7 @@ def _strategy_of(model: keras.Model) -> ExactStrategy:
 def _batch_dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
     """Return the batch as a dataset with an unknown number of rows, and the number of rows."""
     if isinstance(batch, tf.data.Dataset):
-        return batch, rows_of(next(iter(batch.take(1))))
+        return batch, count_rows(next(iter(batch.take(1))))
     batch = keras.tree.lists_to_tuples(batch)
     if isinstance(batch, tuple):
         batch = tuple(part for part in batch if part is not None)
@@ -190,8 +190,8 @@ def _batch_dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
             "batch has to be arrays with the rows along the first axis, such as (x[:64], y[:64]),"
             f" received {type(batch).__name__}"
         )
-    rows = rows_of(batch)
-    batch = keras.tree.map_structure(as_fit_does, batch)
+    rows = count_rows(batch)
+    batch = keras.tree.map_structure(convert_like_fit, batch)
     return tf.data.Dataset.from_tensor_slices(batch).batch(rows), rows
 
 

@@ -1,4 +1,7 @@
-"""`check_model`: train a model on one replica of stock Keras and on several kdist replicas."""
+"""`check_model`: train a model on one replica of stock Keras and on several kdist replicas.
+
+`comparison.py` records the values of each training, and compares them.
+"""
 
 import contextlib
 import dataclasses
@@ -14,8 +17,8 @@ import tensorflow as tf
 
 from ..._upstream.fit import build_for_fit
 from ..._upstream.models import flatten_layers, has_call, optimizers_of
-from ..._upstream.seeds import kept_seeds
-from ...errors import UserError, line_of_error, since_check, user_line
+from ..._upstream.seeds import keep_seeds
+from ...errors import UserError, line_of_error, lines_below_check, user_line
 from ...spmd.stage import WRONG
 from ...spmd.validation import validated
 from ...strategies.exact_strategy import ExactStrategy
@@ -25,19 +28,17 @@ from ...training.user_model.compiled_model import check_model_result
 from ...training.user_model.functions import UserFunctions, explain_exception
 from .batches import Batches, read_batches
 from .check_options import CheckOptions
-from .comparison import CheckResult, Difference, Precision, Record, compare
+from .comparison import STOCK_KERAS, CheckResult, Difference, Precision, Record, compare
 
 _METRICS = "/keras/src/metrics/"
 
 
-def make_strategies(
-    replicas: Sequence[int], shards: int | None = None, *, shard_weights: bool = False
-) -> list[ExactStrategy]:
+def make_strategies(options: CheckOptions) -> list[ExactStrategy]:
     """Return a strategy for each number of replicas. The call fixes the number of logical CPUs."""
-    MirroredStrategy(replicas=max(replicas))  # first, as the largest number splits the CPU
+    MirroredStrategy(replicas=max(options.replicas))  # first, as the largest splits the CPU
     return [
-        MirroredStrategy(replicas=count, shards=shards, shard_weights=shard_weights)
-        for count in replicas
+        MirroredStrategy(replicas=count, shards=options.shards, shard_weights=options.shard_weights)
+        for count in options.replicas
     ]
 
 
@@ -101,12 +102,10 @@ def check_model(
             "build has to be a function that makes a compiled model, received"
             f" {type(build).__name__}: pass check_model(build, data), without calling it"
         )
-    strategies = make_strategies(
-        options.replicas, options.shards, shard_weights=options.shard_weights
-    )
+    strategies = make_strategies(options)
     is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
     functions = UserFunctions(build=build, make_data=(lambda: data) if is_data else data)
-    with kept_seeds():
+    with keep_seeds():
         keras.utils.set_random_seed(options.seed)
         return run_check(functions, strategies, options)
 
@@ -126,43 +125,44 @@ def run_check(
             " remove it, or write def data(batch_size):"
         )
     batches = read_batches(data, options.steps_per_epoch, options.full_batch)
-    plan = Plan(build=functions.make_model, batches=batches, options=options)
+    settings = RunSettings(build=functions.make_model, batches=batches, options=options)
     with quiet_stderr():
         if options.bits:
-            (alone,) = make_strategies((1,), shards=options.shards)
-            single, precision = train(plan, alone, name="one replica"), Precision("bits")
-            if single.error:
-                raise UserError(f"the model does not train on one replica: {single.error}")
+            alone = MirroredStrategy(replicas=1, shards=options.shards)
+            reference = record_training(settings, alone, name="one replica")
+            precision = Precision("bits")
+            if reference.error:
+                raise UserError(f"the model does not train on one replica: {reference.error}")
         else:
-            plan, single, precision = _train_single(plan, float64)
+            settings, reference, precision = _train_reference(settings, float64)
         runs = [
-            train(plan, strategy, name=f"{strategy.num_replicas_in_sync} replicas")
+            record_training(settings, strategy, name=f"{strategy.num_replicas_in_sync} replicas")
             for strategy in strategies
         ]
-        found, again, precision = _compare_runs(plan, single, runs, precision)
-        notes = list(single.notes)
+        found, repeated, precision = _compare_runs(settings, reference, runs, precision)
+        notes = list(reference.notes)
         for strategy, run in zip(strategies, runs, strict=True):
-            if found[run.name] and not again and not run.error:
-                notes.append(f"{run.name}: {_find_wrong_operation(plan, strategy)}")
+            if found[run.name] and not repeated and not run.error:
+                notes.append(f"{run.name}: {_find_wrong_operation(settings, strategy)}")
                 break
     return CheckResult(
         differences=found,
         errors={run.name: run.error for run in runs if run.error},
-        unrepeatable=again,
+        unrepeatable=repeated,
         precision=str(precision),
         steps=_describe_steps(batches.sizes, options.epochs),
         notes=notes,
-        **({"reference": f"one replica of {options.shards} shards"} if options.bits else {}),
+        reference=f"one replica of {options.shards} shards" if options.bits else STOCK_KERAS,
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The settings that all runs share.
+class RunSettings:
+    """Settings of all training runs.
 
     Attributes:
         build: Makes the compiled model.
-        batches: The samples of an epoch.
+        batches: Batches of an epoch.
         options: Options of the check.
         floats: Value for Keras's float setting.
         is_evaluated: Whether to call the model's `evaluate`; false after it failed on one replica.
@@ -175,23 +175,23 @@ class Plan:
     is_evaluated: bool = True
 
 
-def train(
-    plan: Plan,
+def record_training(
+    settings: RunSettings,
     strategy: ExactStrategy | None = None,
     *,
     name: str,
-    start: Callable[[keras.Model], None] | None = None,
+    perturb: Callable[[keras.Model], None] | None = None,
 ) -> Record:
     """Train the model, and record its values, or the error that it raises.
 
-    Without a strategy, stock Keras trains. `start` is called with the model as training begins.
+    Without a strategy, stock Keras trains. `perturb` changes the model as training begins.
     """
     record = Record(name=name)
-    with _silence_messages(), _keras_floats(plan.floats):
-        keras.utils.set_random_seed(plan.options.seed)
+    with _silence_messages(), _keras_floats(settings.floats):
+        keras.utils.set_random_seed(settings.options.seed)
         try:
-            record.model = _make_model(plan, strategy)
-            _fit_model(plan, strategy, record, start)
+            record.model = _make_model(settings, strategy)
+            _fit_model(settings, strategy, record, perturb)
         except Exception as error:
             where = "" if isinstance(error, UserError) else line_of_error(error)
             record.error = f"{where}: " * bool(where) + explain_exception(error)
@@ -199,19 +199,18 @@ def train(
     return record
 
 
-def _find_wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
+def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str:
     """Find the wrongly divided operation by a training with validated steps; return its message."""
     with validated():
-        record = train(plan, strategy, name="validated")
-    found = re.search(f"{WRONG}.*", record.message)
-    if found:
-        return found[0]
+        record = record_training(settings, strategy, name="validated")
+    if wrong := re.search(f"{WRONG}.*", record.message):
+        return wrong[0]
     return "each operation of its steps has the values of one device: the inputs differ"
 
 
-def _make_model(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
-    made = plan.build() if strategy is None else strategy.build(plan.build)
-    model = check_model_result(made, function="build")
+def _make_model(settings: RunSettings, strategy: ExactStrategy | None) -> keras.Model:
+    model = settings.build() if strategy is None else strategy.build(settings.build)
+    model = check_model_result(model, function="build")
     if strategy is None or not model.jit_compile:
         model.jit_compile = False  # replicas use XLA if the model does, and draw the same numbers
     if model.steps_per_execution == "auto":
@@ -220,21 +219,21 @@ def _make_model(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
 
 
 def _fit_model(
-    plan: Plan,
+    settings: RunSettings,
     strategy: ExactStrategy | None,
     record: Record,
-    start: Callable[[keras.Model], None] | None,
+    perturb: Callable[[keras.Model], None] | None,
 ) -> None:
-    model, batches = record.model, plan.batches
-    steps = _RecordSteps(record, len(batches.parts), start)
-    data, epochs = batches.dataset(), plan.options.epochs
+    model, batches = record.model, settings.batches
+    steps = _RecordSteps(record, len(batches.parts), perturb)
+    data, epochs = batches.to_dataset(), settings.options.epochs
     model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=[steps])
     after = epochs * len(batches.parts) + 1
     names = dict.fromkeys(_name_by_path(model.weights), 0.0)
     record.add(after, "copies", names if strategy is None else _replica_spreads(model, strategy))
-    if plan.is_evaluated:
+    if settings.is_evaluated:
         try:
-            scores = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
+            scores = model.evaluate(batches.to_dataset(), verbose=0, return_dict=True)
         except Exception as error:
             if strategy is not None:
                 raise
@@ -243,7 +242,7 @@ def _fit_model(
         else:
             record.add(after, "evaluate", scores)
     if has_call(model):
-        outputs = keras.tree.flatten(model.predict(batches.inputs(), verbose=0))
+        outputs = keras.tree.flatten(model.predict(batches.inputs_to_dataset(), verbose=0))
         named = {f"output {index}": output for index, output in enumerate(outputs)}
         record.add(after, "predictions", named)
 
@@ -252,17 +251,17 @@ class _RecordSteps(keras.callbacks.Callback):
     """Records weights, optimizers and logs after every step."""
 
     def __init__(
-        self, record: Record, steps: int, start: Callable[[keras.Model], None] | None
+        self, record: Record, steps: int, perturb: Callable[[keras.Model], None] | None
     ) -> None:
         super().__init__()
-        self._record, self._steps, self._start = record, steps, start
+        self._record, self._steps, self._perturb = record, steps, perturb
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
-        if self._start is not None:
+        if self._perturb is not None:
             build_for_fit(self.model)  # without a strategy, the first step would build it
-            self._start(self.model)
+            self._perturb(self.model)
         self._record.add(0, "initial weights", _read_variables(self.model.weights))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -279,12 +278,8 @@ class _RecordSteps(keras.callbacks.Callback):
             step, "state", _read_variables(v for v in model.weights if id(v) not in trained)
         )
         self._record.add(step, "weights", _read_variables(model.trainable_weights))
-        optimizers = optimizers_of(model)
-        self._record.add(
-            step,
-            "optimizer",
-            _read_variables(v for optimizer in optimizers for v in optimizer.variables),
-        )
+        state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
+        self._record.add(step, "optimizer", _read_variables(state))
         metrics = {name: v for name, v in numbers.items() if name not in losses}
         self._record.add(step, "metric", metrics)
 
@@ -305,72 +300,72 @@ def _name_by_path(variables: Any) -> dict[str, keras.Variable]:
 
 def _replica_spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
     """Return the largest difference between the replicas' copies of each weight."""
-    found = {}
+    spreads = {}
     for name, variable in _name_by_path(model.weights).items():
         copies = strategy.experimental_local_results(variable.value)
-        first, *others = [np.nan_to_num(np.asarray(copy, "float64")) for copy in copies]
-        found[name] = max((float(np.max(np.abs(first - o), initial=0)) for o in others), default=0)
-    return found
+        values = np.array([np.nan_to_num(np.asarray(copy, "float64")) for copy in copies])
+        spreads[name] = float(np.max(np.abs(values - values[0]), initial=0))
+    return spreads
 
 
-def _train_single(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
+def _train_reference(settings: RunSettings, float64: bool) -> tuple[RunSettings, Record, Precision]:
     """Train on one replica, in float64 if the model allows it."""
     reason = "" if float64 else "as GPUs train"
-    wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
-    for tried in (wide, plan) if float64 else (plan,):
-        single = train(tried, name="one replica")
-        if not single.error:
-            tried = dataclasses.replace(tried, is_evaluated=not single.notes)
-            return tried, single, _model_precision(single.model, tried, reason)
-        reason = reason or f"in float64 it fails: {single.error.rstrip('.')}"
-    raise UserError(f"the model does not train on one replica: {single.error}")
+    wide = dataclasses.replace(settings, floats="float64", batches=settings.batches.to_float64())
+    for tried in (wide, settings) if float64 else (settings,):
+        reference = record_training(tried, name="one replica")
+        if not reference.error:
+            tried = dataclasses.replace(tried, is_evaluated=not reference.notes)
+            return tried, reference, _model_precision(reference.model, tried, reason)
+        reason = reason or f"in float64 it fails: {reference.error.rstrip('.')}"
+    raise UserError(f"the model does not train on one replica: {reference.error}")
 
 
-def _model_precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
+def _model_precision(model: keras.Model, settings: RunSettings, reason: str) -> Precision:
     layers = [model, *flatten_layers(model)]
     dtypes = {layer.compute_dtype for layer in layers}
     if dtypes & {"float16", "bfloat16"}:
         return Precision("float16", "its policy is mixed precision")
-    if plan.floats == "float64" and "float32" not in dtypes:
+    if settings.floats == "float64" and "float32" not in dtypes:
         return Precision()
     return Precision("float32", reason or "a layer of it computes in float32")
 
 
 def _compare_runs(
-    plan: Plan, single: Record, runs: Sequence[Record], precision: Precision
+    settings: RunSettings, reference: Record, runs: Sequence[Record], precision: Precision
 ) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
     """Compare the runs; if they differ, repeat the run on one replica, and simulate rounding."""
 
     def differences(
         precision: Precision, rounded: Record | None = None
     ) -> dict[str, Sequence[Difference]]:
-        return {run.name: compare(single, run, precision, rounded) for run in runs}
+        return {run.name: compare(reference, run, precision, rounded) for run in runs}
 
     found = differences(precision)
     if not any(found.values()) or precision.level == "bits":
         return found, [], precision
-    again = compare(single, train(plan, name="again"), precision)
-    if again:
-        return found, again, precision
+    repeated = compare(reference, record_training(settings, name="again"), precision)
+    if repeated:
+        return found, repeated, precision
     levels = [precision]
-    line = _find_float32_line(plan, single.model) if precision.level == "float64" else ""
+    line = _find_float32_line(settings, reference.model) if precision.level == "float64" else ""
     if line:
         levels.append(Precision("float32", line))
     for level in levels:
-        rounded = train(plan, name="rounded", start=_perturb_weights(level))
+        rounded = record_training(settings, name="rounded", perturb=_perturb_weights(level))
         beyond = differences(level, rounded)
         if not any(beyond.values()):
             return beyond, [], level
     return found, [], precision
 
 
-def _find_float32_line(plan: Plan, model: keras.Model) -> str:
+def _find_float32_line(settings: RunSettings, model: keras.Model) -> str:
     """Return the first line of a step that computes in float32 although Keras is set to float64.
 
     Keras's metrics are skipped: their float32 sums do not justify a larger tolerance.
     """
-    dataset = plan.batches.dataset()
-    with _silence_messages(), _keras_floats(plan.floats):
+    dataset = settings.batches.to_dataset()
+    with _silence_messages(), _keras_floats(settings.floats):
         step = tf.function(lambda batches: model.train_step(next(batches)), autograph=False)
         graph = step.get_concrete_function(iter(dataset)).graph
     for op in graph.get_operations():
@@ -378,7 +373,7 @@ def _find_float32_line(plan: Plan, model: keras.Model) -> str:
             continue
         places = [(frame.filename, frame.lineno) for frame in op.traceback]
         if not any(_METRICS in path for path, _ in places):
-            line = user_line(since_check(places)) or f"{places[-1][0]}:{places[-1][1]}"
+            line = user_line(lines_below_check(places)) or f"{places[-1][0]}:{places[-1][1]}"
             return f"{line} computes in it"
     bodies = graph.as_graph_def().library.function
     if any(_is_float32(node) for body in bodies for node in body.node_def):
@@ -396,13 +391,13 @@ def _perturb_weights(precision: Precision) -> Callable[[keras.Model], None]:
     """Return a function that changes initial weights by a rounding error."""
     draw = np.random.default_rng(0)
 
-    def change(model: keras.Model) -> None:
+    def perturb(model: keras.Model) -> None:
         for weight in model.trainable_variables:
             value = weight.numpy()
             factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
             weight.assign((value * factor).astype(value.dtype))
 
-    return change
+    return perturb
 
 
 def _describe_steps(sizes: Sequence[int], epochs: int) -> str:

@@ -1,8 +1,7 @@
-"""`examine_machine`: check versions, GPUs, and a sum over all devices."""
+"""`examine_machine`: findings about versions, GPUs, and a sum over all devices."""
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import platform
 import sys
 from collections import Counter
@@ -11,8 +10,8 @@ from typing import Any, Literal, get_args
 
 import pynvml
 
+from ... import __version__
 from ...launch import child
-from ...versions import untested
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _MOST_SECONDS = 300.0  # a first import reads a gigabyte of files
@@ -44,47 +43,9 @@ class Finding:
 
 def examine_machine(*, replicas: int | None = None) -> list[Finding]:
     """Examine the machine; the all-reduce takes all GPUs by default, or two logical CPUs."""
-    return [*check_versions(), *check_gpus(), *check_tensorflow({"replicas": replicas})]
-
-
-def check_versions() -> list[Finding]:
-    """Check the versions of Python and of the packages that kdist requires."""
-    from packaging.specifiers import SpecifierSet
-
-    python = platform.python_version()
-    allowed = importlib.metadata.metadata("kdist")["Requires-Python"]
-    if not SpecifierSet(allowed).contains(python, prereleases=True):
-        remedy = "make an environment with that Python"
-        return [Finding("Python", "broken", f"{python}, but kdist needs {allowed}", remedy)]
-    good = Finding("Python", "good", python)
-    if wrong := unmet_requirements("kdist"):
-        return [
-            good,
-            Finding("packages", "broken", "; ".join(wrong), "pip install --upgrade kdist"),
-        ]
-    titles = {"kdist": "kdist", "TensorFlow": "tensorflow", "Keras": "keras"}
-    versions = {title: importlib.metadata.version(name) for title, name in titles.items()}
-    text = ", ".join(f"{title} {version}" for title, version in versions.items())
-    del versions["kdist"]
-    return [good, Finding("packages", "good", "; ".join(filter(None, [text, untested(versions)])))]
-
-
-def unmet_requirements(package: str) -> list[str]:
-    """Describe the missing requirements of an installed package, and the wrong versions."""
-    from packaging.requirements import Requirement
-
-    unmet = []
-    for required in map(Requirement, importlib.metadata.requires(package) or ()):
-        if required.marker is not None and not required.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            version = importlib.metadata.version(required.name)
-        except importlib.metadata.PackageNotFoundError:
-            unmet.append(f"{required.name} is not installed")
-            continue
-        if not required.specifier.contains(version, prereleases=True):
-            unmet.append(f"{required.name} {version}, but {package} needs {required.specifier}")
-    return unmet
+    version = f"{__version__}, with Python {platform.python_version()}"
+    own = Finding("kdist", "good", version)
+    return [own, *check_gpus(), *check_tensorflow({"replicas": replicas})]
 
 
 def check_gpus() -> list[Finding]:
@@ -115,17 +76,18 @@ def _check_gpu(index: int) -> Finding:
 
 
 def check_tensorflow(
-    orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM, seconds: float = _MOST_SECONDS
+    arguments: Mapping[str, Any],
+    *,
+    program: Sequence[str] = _PROGRAM,
+    seconds: float = _MOST_SECONDS,
 ) -> list[Finding]:
     """Check TensorFlow in a separate process, because TensorFlow may crash or hang."""
-    name, remedy = (
-        "TensorFlow",
-        "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX",
-    )
+    name = "TensorFlow"
+    remedy = "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX"
     # At this level, TensorFlow prints the names of libraries that it could not load.
     environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
-        ended = child.run(program, seconds=seconds, orders=orders, environment=environment)
+        ended = child.run(program, seconds=seconds, arguments=arguments, environment=environment)
     except TimeoutError:
         text = f"its import or the all-reduce is not done after {seconds:g} seconds"
         return [Finding(name, "broken", text, "NCCL_DEBUG=INFO; restart the machine")]
@@ -133,7 +95,7 @@ def check_tensorflow(
     if ended.code == 0:
         return findings
     lines = [line for line in ended.errors.splitlines() if line.strip()]
-    text = ": ".join([f"its process ended with {ended.verdict.how}", *lines[-_LAST_LINES:]])
+    text = ": ".join([f"its process ended with {ended.verdict.ending}", *lines[-_LAST_LINES:]])
     return [*findings, Finding(name, "broken", text, remedy)]
 
 

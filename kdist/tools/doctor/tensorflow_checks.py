@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import UserError
 from ...launch import child
 from ...launch.device_assignment import visible_gpus
+from ...versions import describe_untested
 from .examine import Finding
 
 _ROUNDS = 7
@@ -40,7 +41,7 @@ def check_all(replicas: int | None) -> None:
         except Exception as error:  # TensorFlow and drivers raise exceptions of any type
             text = f"{type(error).__name__}: {error}"
             finding = Finding(name, "broken", text, "report this, with all lines of kdist doctor")
-        child.answer(**{name: dataclasses.asdict(finding)})
+        child.send_answer(**{name: dataclasses.asdict(finding)})
         if name == "TensorFlow" and finding.state == "broken":
             return
 
@@ -50,13 +51,15 @@ def check_import() -> Finding:
     name, use = "TensorFlow", "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
     try:
         import keras
-        import tensorflow  # noqa: F401
+        import tensorflow as tf
     except Exception as error:
         remedy = f"pip install --force-reinstall tensorflow keras; or {use}"
         return Finding(name, "broken", f"{type(error).__name__}: {error}", remedy)
     if keras.backend.backend() != "tensorflow":
         return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", use)
-    return Finding(name, "good", "can be imported, and Keras uses it")
+    versions = {"TensorFlow": tf.__version__, "Keras": keras.__version__}
+    text = f"{tf.__version__}, used by Keras {keras.__version__}"
+    return Finding(name, "good", "; ".join(filter(None, [text, describe_untested(versions)])))
 
 
 def tensorflow_gpus() -> list[str]:
@@ -89,12 +92,18 @@ def check_all_reduce(replicas: int) -> Finding:
     """Check that the sum of a buffer over all devices is correct, and time it."""
     if replicas == 1:
         return Finding("all-reduce", "absent", "one device has nothing to add up")
-    from ...strategies.devices import first_devices, stock_strategy
+    import tensorflow as tf
+
+    from ...strategies.devices import first_devices
 
     devices = first_devices(replicas)
+    on_gpus = devices[0].startswith("GPU")
     # TensorFlow's own strategy: a kdist step runs on a single device, with nothing to reduce.
-    totals, seconds = _add_up(stock_strategy(devices))
-    return judge_all_reduce(replicas, totals, seconds, on_gpus=devices[0].startswith("GPU"))
+    # TensorFlow's collectives on CPUs fail in the second strategy of a process.
+    reduction = None if on_gpus else tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
+    totals, seconds = _add_up(strategy)
+    return judge_all_reduce(replicas, totals, seconds, on_gpus=on_gpus)
 
 
 def _add_up(strategy: Any) -> tuple[list[float], float]:
@@ -145,4 +154,4 @@ def judge_all_reduce(
 
 
 if __name__ == "__main__":
-    check_all(**child.orders())
+    check_all(**child.read_arguments())

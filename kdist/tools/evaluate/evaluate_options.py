@@ -35,7 +35,7 @@ class EvaluateOptions:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def config(self, settings: Mapping[str, Any]) -> TrainConfig:
+    def make_config(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a run's settings with the data folder, batch size and devices of these options."""
         own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
         given = {name: value for name, value in own.items() if value is not None}

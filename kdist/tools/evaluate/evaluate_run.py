@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable, Iterable
 
-from ...checkpoint.store import DamagedCheckpointError
+from ...checkpoint.checkpoint_file import DamagedCheckpointError
 from ...errors import UserError
 from .evaluate_options import EvaluateOptions
 from .saved_models import (
     Evaluation,
     SavedModel,
-    new_models,
-    newest_models,
-    read_run_record,
-    run_folder,
+    list_models,
+    open_run_folder,
+    read_evaluated_run,
+    watch_models,
 )
 
 _MOST_SECONDS = 1e9  # `time.sleep` takes this many on all systems
@@ -27,13 +27,12 @@ def evaluate(
 ) -> list[Evaluation]:
     """Evaluate a run's saved models on exactly all validation data, on any number of replicas.
 
-    The final model of a complete run is evaluated; of any other run the newest readable checkpoint,
-    or the saved model if there is none. With
-    `options.watch`, each checkpoint is evaluated as it appears, until the run has ended or its
-    process on this machine was killed.
+    Of a complete run, the final model is evaluated; of any other run, the newest readable
+    checkpoint, or the saved model without a checkpoint. With `options.watch`, each checkpoint is
+    evaluated as it appears, until the run has ended or its process on this machine was killed.
 
-    A run of your own model is evaluated on its validation data, with the loss and metrics that the
-    model is compiled with. The functions are loaded from the files that the run used.
+    A run of your own model is evaluated on its validation data, with its compiled loss and metrics.
+    The functions are loaded from the files that the run used.
 
     Args:
         path: The folder of a run of `kdist train`, or its address.
@@ -54,15 +53,15 @@ def evaluate(
         ```
     """
     options = options or EvaluateOptions()
-    folder, remote = run_folder(path)
+    folder, remote = open_run_folder(path)
     name = path if remote is not None else folder
-    config = options.config(read_run_record(folder).settings)
+    config = options.make_config(read_evaluated_run(folder).settings)
     if options.averaged and config.model is None and config.ema_momentum is None:
         raise UserError(
             f"{name} keeps no averages of its weights: remove --averaged, or train with"
             " --ema-momentum"
         )
-    if options.watch is None and not newest_models(folder):
+    if options.watch is None and not list_models(folder):
         raise UserError(
             f"{name} has neither a checkpoint nor a model: train with --checkpoint-every, or"
             " pass --watch to wait for one"
@@ -71,7 +70,7 @@ def evaluate(
     from .evaluator import Evaluator
 
     evaluator = Evaluator(config, averaged=options.averaged, announce=announce)
-    models: Iterable[SavedModel] = newest_models(folder)
+    models: Iterable[SavedModel] = list_models(folder)
     if options.watch is not None:
         seconds = min(options.watch, _MOST_SECONDS)
 
@@ -80,7 +79,7 @@ def evaluate(
             if remote is not None:
                 remote.download()
 
-        models = new_models(folder, wait)
+        models = watch_models(folder, wait)
     found: list[Evaluation] = []
     for model in models:
         try:

@@ -14,7 +14,7 @@ from ...data import Standardization, evaluation_batches
 from ...errors import UserError, error_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
-from ...training.model import load_own_data, make_model, make_own_model, use_stock_batch_norms
+from ...training.model import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
 from ...training.user_model.data import UserData
 from ...training.user_model.functions import explain_user_errors, load_functions
@@ -98,7 +98,7 @@ class Evaluator:
 
 def _load_weights(model: keras.Model, path: Path) -> None:
     try:
-        with use_stock_batch_norms(model), warnings.catch_warnings():
+        with warnings.catch_warnings():
             # An evaluation needs no optimizer state.
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
             model.load_weights(path)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...arguments import is_remote
-from ...checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
+from ...checkpoint.checkpoint_file import CheckpointFile, checkpoint_files
+from ...checkpoint.folder_lock import is_abandoned
 from ...errors import UserError, error_text
 from ...remote import RemoteFolder, folder_address
 from ...training.folder import REMOTE_FILES, find_saved_model
@@ -67,7 +68,7 @@ class Evaluation:
         return "  ".join([*(text.rjust(max(len(name), 8)) for name, text in columns), file])
 
 
-def run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
+def open_run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
     """Return a run's folder; of a remote one, the local copy and the remote folder.
 
     Raises:
@@ -89,7 +90,7 @@ def run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
     return folder, None
 
 
-def read_run_record(folder: Path) -> RunRecord:
+def read_evaluated_run(folder: Path) -> RunRecord:
     """Read a run, which may be unfinished; raise `UserError` if it cannot be read."""
     try:
         return read_run(folder, unfinished=True)
@@ -97,25 +98,26 @@ def read_run_record(folder: Path) -> RunRecord:
         raise UserError(f"cannot evaluate {folder}: {error_text(error)}") from error
 
 
-def newest_models(folder: Path) -> list[SavedModel]:
+def list_models(folder: Path) -> list[SavedModel]:
     """Return models, the newest first; the final model of a complete run is the newest."""
     final = _final_model(folder)
-    is_complete = _has_result(folder) and read_run_record(folder).status == "complete"
-    checkpoints = _checkpoints(folder)
-    ended = [] if final is None else [final]
-    return [*ended, *checkpoints] if is_complete else [*checkpoints, *ended]
+    checkpoints = _list_checkpoints(folder)
+    if final is None:
+        return checkpoints
+    is_complete = read_evaluated_run(folder).status == "complete"
+    return [final, *checkpoints] if is_complete else [*checkpoints, final]
 
 
-def new_models(folder: Path, wait: Callable[[], None]) -> Iterator[SavedModel]:
+def watch_models(folder: Path, wait: Callable[[], None]) -> Iterator[SavedModel]:
     """Yield each checkpoint as it appears, and at the end the final model."""
-    seen: set[str] = set()
+    seen: set[Path] = set()
     had_ended = False
     while True:
-        # Asked first, so that files saved before the end are seen.
+        # The end is looked for first, so that the files saved before it are seen.
         has_ended = _has_result(folder) or is_abandoned(folder / "checkpoints")
-        for model in reversed(_checkpoints(folder)):
-            if model.path.name not in seen:
-                seen.add(model.path.name)
+        for model in reversed(_list_checkpoints(folder)):
+            if model.path not in seen:
+                seen.add(model.path)
                 yield model
         final = _final_model(folder)
         # The run saves its model after its result, so the loop looks for the model a last time.
@@ -127,7 +129,7 @@ def new_models(folder: Path, wait: Callable[[], None]) -> Iterator[SavedModel]:
         yield final
 
 
-def _checkpoints(folder: Path) -> list[SavedModel]:
+def _list_checkpoints(folder: Path) -> list[SavedModel]:
     """Return the checkpoints, the newest first."""
     return [
         SavedModel(
@@ -145,7 +147,7 @@ def _final_model(folder: Path) -> SavedModel | None:
     if path is None or not _has_result(folder):
         return None
     return SavedModel(
-        path=path, epoch=int(read_run_record(folder).summary_number("epochs") or 0) or None
+        path=path, epoch=int(read_evaluated_run(folder).summary_number("epochs") or 0) or None
     )
 
 

@@ -10,8 +10,8 @@ from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...launch import child
 
-INSIDE = "KDIST_FINDER"
-"""Environment variable of a try: a model's file that starts a search must not start it again."""
+TRY_VARIABLE = "KDIST_FINDER"
+"""Environment variable of a try, which must not start a search: the model's file may do so."""
 
 # Margin for fragmentation and for validation.
 _MARGIN = 0.05
@@ -34,8 +34,7 @@ class BatchSizeTry:
         batch_size: Samples per replica and step.
         works: Whether all steps were trained.
         lacks: Scarce resource of a failed try: `"memory"` or `"data"`; empty if the try works.
-        end: For a process that ended without an out-of-memory message: the signal, and its last
-            line.
+        end: The signal and the last line of a process that ended without a message about memory.
         samples_per_second: Samples per second over all replicas, without the first step.
     """
 
@@ -60,7 +59,7 @@ class BatchSize:
 
     Attributes:
         batch_size: Recommended samples per replica: `largest`, less 5 % if memory is the limit.
-        largest: Largest batch size per replica that works, to about 5 %.
+        largest: Largest batch size per replica that works, within 5 %.
         limit: Reason why the search ended: `"memory"`, `"data"` if a global batch contains all
             samples, or `"most"`.
         tries: All tries, in order.
@@ -93,15 +92,14 @@ def find_batch_size(
     """Find the largest batch size per replica that fits into memory.
 
     A new model is trained for a few steps with `start` samples per replica, then with twice as
-    many, and so on. Then the search bisects the interval between the largest size that works and
-    the smallest size that fails. Each try is a separate process: TensorFlow cannot continue after
-    running out of memory, and a GPU's memory is freed only when the process ends.
+    many, and so on; a bisection follows, between the largest size that works and the smallest size
+    that fails. Each try is a separate process: TensorFlow cannot continue after running out of
+    memory, and a GPU's memory is freed only when the process ends.
 
     On GPUs a try may use all GPU memory: end all programs that use these GPUs, including this
     process if it has used TensorFlow. On the CPU a try may use the memory that is free when it
-    begins, according to the container's limit or the machine's memory, without swap. The try gets a
-    limit (`RLIMIT_DATA`), so that a larger allocation fails at once. The kernel's out-of-memory
-    killer would end the try before any process of a different program.
+    begins, in the container or on the machine, without swap; a larger allocation fails at once
+    (`RLIMIT_DATA`).
 
     Args:
         model: `"FILE.py:FUNCTION"`; the function returns a compiled model.
@@ -137,15 +135,15 @@ def find_batch_size(
     tries: list[BatchSizeTry] = []
 
     def works(batch_size: int) -> bool:
-        tries.append(run_in_process({**arguments, "batch_size": batch_size}))
+        tries.append(run_try({**arguments, "batch_size": batch_size}))
         announce(tries[-1])
         return tries[-1].works
 
     largest = search_largest(works, start=first, most=last)
     if largest is None:
         raise _nothing_fits(tries[-1])
-    failed = [each for each in tries if not each.works]
-    limit = min(failed, key=lambda each: each.batch_size).lacks if failed else "most"
+    failed = [attempt for attempt in tries if not attempt.works]
+    limit = min(failed, key=lambda attempt: attempt.batch_size).lacks if failed else "most"
     safe = max(int(largest * (1 - _MARGIN)), 1) if limit == "memory" else largest
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
 
@@ -164,13 +162,9 @@ def _nothing_fits(last: BatchSizeTry) -> TrainingError:
 
 
 def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> int | None:
-    """Return the largest number, to about 5 %, for which `works` is true; `None` without any.
+    """Return the largest number, within 5 %, for which `works` is true; `None` without any.
 
-    Args:
-        works: Tries a number. If a number works, all smaller numbers have to work. Called at most
-            once per number.
-        start: The first number to try.
-        most: The largest number to try.
+    If a number works, all smaller numbers have to work. No number is tried twice.
 
     Example:
         >>> search_largest(lambda number: number <= 100, start=16, most=1000)
@@ -192,22 +186,22 @@ def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> in
     return good or None
 
 
-def run_in_process(orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) -> BatchSizeTry:
+def run_try(arguments: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) -> BatchSizeTry:
     """Run a try in a separate process, because it may run out of memory."""
-    if INSIDE in os.environ:
+    if TRY_VARIABLE in os.environ:
         raise UserError(
             "each try imports the model's file, which starts a search itself: put the call under"
             " if __name__ == '__main__':"
         )
-    ended = child.run(program, orders=orders, environment={INSIDE: "1"})
-    batch_size, verdict = orders["batch_size"], ended.verdict
+    ended = child.run(program, arguments=arguments, environment={TRY_VARIABLE: "1"})
+    batch_size, verdict = arguments["batch_size"], ended.verdict
     if not verdict.cause and "result" in ended.answers:
         return BatchSizeTry(**ended.answers["result"])
     if "mistake" in ended.answers:
         raise UserError(ended.answers["mistake"])
     if verdict.cause == "memory":
         last_line = verdict.error.strip().splitlines()[-1:]
-        end = "" if verdict.is_said else ": ".join([verdict.how, *last_line])
+        end = "" if verdict.is_reported else ": ".join([verdict.ending, *last_line])
         return BatchSizeTry(batch_size=batch_size, works=False, lacks="memory", end=end)
     error = verdict.error[-_LAST_CHARACTERS:]
-    raise TrainingError(f"a try of batch size {batch_size} ended with {verdict.how}: {error}")
+    raise TrainingError(f"a try of batch size {batch_size} ended with {verdict.ending}: {error}")

@@ -13,7 +13,8 @@ import keras
 import tensorflow as tf
 
 from ...errors import UserError
-from ...launch.child import answer, is_out_of_memory, orders
+from ...launch.child import read_arguments, send_answer
+from ...launch.verdict import is_out_of_memory
 from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.data import NoSamplesError, UserData, take_first_samples
@@ -31,9 +32,9 @@ def main() -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
     try:
-        answer(result=dataclasses.asdict(try_batch_size(**orders())))
+        send_answer(result=dataclasses.asdict(try_batch_size(**read_arguments())))
     except UserError as error:
-        answer(mistake=str(error))
+        send_answer(mistake=str(error))
         sys.exit(2)
 
 
@@ -52,12 +53,12 @@ def try_batch_size(
         replicas=replicas, shard_optimizer=shard_optimizer, shard_weights=shard_weights
     )
     global_batch = batch_size * strategy.num_replicas_in_sync
-    batches = full_batches(functions, global_batch)
+    batches = make_full_batches(functions, global_batch)
     if batches is None:
         return BatchSizeTry(batch_size=batch_size, works=False, lacks="data")
     # CUDA reserves far more addresses than it uses, so that a try on GPUs gets no limit.
     limited = strategy.devices[0].startswith("CPU") and limit_memory()
-    answer(limited=limited)  # from here on, a crash is a failed allocation
+    send_answer(limited=limited)  # from here on, a crash is a failed allocation
     steps = _TimedSteps()
     try:
         train_model(
@@ -86,7 +87,7 @@ class _TimedSteps(keras.callbacks.Callback):
         self.model.stop_training = len(self.ends) == _STEPS
 
 
-def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
+def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
     """Return the training data in full batches only; `None` without a full batch."""
     try:
         data = functions.load_data(global_batch)
@@ -114,9 +115,8 @@ def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None
 def limit_memory() -> bool:
     """Limit this process to the free memory; return whether it has a limit now.
 
-    The function limits the data segment (`setrlimit`, `RLIMIT_DATA`). Since Linux 4.7 the data
-    segment counts all private writable memory. TensorFlow then raises an error, long before the
-    machine has to swap or to end programs.
+    Beyond the limit of the data segment, which counts all private writable memory since Linux 4.7,
+    TensorFlow raises an error, long before the machine has to swap or to end programs.
     """
     free, status = available_memory(), Path("/proc/self/status")
     used = re.search(r"VmData:\s+(\d+) kB", status.read_text("utf-8") if status.exists() else "")

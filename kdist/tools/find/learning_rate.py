@@ -12,7 +12,7 @@ from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.functions import UserFunctions, load_functions
-from .rate_curve import RateCurve, average_losses, check_range, rates_of
+from .rate_curve import RateCurve, average_losses, check_range, space_rates
 from .short_fit import train_model
 
 _BATCH = 32
@@ -80,7 +80,7 @@ def find_learning_rate(
     loaded = functions.load_data(global_batch)
     functions.check_batch(loaded, batch_size)
     keras.utils.set_random_seed(seed)
-    test = RangeTest(rates_of(least, most, steps))
+    test = RangeTest(space_rates(least, most, steps))
     train_model(functions, strategy, loaded, global_batch=global_batch, epochs=steps, callback=test)
     if not math.isfinite(test.losses[0]):
         raise TrainingError(

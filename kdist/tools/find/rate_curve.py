@@ -49,7 +49,7 @@ class RateCurve:
     @property
     def at_minimum(self) -> float:
         """The learning rate at which the average is lowest."""
-        return self.rates[min(self._known, key=lambda i: self.smoothed[i])]
+        return self.rates[min(self._settled_steps, key=lambda i: self.smoothed[i])]
 
     @property
     def suggestion(self) -> float:
@@ -67,8 +67,8 @@ class RateCurve:
 
         The loss has risen again if it exploded, or if it rose by more than half of the fall.
         """
-        first, last = self.smoothed[self._known[0]], self.smoothed[self._known[-1]]
-        lowest = min(self.smoothed[i] for i in self._known)
+        first, last = self.smoothed[self._settled_steps[0]], self.smoothed[self._settled_steps[-1]]
+        lowest = min(self.smoothed[i] for i in self._settled_steps)
         if not first - lowest > _FALL * abs(first):
             return "the loss did not fall with any learning rate"
         if not (self.diverged or last - lowest > (first - lowest) / 2):
@@ -76,7 +76,7 @@ class RateCurve:
         return ""
 
     @property
-    def _known(self) -> range:
+    def _settled_steps(self) -> range:
         """The steps to analyze: after the average has settled, before a non-finite average."""
         end = next((i for i, y in enumerate(self.smoothed) if not math.isfinite(y)), None)
         last = len(self.smoothed) if end is None else max(end, 1)
@@ -109,11 +109,11 @@ def has_diverged(averages: Sequence[float]) -> bool:
     return not math.isfinite(last) or last > least + rise
 
 
-def rates_of(least: float, most: float, steps: int) -> list[float]:
+def space_rates(least: float, most: float, steps: int) -> list[float]:
     """Return learning rates from `least` to `most` with a constant ratio.
 
     Example:
-        >>> rates_of(0.01, 1.0, 3)
+        >>> space_rates(0.01, 1.0, 3)
         [0.01, 0.1, 1.0]
     """
     factor = most / least

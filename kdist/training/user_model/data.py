@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..._upstream.fit_data import batch_size_of, samples_of
+from ..._upstream.fit_data import count_samples, find_batch_size
 from ...errors import UserError
 
 _ARRAYS = ("x", "y", "sample_weight")
@@ -68,7 +68,7 @@ class UserData:
         """
         data = self.training
         if isinstance(data, tf.data.Dataset):
-            known: int | None = batch_size_of(data)
+            known: int | None = find_batch_size(data)
             shape = getattr(keras.tree.flatten(data.element_spec)[0], "shape", None)
             return known or (shape[0] if shape is not None and shape.rank else None)
         if isinstance(data, keras.utils.PyDataset):
@@ -87,7 +87,7 @@ class UserData:
             shapes = [getattr(leaf, "shape", None) for leaf in keras.tree.flatten(data)]
             return next((int(shape[0]) for shape in shapes if shape), None)
         if isinstance(data, tf.data.Dataset):
-            known: int | None = samples_of(data)
+            known: int | None = count_samples(data)
             return known
         if isinstance(data, keras.utils.PyDataset) and data.num_batches:
             last = data.num_batches - 1  # perhaps smaller

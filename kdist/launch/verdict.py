@@ -1,0 +1,178 @@
+"""`judge_end`: the cause of a process's end, from its exit code and standard error.
+
+This module alone decides whether a process ran out of memory.
+"""
+
+import dataclasses
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ..files import says_full_disk
+
+
+def shell_code(code: int) -> int:
+    """Return the exit code that a shell shows: 128 + signal number for a killed process."""
+    return 128 - code if code < 0 else code
+
+
+# First lines of an error, of a hanging worker, and of a crash. The report of a hanging worker is
+# Python's own (`Timeout (`) if TensorFlow holds Python's lock.
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    "kdist: no step has ended",
+    "kdist: error: worker",
+    "Timeout (",
+    "Fatal Python error:",
+)
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+# Logs of TensorFlow as connections end. They are no part of the error before them.
+_LOG = re.compile(r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
+# Lines after an error that are no part of the error: blank lines, INFO and WARNING logs.
+_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
+_USERS_MISTAKE = re.compile(r"(kdist\.errors\.)?UserError: ")
+# Message of kdist when it ends a process; a launcher puts the number of the worker in front.
+_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
+_LINES_WITHOUT_TRACEBACK = 20
+_TAIL = 400
+
+
+def last_error(errors: str, *, has_traceback: bool = True) -> str:
+    """Return the last traceback with the tracebacks chained to it, or the last lines.
+
+    Of a `UserError`, only the line is returned, because its message is complete. Without
+    `has_traceback`, the last traceback is no error: the program has printed it and gone on.
+    """
+    lines = errors.splitlines()
+    starts = [index for index, line in enumerate(lines) if line.startswith(TRACEBACK)]
+    if not starts or not has_traceback:
+        return "\n".join(lines[-_LINES_WITHOUT_TRACEBACK:]).strip("\n")
+    start = starts.pop()
+    error = next((line for line in lines[start + 1 :] if not line.startswith(" ")), "")
+    if _USERS_MISTAKE.match(error):
+        return error
+    while starts and any(line.startswith(_CHAINED) for line in lines[starts[-1] : start]):
+        start = starts.pop()
+    return "\n".join(line for line in lines[start:] if not _LOG.match(line)).strip("\n")
+
+
+def error_lines(error: str) -> list[str]:
+    """Return the lines of an error without a traceback's indented lines, which quote files."""
+    return [line for line in error.splitlines() if not line.startswith(" ")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The cause of a process's end.
+
+    Attributes:
+        cause: `""` for success; `"memory"` or `"disk"` if the resource ran out; `"user"` for a
+            mistake of the user; `"signal"` for a signal from outside or of a crash; `"error"` for
+            any other error.
+        ending: The form of the end, such as `"exit code 3"` or `"signal SIGSEGV"`.
+        line: The cause in a line; for `"signal"` and `"error"`, the line includes `ending`.
+        error: The traceback, or the last lines; empty where `line` is enough.
+        is_reported: Whether the process or kdist has reported the cause; otherwise the cause is a
+            guess.
+    """
+
+    cause: Literal["", "memory", "disk", "user", "signal", "error"]
+    ending: str
+    line: str = ""
+    error: str = ""
+    is_reported: bool = True
+
+
+OUT_OF_MEMORY = "out of memory"
+# Signals of a program after a failed allocation: the program aborts or crashes.
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+
+
+def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) -> Verdict:
+    """Return the cause of a process's end; a kill by signal N is `-N`, or 128 + N as in a shell.
+
+    `errors` is the text of its standard error.
+    """
+    answers = answers or {}
+    ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if code == 0:
+        return Verdict(cause="", ending=ending)
+    if says_full_disk(errors):
+        return Verdict(cause="disk", ending=ending, line=_last_line(last_error(errors)))
+    if "mistake" in answers:
+        line = str(answers["mistake"])
+        if says_out_of_memory(line):
+            return Verdict(cause="memory", ending=ending, line=_with_memory(line))
+        return Verdict(cause="user", ending=ending, line=line)
+    is_killed = shell_code(code) == 128 + signal.SIGKILL
+    error = last_error(errors)
+    # A frozen process is killed, too. The process that watches it may have reported this.
+    reports = _OWN_ERROR.findall(error) or (_OWN_ERROR.findall(errors) if is_killed else [])
+    is_crash = -code in _CRASHES
+    lines = [reports[-1][:_TAIL]] if reports else error_lines(errors if is_crash else error)
+    memory = next((line.strip()[:_TAIL] for line in lines if says_out_of_memory(line)), "")
+    last = reports[-1][:_TAIL] if reports else _last_line(error)
+    if memory:
+        return Verdict(cause="memory", ending=ending, line=_with_memory(memory), error=error)
+    if is_killed and not reports:
+        line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
+        return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
+    if is_crash and answers.get("limited"):
+        line = f"{OUT_OF_MEMORY}, most likely: {last or 'its process crashed'}"
+        return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
+    return Verdict(
+        cause="signal" if code < 0 else "error",
+        ending=ending,
+        line=f"{last or 'it printed no error'} ({ending})",
+        error=error,
+        is_reported=bool(last),
+    )
+
+
+def _with_memory(line: str) -> str:
+    return line if line.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {line}"
+
+
+def _last_line(error: str) -> str:
+    lines = [line.strip() for line in error.splitlines() if not _NO_ERROR.match(line)]
+    return lines[-1][-_TAIL:] if lines else ""
+
+
+# Messages of Python, NumPy, C++, the kernel, TensorFlow and CUDA. `out_of_memory` is not among them
+# because file names in tracebacks contain it.
+_WORDS = re.compile(
+    r"out of memory|OutOfMemory|MemoryError|ResourceExhausted|bad_alloc|\bOOM\b"
+    r"|(cannot|unable to|failed to) allocate|Dst tensor is not initialized",
+    re.I,
+)
+# oneDNN's `dnnl_out_of_memory` is 1: with TensorFlow 2.21 a convolution "could not create a
+# primitive".
+_ONEDNN = "Status: 1, message"
+# Messages of Python and the C++ library about a thread that finds no memory for its stack.
+_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
+
+
+def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
+    """Whether an exception or its cause says that the memory of a CPU or GPU ran out.
+
+    With `limited` memory, the failed start of a thread says so, too.
+    """
+    # Exceptions are compared by name, because TensorFlow may not be imported.
+    names = {kind.__name__ for kind in type(error).__mro__}
+    message = str(getattr(error, "message", None) or error)
+    if names & {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}:
+        return True
+    if "AbortedError" in names and _ONEDNN in message:
+        return True
+    if "InternalError" in names and says_out_of_memory(message):
+        return True
+    if limited and any(words in message for words in _NO_THREAD):
+        return True
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return cause is not None and is_out_of_memory(cause, limited=limited)
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether a message says that memory ran out."""
+    return _WORDS.search(text) is not None
