@@ -104,10 +104,10 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
 
     original = {
         "gather": collectives.Collectives.gather,
-        "scatter": collectives.Collectives.scattered_sums,
+        "scatter": collectives.Collectives.scatter_sums,
         "copy": functions.copy_of,
         "effects": functionalize.effects_of,
-        "exchange": program.Program._exchange,
+        "exchange": program.Program._write_exchange,
         "outer weight": program.ProgramStage.outer_weight,
     }
 
@@ -157,7 +157,7 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         ),
         "branches change the same values": (
             [functionalize._State],
-            "branch",
+            "make_branch_state",
             lambda self, *_: self,
         ),
         "draws leave the generator as it is": ([functionalize], "_COUNTERPARTS", changes),
@@ -171,17 +171,25 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         ),
         "what runs once changes nothing": ([plan.GraphPlan], "_copy_states", lambda *_: None),
         "each shard changes variables": ([program.Program], "_stage_for", _stage_alone),
-        "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
+        "batches stay in the order of replicas": (
+            [stage],
+            "_restore_order",
+            lambda _, rows, __: rows,
+        ),
         "the least is taken for the most": ([reduction.Elementwise], "combine", least),
         "rows are gathered the other way round": ([exchange], "gather", reversed_rows),
-        "one part is taken for the sum": ([exchange], "_sum", lambda o, parts: o.copies(parts[0])),
-        "replicas get the rows of others": ([exchange], "scattered_sums", of_others),
+        "one part is taken for the sum": (
+            [exchange],
+            "_sum",
+            lambda o, parts: o.copy_to_devices(parts[0]),
+        ),
+        "replicas get the rows of others": ([exchange], "scatter_sums", of_others),
         "a weight is gathered once for all reads": (
             [program.Program],
-            "_exchange",
+            "_write_exchange",
             gathered_before,
         ),
-        "a weight is read when it is gathered": ([program.Program], "_exchange", read_again),
+        "a weight is read when it is gathered": ([program.Program], "_write_exchange", read_again),
         "a gathered weight is kept": ([stage], "outer_weight", of_first_round),
         "gathers wait for no stage": ([program.Program], "_ends_before", lambda *_: []),
         "draws are drawn again": ([remat], "copy_of", of_next_seed),

@@ -134,7 +134,7 @@ class StrategyHooks:
         """Compute a batch norm in training mode; return `None` to leave it to Keras."""
         raise NotImplementedError
 
-    def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def rematerialize(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of a step with the results of `fn`, whose gradient recomputes `fn`."""
         raise NotImplementedError
 

@@ -149,7 +149,7 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
     def call(*args: Any, **options: Any) -> Any:
         strategy = traced_strategy()
         if strategy is not None:
-            return strategy.rematerialized(fn)(*args, **options)
+            return strategy.rematerialize(fn)(*args, **options)
         is_error = options and not tf.executing_eagerly()  # as where Keras builds a model
         return (fn if is_error else original(fn))(*args, **options)
 

@@ -39,7 +39,7 @@ from ..spmd.explanation import Explanation, warn_once
 from ..spmd.functions import frames_of
 from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
 from ..spmd.plan import GraphPlan
-from ..spmd.remat import rematerialized
+from ..spmd.remat import rematerialize
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .steps_per_execution import steps_per_execution
@@ -282,8 +282,8 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def batch_norm(self, layer: Any, inputs: Any) -> Any:
         return normalize_by_batch(layer, inputs)
 
-    def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return rematerialized(fn, keeps_weights=self.extended.divides_weights)
+    def rematerialize(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return rematerialize(fn, keeps_weights=self.extended.divides_weights)
 
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         # The step's own error is the one to show, also where memory has run out.

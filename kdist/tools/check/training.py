@@ -20,7 +20,7 @@ from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, line_of_error, lines_below_check, user_line
 from ...spmd.stage import WRONG
-from ...spmd.validation import validated
+from ...spmd.validation import validate_steps
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
@@ -201,7 +201,7 @@ def record_training(
 
 def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str:
     """Find the wrongly divided operation by a training with validated steps; return its message."""
-    with validated():
+    with validate_steps():
         record = record_training(settings, strategy, name="validated")
     if wrong := re.search(f"{WRONG}.*", record.message):
         return wrong[0]
