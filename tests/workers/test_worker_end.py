@@ -8,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 from kdist._upstream import worker_failures, worker_store
-from kdist._upstream.worker_failures import failures, report_failure
+from kdist._upstream.worker_failures import find_failures, report_failure
 from kdist.errors import (
     FAILURE_HANDLERS,
     LOST_CODE,
@@ -71,7 +71,7 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
         def get_key(self, key, *, timeout_ms):
             return None
 
-    agreement = Agreement(1, 2, Nobody(), failures=lambda: failures(None))
+    agreement = Agreement(1, 2, Nobody(), failures=lambda: find_failures(None))
     with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
         agreement.exchange("fit", None)
     uncaught(lost.value)
