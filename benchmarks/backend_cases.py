@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 BATCH, EPOCHS, RATE, CLASSES = 8, 2, 0.1, 3
-# For each case the number of samples, in batches of 8, and its difference from the first one.
+# For each case, the number of samples, in batches of 8, and the difference from the first case.
 CASES: dict[str, tuple[int, str]] = {
     "even batches": (32, ""),
     "uneven last batch": (29, ""),
@@ -29,7 +29,7 @@ CASES: dict[str, tuple[int, str]] = {
 
 
 def random_samples(count: int, kind: str) -> tuple[Any, Any]:
-    """Return samples and their classes; sequences end in zeros, as masked ones do."""
+    """Return samples and their classes; masked sequences end in zeros."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(count, 6)) * 3 + 2, rng.integers(0, CLASSES, count)
     if kind == "masked":
@@ -75,7 +75,7 @@ def train_keras(backend: str, case: str, devices: int) -> list[Any]:
 
 
 def start_tensorflow(backend: str, devices: int) -> Any:
-    """Return the strategy on logical CPUs; stock Keras is the one device of both backends."""
+    """Return the strategy on logical CPUs; `None` for a single device, which is stock Keras."""
     import tensorflow as tf
 
     if devices == 1:
@@ -121,10 +121,12 @@ def make_model(kind: str) -> Any:
     outputs = layers.Dense(CLASSES, activation="softmax")(x)
     if kind != "own step":
         return keras.Model(inputs, outputs)
-    return (own_jax_step() if keras.backend.backend() == "jax" else own_step())(inputs, outputs)
+    return (define_jax_step() if keras.backend.backend() == "jax" else define_train_step())(
+        inputs, outputs
+    )
 
 
-def own_step() -> type:
+def define_train_step() -> type:
     """Return a model with the train_step of Keras's guide for TensorFlow."""
     import keras
     import tensorflow as tf
@@ -142,7 +144,7 @@ def own_step() -> type:
     return OwnStep
 
 
-def own_jax_step() -> type:
+def define_jax_step() -> type:
     """Return a model with the train_step of Keras's guide for JAX."""
     import jax
     import keras
@@ -177,11 +179,11 @@ def train_torch(case: str, devices: int) -> list[Any]:
         return train_rank(0, case, 1, "", "")
     with tempfile.TemporaryDirectory() as folder:
         arguments = (case, devices, f"file://{folder}/meet", f"{folder}/weights.npz")
-        # Forked, so that each need not import PyTorch.
+        # Forked processes need not import PyTorch again.
         options = {"nprocs": devices, "start_method": "fork"}
         torch.multiprocessing.start_processes(train_rank, arguments, **options)
-        with np.load(f"{folder}/weights.npz") as found:
-            return list(found.values())
+        with np.load(f"{folder}/weights.npz") as arrays:
+            return list(arrays.values())
 
 
 def train_rank(rank: int, case: str, devices: int, meet: str, file: str) -> list[Any]:

@@ -31,7 +31,7 @@ TITLES = {
     "jax": "Keras on JAX, DataParallel",
     "torch": "PyTorch, DDP",
 }
-EQUAL, ROUNDING = 1e-9, 1e-6  # the latter where a backend rounds a part to float32
+EQUAL, ROUNDING = 1e-9, 1e-6  # `ROUNDING`: a backend rounds a part to float32
 TIMEOUT_SECONDS = 300
 
 
@@ -42,9 +42,14 @@ def main() -> None:
     parser.add_argument("--torch", type=Path, help="Python of an environment with torch")
     parser.add_argument("--case", nargs="+", choices=CASES, default=[*CASES])
     options = parser.parse_args()
-    own = Path(sys.executable)
-    given = {"kdist": own, "stock": own, "jax": options.jax, "torch": options.torch}
-    pythons = {backend: python for backend, python in given.items() if python is not None}
+    this_python = Path(sys.executable)
+    candidates = {
+        "kdist": this_python,
+        "stock": this_python,
+        "jax": options.jax,
+        "torch": options.torch,
+    }
+    pythons = {backend: python for backend, python in candidates.items() if python is not None}
     titles = [TITLES[backend] for backend in pythons]
     table = Table("case, 2 devices", *titles, file=options.json)
     for case in options.case:
@@ -53,12 +58,12 @@ def main() -> None:
 
 def compare(python: Path, backend: str, case: str) -> str:
     """Train a case on one device and on two, and describe the difference."""
-    found = train(python, backend, case)
-    if "1" not in found:
-        return found.get("missing") or "crash: " + textwrap.shorten(
-            found["crash"], 80, placeholder="…"
+    weights = train(python, backend, case)
+    if "1" not in weights:
+        return weights.get("missing") or "crash: " + textwrap.shorten(
+            weights["crash"], 80, placeholder="…"
         )
-    pairs = zip(found["1"], found["2"], strict=True)
+    pairs = zip(weights["1"], weights["2"], strict=True)
     gap = max(float(np.max(np.abs(np.subtract(a, b)))) for a, b in pairs)
     if np.isnan(gap):
         return "another model: NaN"
@@ -86,8 +91,8 @@ def train(python: Path, backend: str, case: str) -> Mapping[str, Any]:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         return {"crash": last or f"exit code {done.returncode}"}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    weights: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return weights
 
 
 if __name__ == "__main__":

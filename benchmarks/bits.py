@@ -2,10 +2,11 @@
 
     python -m benchmarks.bits        # WRN-16-1, batch 128, 4 shards: five minutes on two cores
 
-All candidates run with one thread for each operation, as shards do; one ordinary replica also in a
-process of its own, with all cores for each operation. They are timed in turn, A B B A …, by the
-clock and by the processor time of all cores, which other processes disturb less. The last row is as
-many ordinary steps as there are shards, each with the batch of one: the cost of smaller batches.
+All candidates run with one thread for each operation, as shards do; one ordinary replica also runs
+in a process of its own, with all cores for each operation. The candidates are timed in turn, A B B
+A …, by the clock and by the processor time of all cores, which other processes disturb less. The
+last row shows the cost of smaller batches: an ordinary step for each shard, with its part of the
+batch.
 """
 
 import argparse
@@ -19,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import kdist
 
 from .measure import Table, format_ratio, make_parser, run_again, take_turns
-from .networks import fit_epoch, make_model, random_batches, wide_resnet
+from .networks import fit_epoch, make_model, make_wide_resnet, random_batches
 
 ALL_CORES = "1, all cores for each operation"
 Turn = Callable[[], tuple[float, float]]
@@ -27,7 +28,7 @@ Turn = Callable[[], tuple[float, float]]
 
 
 def main() -> None:
-    """Compare the candidates, or be the one with all cores."""
+    """Compare the candidates, or run the candidate with all cores."""
     parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=3, help="training steps per round")
@@ -54,13 +55,13 @@ def main() -> None:
         candidates[ALL_CORES] = lambda: run_again("--all-cores")
     for turn in candidates.values():
         turn()
-    found = take_turns(candidates, options.rounds)
+    turns = take_turns(candidates, options.rounds)
     columns = ["replicas", "ms a step", "ms of cores", "with shards : that", "of cores"]
     table = Table(*columns, file=options.json)
     for number in options.replicas:
-        sharded = list(zip(*found[f"{number} with shards"], strict=True))
+        sharded = list(zip(*turns[f"{number} with shards"], strict=True))
         for base in (f"{number}", *([ALL_CORES, pieces] if number == 1 else [])):
-            ordinary = list(zip(*found[base], strict=True))
+            ordinary = list(zip(*turns[base], strict=True))
             medians = [f"{statistics.median(column):.0f}" for column in ordinary]
             ratios = [format_ratio(a, b) for a, b in zip(sharded, ordinary, strict=True)]
             table.add(base, *medians, *ratios)
@@ -68,7 +69,7 @@ def main() -> None:
 
 def make_turn(strategy: kdist.MirroredStrategy, batch: int, steps: int, *, pieces: int = 1) -> Turn:
     """Return a function that trains steps, each of several pieces."""
-    network = wide_resnet(16, 1)
+    network = make_wide_resnet(16, 1)
     model = make_model(network, strategy)
     data = random_batches(network, batch, steps * pieces)
 

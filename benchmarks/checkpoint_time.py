@@ -2,9 +2,9 @@
 
     python -m benchmarks.checkpoint_time        # 15 saves each: ten minutes on two cores
 
-All save a WideResNet-16-4 with momentum and averaged weights, 33 MB, in turn, amid one training
-with batches of 8. Prints the milliseconds from the call of the callback to its end, and those that
-the training's thread worked itself, which other programs do not lengthen.
+The candidates save a WideResNet-16-4 with momentum and averaged weights, 33 MB, in turn, during a
+training with batches of 8. Prints the milliseconds of the callback's call, and the milliseconds of
+the training thread's own work, which do not depend on other programs.
 """
 
 import os
@@ -22,7 +22,7 @@ import tensorflow as tf
 from kdist.callbacks import Checkpoint
 
 from .measure import Table, format_spread, make_parser
-from .networks import make_model, momentum, wide_resnet
+from .networks import make_model, make_momentum_sgd, make_wide_resnet
 
 BATCH = 8
 STEPS_BETWEEN = 8
@@ -34,7 +34,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--saves", type=int, default=15, help="of each candidate")
     options = parser.parse_args()
-    network = wide_resnet(16, 4)._replace(optimizer=averaged_momentum)
+    network = make_wide_resnet(16, 4)._replace(optimizer=averaged_momentum)
     model = make_model(network)
     model.optimizer.build(model.trainable_variables)
     with tempfile.TemporaryDirectory(prefix="kdist-checkpoints-") as name:
@@ -55,15 +55,15 @@ def main() -> None:
         model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=list(timers.values()))
     table = Table("33 MB", "stall of a save, ms", "own work, ms", file=options.json)
     for title, timer in timers.items():
-        # The first save makes files and memory that the others use again.
+        # The first save makes files and memory for all later saves.
         saves = timer.seconds[1 : 1 + options.saves]
-        wall, own = ([1000 * value for value in column] for column in zip(*saves, strict=True))
-        table.add(title, format_spread(wall, ".0f"), f"{statistics.median(own):.0f}")
+        wall, work = ([1000 * value for value in column] for column in zip(*saves, strict=True))
+        table.add(title, format_spread(wall, ".0f"), f"{statistics.median(work):.0f}")
 
 
 def averaged_momentum() -> Any:
     """Return SGD with momentum and averaged weights."""
-    return keras.optimizers.SGD.from_config(momentum().get_config() | {"use_ema": True})
+    return keras.optimizers.SGD.from_config(make_momentum_sgd().get_config() | {"use_ema": True})
 
 
 class TimedCheckpoint(Checkpoint):
@@ -104,9 +104,9 @@ class SaveTimer(keras.callbacks.Callback):
 
 def time_save(save: Callable[[], Any]) -> tuple[float, float]:
     """Return the seconds of a call by the clock, and of this thread's work."""
-    began = time.perf_counter(), time.thread_time()
+    start = time.perf_counter(), time.thread_time()
     save()
-    return time.perf_counter() - began[0], time.thread_time() - began[1]
+    return time.perf_counter() - start[0], time.thread_time() - start[1]
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
     python -m benchmarks.divided_memory        # 50 million parameters, Adam: 15 minutes, 6 GiB
 
 A transformer of 50 million parameters trains with Adam in float32, on 4 replicas: as usual, with
-`shard_optimizer=True`, with `shard_weights=True`, and within `keras.RematScope`, too. Each process
-trains one way, in turn (A B C D D C …), because the peak of memory is that of a process. The peak
-is the most memory of a process, less the most of a process that trains the same layers with a width
-of 64, which has the same traced step and few bytes otherwise, divided by the replicas. Beside it is
-the estimate of `kdist.explain`. The bytes of weights and of the optimizer's state are counted for
-one device.
+`shard_optimizer=True`, with `shard_weights=True`, and also within `keras.RematScope`. Each way has
+a process, in turn (A B C D D C …). The peak of memory is the maximum of the process, less the
+maximum of a process with layers of width 64 (the same traced step with few other bytes), divided by
+the replicas. The table also has the estimate of `kdist.explain`, and the bytes of weights and of
+the optimizer's state on a device.
 """
 
 import argparse
@@ -55,16 +54,16 @@ def main() -> None:
         print(json.dumps(train(options)))
         return
     ways = {way: functools.partial(measure, way) for way in OPTIONS}
-    found = take_turns(ways, options.rounds)
-    parameters = found["ordinary"][0]["parameters"]
+    runs_by_way = take_turns(ways, options.rounds)
+    parameters = runs_by_way["ordinary"][0]["parameters"]
     print(f"{parameters:,} parameters, Adam, {options.replicas} replicas, float32\n")
     table = Table("on each replica", *OPTIONS, file=options.json)
     for key, (title, unit) in ROWS.items():
         cells = []
-        for way, runs in found.items():
+        for way, runs in runs_by_way.items():
             ratio = statistics.median(
                 run[key] / ordinary[key]
-                for run, ordinary in zip(runs, found["ordinary"], strict=True)
+                for run, ordinary in zip(runs, runs_by_way["ordinary"], strict=True)
             )
             median = statistics.median(run[key] for run in runs) / unit
             cells.append(f"{median:.0f}" + f" ({ratio:.2f})" * (way != "ordinary"))
@@ -74,8 +73,8 @@ def main() -> None:
 def measure(way: str) -> dict[str, float]:
     """Train one way in a process; subtract the memory of a process with a small width."""
     small = run_again("--way", way, "--width", str(SMALL_WIDTH), "--steps", "1")
-    found = run_again("--way", way)
-    return {**found, "peak": found["peak"] - small["peak"]}
+    result = run_again("--way", way)
+    return {**result, "peak": result["peak"] - small["peak"]}
 
 
 def make_transformer(layers: int, width: int) -> Any:
@@ -102,38 +101,38 @@ def train(options: argparse.Namespace) -> dict[str, float]:
 
     strategy = kdist.MirroredStrategy(replicas=options.replicas, **OPTIONS[options.way])
     strategy.build(lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]))
-    words = np.random.default_rng(0).integers(0, WORDS, (options.batch, TOKENS))
+    tokens = np.random.default_rng(0).integers(0, WORDS, (options.batch, TOKENS))
     Path("/proc/self/clear_refs").write_text("5")  # the peak, `VmHWM`, begins anew
-    before = memory_of_process("VmRSS")
+    before = read_process_memory("VmRSS")
     with keras.RematScope("full" if options.way == "and remat" else None):
         model = strategy.build(lambda: make_transformer(options.layers, options.width))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-4), loss)
     seconds = []
     for _ in range(2 + options.steps):
-        began = time.perf_counter()
-        model.train_on_batch(words, words)
-        seconds.append(time.perf_counter() - began)
-    peak = memory_of_process("VmHWM") - before
-    explanation = kdist.explain(model, (words, words))
+        start = time.perf_counter()
+        model.train_on_batch(tokens, tokens)
+        seconds.append(time.perf_counter() - start)
+    peak = read_process_memory("VmHWM") - before
+    explanation = kdist.explain(model, (tokens, tokens))
     return {
         "parameters": model.count_params(),
         "seconds": statistics.median(seconds[2:]),  # the first step traces
         "peak": peak / options.replicas,
         "estimate": explanation.memory,
-        "weights": bytes_on_one_device(model.variables),
-        "state": bytes_on_one_device(model.optimizer.variables),
+        "weights": count_bytes_on_device(model.variables),
+        "state": count_bytes_on_device(model.optimizer.variables),
     }
 
 
-def memory_of_process(name: str) -> int:
+def read_process_memory(name: str) -> int:
     """Return bytes of this process, as Linux counts them."""
     lines = Path("/proc/self/status").read_text().splitlines()
     line = next(line for line in lines if line.startswith(f"{name}:"))
     return 1024 * int(re.findall(r"\d+", line)[0])
 
 
-def bytes_on_one_device(variables: Iterable[Any]) -> int:
+def count_bytes_on_device(variables: Iterable[Any]) -> int:
     """Return the bytes of variables on the device that has most of them."""
     sizes: dict[str, int] = {}
     for variable in variables:

@@ -14,8 +14,8 @@ from .measure import ROOT
 
 
 @contextlib.contextmanager
-def environment(parent: Path | None, name: str) -> Iterator[Path]:
-    """Make a virtual environment, or take one that is there; remove it unless it has a parent."""
+def make_environment(parent: Path | None, name: str) -> Iterator[Path]:
+    """Make a virtual environment, or reuse the one in `parent`; without `parent`, remove it."""
     folder = (parent or Path(tempfile.mkdtemp(prefix="kdist-benchmark-"))) / name
     try:
         if not (folder / "bin" / "python").exists():
@@ -27,7 +27,7 @@ def environment(parent: Path | None, name: str) -> Iterator[Path]:
 
 
 def install(folder: Path, wanted: Sequence[str], *, without: Sequence[str] = ()) -> None:
-    """Install kdist's dependencies, but for those named in `without`, and other requirements.
+    """Install kdist's dependencies, except for the packages in `without`, and `wanted`.
 
     kdist itself is imported from this repository: its programs run with `PYTHONPATH=ROOT`.
 
@@ -35,11 +35,13 @@ def install(folder: Path, wanted: Sequence[str], *, without: Sequence[str] = ())
         RuntimeError: pip failed, with its last line.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = [name for name in project["dependencies"] if requirement_name(name) not in without]
-    run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *own, *wanted)
+    dependencies = [
+        name for name in project["dependencies"] if requirement_name(name) not in without
+    ]
+    run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *dependencies, *wanted)
 
 
-def installed(folder: Path, *names: str) -> list[str]:
+def installed_versions(folder: Path, *names: str) -> list[str]:
     """Return the versions of packages that are installed in an environment."""
     code = "import importlib.metadata as m, sys; print(*map(m.version, sys.argv[1:]))"
     return run(folder, "python", "-c", code, *names).split()
@@ -51,7 +53,7 @@ def requirement_name(requirement: str) -> str:
 
 
 def run(folder: Path, program: str, *arguments: str) -> str:
-    """Run a program of an environment, and return what it printed."""
+    """Run a program of an environment, and return its output."""
     done = subprocess.run(
         [folder / "bin" / program, *arguments], capture_output=True, text=True, check=False
     )

@@ -31,7 +31,7 @@ def take_turns(
     """Return the results of every candidate in each round; warm them up before.
 
     Every other round is in reverse order (A B C C B A …), so that the machine's fluctuations affect
-    all equally, and no candidate always runs after the slowest one.
+    all candidates equally.
     """
     results: dict[str, list[Result]] = {name: [] for name in candidates}
     for index in range(rounds):
@@ -40,10 +40,10 @@ def take_turns(
     return results
 
 
-def timed(
+def make_timer(
     work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
 ) -> Callable[[], float]:
-    """Return a function that calls `work` and returns the seconds that it took by a clock."""
+    """Return a function that calls `work` and returns the seconds by a clock."""
 
     def turn() -> float:
         start = clock()
@@ -76,7 +76,7 @@ def module_command(*arguments: str) -> list[str]:
 def run_again(*arguments: str) -> Any:
     """Run this benchmark in a process with more arguments; return its last line, parsed as JSON.
 
-    oneDNN is on, which stock Keras does not use on most CPUs.
+    oneDNN is on, also for stock Keras.
     """
     done = subprocess.run(
         module_command(*arguments),
@@ -93,9 +93,9 @@ class Table:
     """A Markdown table that is printed row by row.
 
     Args:
-        columns: Their titles.
-        title: Printed above the table, if there is one.
-        file: For the rows of all tables as JSON, by their titles; rewritten with each row.
+        columns: Titles of the columns.
+        title: Title above the table; none by default.
+        file: JSON file with the rows of all tables by title, rewritten with each row.
     """
 
     _rows_by_title: ClassVar[dict[str, list[dict[str, str]]]] = {}

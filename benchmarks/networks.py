@@ -1,4 +1,4 @@
-"""Small networks of ten classes, their random data, and how they are trained."""
+"""Small networks of ten classes, their random data and their training."""
 # ruff: noqa: ARG002 - the names of arguments are Keras's
 
 import contextlib
@@ -17,14 +17,14 @@ tf.get_logger().setLevel("ERROR")
 
 
 class Network(NamedTuple):
-    """A model of ten classes, its samples, and the optimizer that suits it.
+    """A model of ten classes with its samples and its optimizer.
 
     Attributes:
         make: Makes the model.
-        shape: Of a sample.
+        shape: Shape of a sample.
         words: Samples are integers below this number; 0 for real numbers.
         optimizer: Makes the optimizer.
-        has_short_steps: Whether an execution needs many steps, as a single one is short.
+        has_short_steps: Whether steps are so short that an execution needs many.
     """
 
     make: Callable[[], Any]
@@ -42,27 +42,27 @@ class Network(NamedTuple):
         return rng.normal(size=shape).astype("float32"), rng.integers(0, CLASSES, count)
 
 
-def momentum() -> Any:
+def make_momentum_sgd() -> Any:
     """Return SGD with momentum."""
     return keras.optimizers.SGD(0.01, momentum=0.9)
 
 
-def wide_resnet(depth: int, width: int, size: int = 28, **options: Any) -> Network:
+def make_wide_resnet(depth: int, width: int, size: int = 28, **options: Any) -> Network:
     """Return a WideResNet for gray images, with options of `kdist.models.WideResNet`."""
     shape = (size, size, 1)
     return Network(
         lambda: WideResNet(depth, width, input_shape=shape, classes=CLASSES, **options),
         shape,
-        optimizer=momentum,
+        optimizer=make_momentum_sgd,
     )
 
 
 def without_batch_norm(*, name: str, axis: int) -> Any:  # noqa: ARG001 - called as a batch norm is
-    """Return a layer that does nothing, in place of a batch norm."""
+    """Return a layer without effect, in place of a batch norm."""
     return keras.layers.Identity(name=name)
 
 
-def transformer(
+def make_transformer(
     *, words: int, tokens: int, width: int, heads: int, layers: int, has_positions: bool
 ) -> Network:
     """Return an encoder with dropout, as in keras.io's text classifier."""
@@ -84,7 +84,7 @@ def transformer(
     return Network(make, (tokens,), words)
 
 
-def lstm(*, words: int, tokens: int, width: int, **options: Any) -> Network:
+def make_lstm(*, words: int, tokens: int, width: int, **options: Any) -> Network:
     """Return an LSTM on words, with options of Keras's layer."""
 
     def make() -> Any:
@@ -100,7 +100,7 @@ def lstm(*, words: int, tokens: int, width: int, **options: Any) -> Network:
     return Network(make, (tokens,), words)
 
 
-def table() -> Network:
+def make_dense_network() -> Network:
     """Return dense layers on 32 columns."""
 
     def make() -> Any:
@@ -116,8 +116,8 @@ def make_model(network: Network, strategy: Any = None, **options: Any) -> Any:
 
     Args:
         network: The network.
-        strategy: Under TensorFlow's strategy, batch norm is synchronized.
-        options: Of `compile`.
+        strategy: The strategy; with TensorFlow's strategy, batch norm is synchronized.
+        options: Arguments of `compile`.
     """
     is_kdist = isinstance(strategy, kdist.MirroredStrategy | kdist.MultiWorkerMirroredStrategy)
     with contextlib.nullcontext() if strategy is None else strategy.scope():
@@ -135,8 +135,8 @@ class EpochTimer(keras.callbacks.Callback):
     """Measures an epoch, without the beginning and the end of `fit`.
 
     Attributes:
-        seconds: Of the clock.
-        processor_seconds: Of all cores.
+        seconds: Seconds of the clock.
+        processor_seconds: Seconds of processor time, of all cores.
     """
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

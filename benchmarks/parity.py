@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        print(json.dumps(_run(options.case[0], options.run, options.replicas, options.jit)))
+        print(json.dumps(_run_case(options.case[0], options.run, options.replicas, options.jit)))
         return
     known = _case_names(of_kdist=options.whole or options.workers > 0)
     names = options.case or (known if options.all else _import_cases()[0].IN_README)
@@ -71,18 +71,18 @@ def _print_table(names: Sequence[str], replicas: int, jit: bool, file: Path | No
     table = Table(f"case, {replicas} replicas{', XLA' * jit}", *kinds.values(), file=file)
     for name in names:
         for kind in kinds:
-            results[kind].append(_result_of(name, kind, replicas, jit))
+            results[kind].append(_run_in_process(name, kind, replicas, jit))
         table.add(name.replace("_", " "), *(results[kind][-1] for kind in kinds))
     equal = [
-        f"**{found.count('equal')} of {len(found) - found.count(NOT_COMPILED)}**"
-        for found in results.values()
+        f"**{outcomes.count('equal')} of {len(outcomes) - outcomes.count(NOT_COMPILED)}**"
+        for outcomes in results.values()
     ]
     table.add("**equal**", *equal)
 
 
 def _print_whole(names: Sequence[str], replicas: int) -> None:
     """Train the cases in this process, and count the operations that are computed whole."""
-    cases, harness = _start(replicas)
+    cases, harness = _start_tensorflow(replicas)
     import kdist
     import keras
     from kdist._upstream.graphs import forget_custom_gradients
@@ -115,15 +115,15 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
 
 def _print_workers(names: Sequence[str], workers: int, replicas: int) -> None:
     """Run the cases in groups of workers; cases behind a failure run in another group."""
-    different, left = [], list(names)
-    while left:
-        ran = _run_on_workers(left[:_WORKERS_CASES], workers, replicas)
-        equal = [name for name in left if ran.get(name) == [""] * workers]
-        failed = [name for name in left if name in ran and name not in equal]
+    different, remaining = [], list(names)
+    while remaining:
+        ran = _run_on_workers(remaining[:_WORKERS_CASES], workers, replicas)
+        equal = [name for name in remaining if ran.get(name) == [""] * workers]
+        failed = [name for name in remaining if name in ran and name not in equal]
         if not equal and not failed:  # the group has ended before its first line
-            failed = left[:1]
+            failed = remaining[:1]
         different += failed[:1]
-        left = [name for name in left if name not in [*equal, *failed[:1]]]
+        remaining = [name for name in remaining if name not in [*equal, *failed[:1]]]
         print("".join(f"  not {name}\n" for name in failed[:1]), end="", flush=True)
     equal_count = len(names) - len(different)
     print(f"{equal_count} of {len(names)} cases equal on {workers} workers x {replicas} replicas")
@@ -133,13 +133,13 @@ def _run_on_workers(names: Sequence[str], workers: int, replicas: int) -> dict[s
     sys.path += [str(ROOT / "tests" / "workers")]
     run_group = importlib.import_module("group").run_group
     with tempfile.TemporaryDirectory(prefix="kdist-workers-") as folder:
-        found: dict[str, Any] = run_group(
+        outcomes: dict[str, Any] = run_group(
             "parity", names, Path(folder, "group"), workers=workers, replicas=replicas
         )
-    return found
+    return outcomes
 
 
-def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
+def _run_in_process(name: str, kind: str, replicas: int, jit: bool) -> str:
     """Run one case in a separate process, and describe its result."""
     command = [sys.executable, "-m", "benchmarks.parity", "--run", kind]
     command += ["--case", name, "--replicas", str(replicas), *(["--jit"] if jit else [])]
@@ -153,10 +153,10 @@ def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
         return f"crash: {signal.Signals(-done.returncode).name}"
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return _describe(json.loads(done.stdout.splitlines()[-1]))
+    return _describe_outcome(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _describe(outcome: dict[str, Any]) -> str:
+def _describe_outcome(outcome: dict[str, Any]) -> str:
     if outcome.get("alone"):
         return NOT_COMPILED
     if "crash" in outcome:
@@ -166,10 +166,10 @@ def _describe(outcome: dict[str, Any]) -> str:
         return "equal"
     model = [wrong[name] for name in ("weights", "predictions", "copies") if name in wrong]
     gaps = model or list(wrong.values())
-    where = "" if model else f" in {' and '.join(wrong)}"
+    place = "" if model else f" in {' and '.join(wrong)}"
     if any(gap != gap for gap in gaps):
-        return f"NaN{where}"
-    return f"off by {max(gaps):.1g}{where}" if max(gaps) < float("inf") else f"other shape{where}"
+        return f"NaN{place}"
+    return f"off by {max(gaps):.1g}{place}" if max(gaps) < float("inf") else f"other shape{place}"
 
 
 def _import_cases() -> tuple[Any, Any]:
@@ -184,7 +184,7 @@ def _case_names(*, of_kdist: bool) -> list[str]:
     return [name for name in names if of_kdist or not name.startswith("kdist_bn")]
 
 
-def _start(replicas: int) -> tuple[Any, Any]:
+def _start_tensorflow(replicas: int) -> tuple[Any, Any]:
     """Start TensorFlow with a logical CPU for each replica, and return the cases' modules."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
@@ -199,10 +199,10 @@ def _start(replicas: int) -> tuple[Any, Any]:
     return _import_cases()
 
 
-def _run(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
+def _run_case(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
     import tensorflow as tf
 
-    cases, harness = _start(replicas)
+    cases, harness = _start_tensorflow(replicas)
     case = cases.CASES[name]
     options = {"jit_compile": True} if jit else {}
     try:

@@ -3,9 +3,9 @@
     python -m benchmarks.partition_fuzz --programs 20000 --processes 2
     python -m benchmarks.partition_fuzz --programs 100 --seed 1017      # finds a difference again
 
-TensorFlow keeps the functions of a program as long as its process, so a process draws a hundred
-programs and ends, and the next one has the next seed. A program that differs is made as small as
-possible, and printed as Python; then no further process starts. Ctrl-C ends all of them.
+TensorFlow keeps the functions of a program until the end of the process, so a process draws a
+hundred programs; the next process has the next seed. A program that differs is made as small as
+possible, and printed as Python; then no further process starts. Ctrl-C ends all processes.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _TOGETHER = 6  # programs of one traced step
 
 
 class _DiffersError(Exception):
-    """A program is another one on several replicas."""
+    """A program computes something else on several replicas."""
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def search_in_processes(programs: int, processes: int, seed: int) -> int:
-    """Run all programs, so many processes at once; return 1 after a process has found one."""
+    """Run all programs in processes; return 1 if a program differs."""
     counts = [EACH] * (programs // EACH) + ([programs % EACH] if programs % EACH else [])
     waiting = [(count, seed + place) for place, count in enumerate(counts)]
     running: list[subprocess.Popen[bytes]] = []
@@ -106,15 +106,15 @@ def search(programs: int, number: int) -> int:
         if failures:
             raise _DiffersError("\n\n".join(f"{text}\n{program}" for program, text in failures))
 
-    found = 0
+    exit_code = 0
     try:
         check()
     except _DiffersError as error:
         print(error)
-        found = 1
+        exit_code = 1
     minutes = (time.monotonic() - begin) / 60
     print(f"seed {number}: {dict(counts)} in {minutes:.0f} minutes", flush=True)
-    return found
+    return exit_code
 
 
 if __name__ == "__main__":

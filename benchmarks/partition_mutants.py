@@ -4,14 +4,14 @@
     python -m benchmarks.partition_mutants --rules Sum Mean
     python -m benchmarks.partition_mutants --code           # code beside the rules: minutes
 
-A mutant is one rule, whose decisions are changed in one way: a result that is divided, or has to be
-added up, is said to be whole on every replica; an input is taken as it is where it has to be
-gathered; or a shape that names the rows of a replica gets the rows of the batch. The rows of
-`tests/spmd` that test the rule compute with it. A mutant survives if all their results are right.
-Prints the survivors, and how many mutants there were; mutants that change no decision do not count.
+A mutant is a rule with decisions that are changed in one of four ways: a divided result, or a
+result that has to be added up, is declared whole on every replica; an input that has to be gathered
+is taken as it is; or a shape with the rows of a replica gets the rows of the batch. The rows of
+`tests/spmd` that test the rule compute with the mutant, which survives if all results are right.
+Prints the survivors and the number of mutants that changed a decision.
 
-With `--code`, mutants are of variables in bodies (`functionalize.py`), effects, stages, exchanges,
-gathers of divided weights and `remat.py`, each a run of the tests that compute such steps.
+With `--code`, mutants are functions for variables in bodies (`functionalize.py`), effects, stages,
+exchanges, gathers of divided weights and `remat.py`. For each mutant, the tests of such steps run.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from unittest import mock
 
 from .measure import ROOT
 
-# Changes of a rule that change nothing, as the changed part is not used.
+# Mutants without effect, as the changed part is not used.
 _ALIASES, _OWN_SHAPE = "its results are its inputs", "it writes its shape itself"
 _SHAPES = "a shape has the rows of the batch"
 _DRAWS = """
@@ -68,15 +68,15 @@ def main() -> int:
     rows = [row for make in test_rules.FAMILIES.values() for row in make()]
     killed, survivors = 0, []
     for name in options.rules or sorted(RULES):
-        own = [row for row in rows if name in row.types.split()]
-        for kind, change in mutations().items():
+        rule_rows = [row for row in rows if name in row.types.split()]
+        for kind, change in list_mutations().items():
             if (name, kind) in UNUSED:
                 continue
-            found = _outcome(RULES, name, change, own)
-            if found is False:
+            is_killed = _outcome(RULES, name, change, rule_rows)
+            if is_killed is False:
                 survivors.append(f"{name}: {kind}")
                 print(f"survived: {survivors[-1]}", flush=True)
-            killed += found is True
+            killed += is_killed is True
     print(f"{killed + len(survivors)} mutants, {len(survivors)} survived")
     return 1 if survivors else 0
 
@@ -89,7 +89,7 @@ _TESTS = [
 ]
 
 
-def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
+def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     """Return functions to break: by title, the owners, the name, and the broken function."""
     from kdist.spmd import (
         collectives,
@@ -104,10 +104,10 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
 
     original = {
         "gather": collectives.Collectives.gather,
-        "scatter": collectives.Collectives.scattered_sums,
+        "scatter": collectives.Collectives.scatter_sums,
         "copy": functions.copy_of,
         "effects": functionalize.effects_of,
-        "exchange": program.Program._exchange,
+        "exchange": program.Program._write_exchange,
         "outer weight": program.ProgramStage.outer_weight,
     }
 
@@ -157,7 +157,7 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         ),
         "branches change the same values": (
             [functionalize._State],
-            "branch",
+            "make_branch_state",
             lambda self, *_: self,
         ),
         "draws leave the generator as it is": ([functionalize], "_COUNTERPARTS", changes),
@@ -171,17 +171,25 @@ def code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         ),
         "what runs once changes nothing": ([plan.GraphPlan], "_copy_states", lambda *_: None),
         "each shard changes variables": ([program.Program], "_stage_for", _stage_alone),
-        "batches stay in the order of replicas": ([stage], "_sorted", lambda _, rows, __: rows),
+        "batches stay in the order of replicas": (
+            [stage],
+            "_restore_order",
+            lambda _, rows, __: rows,
+        ),
         "the least is taken for the most": ([reduction.Elementwise], "combine", least),
         "rows are gathered the other way round": ([exchange], "gather", reversed_rows),
-        "one part is taken for the sum": ([exchange], "_sum", lambda o, parts: o.copies(parts[0])),
-        "replicas get the rows of others": ([exchange], "scattered_sums", of_others),
+        "one part is taken for the sum": (
+            [exchange],
+            "_sum",
+            lambda o, parts: o.copy_to_devices(parts[0]),
+        ),
+        "replicas get the rows of others": ([exchange], "scatter_sums", of_others),
         "a weight is gathered once for all reads": (
             [program.Program],
-            "_exchange",
+            "_write_exchange",
             gathered_before,
         ),
-        "a weight is read when it is gathered": ([program.Program], "_exchange", read_again),
+        "a weight is read when it is gathered": ([program.Program], "_write_exchange", read_again),
         "a gathered weight is kept": ([stage], "outer_weight", of_first_round),
         "gathers wait for no stage": ([program.Program], "_ends_before", lambda *_: []),
         "draws are drawn again": ([remat], "copy_of", of_next_seed),
@@ -193,15 +201,15 @@ def _read_weights(program: Any, sent: Any) -> list[tuple[Any, Any, Any]]:
     """Return gathered weights that are values of variables: result, handle and placement."""
     from kdist.spmd.program import result_of
 
-    weights = [each for each in sent if getattr(each, "is_weight", False)]
+    weights = [gathered for gathered in sent if getattr(gathered, "is_weight", False)]
     return [
         (
-            result_of(each),
-            program.plan.canonical(each.tensor.op.inputs[0]).ref(),
-            program.plan.placement(each.tensor),
+            result_of(gathered),
+            program.plan.canonical(gathered.tensor.op.inputs[0]).ref(),
+            program.plan.placement(gathered.tensor),
         )
-        for each in weights
-        if each.tensor.op.type == "ReadVariableOp"
+        for gathered in weights
+        if gathered.tensor.op.type == "ReadVariableOp"
     ]
 
 
@@ -212,7 +220,7 @@ def _stage_alone(program: Any, planned: Any) -> Any:
 def pytest_configure() -> None:
     """Break the function that the environment names, in a test run with this plugin."""
     if name := os.environ.get(_MUTANT):
-        owners, function, broken = code_mutants()[name]
+        owners, function, broken = list_code_mutants()[name]
         for owner in owners:
             getattr(owner, function)  # An error if the code has no such function any more.
             setattr(owner, function, broken)
@@ -221,7 +229,7 @@ def pytest_configure() -> None:
 def _mutate_code() -> int:
     command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow"]
     command += ["-p", "benchmarks.partition_mutants", *(f"tests/spmd/{name}" for name in _TESTS)]
-    mutants = code_mutants()
+    mutants = list_code_mutants()
     survivors = [
         name
         for name in mutants
@@ -235,7 +243,7 @@ def _mutate_code() -> int:
     return 1 if survivors else 0
 
 
-def mutations() -> dict[str, Callable[[Any, Any], Any]]:
+def list_mutations() -> dict[str, Callable[[Any, Any], Any]]:
     """Return the ways to change a decision, each a function of the operation and the decision."""
     from kdist.spmd.operation import LOCAL, LocalSizes
     from kdist.spmd.placements import REPLICATE, Partial, Shard
@@ -280,12 +288,12 @@ def _outcome(
         decision = original(op)
         if decision is None:
             return None
-        other = change(op, decision)
-        changed |= (other.output_placements, other.input_forms) != (
+        mutated = change(op, decision)
+        changed |= (mutated.output_placements, mutated.input_forms) != (
             decision.output_placements,
             decision.input_forms,
         )
-        return other
+        return mutated
 
     with mock.patch.dict(rules, {name: mutant}):
         for row in rows:

@@ -4,8 +4,8 @@
     python -m benchmarks.time_to_accuracy --dataset fashion_mnist --target 0.9
 
 Each run is a separate process; the candidates take turns. The time is that of `fit`, including
-tracing and validation, until an epoch beats the target or `--budget` seconds have passed. All use
-oneDNN, which stock Keras does not use on most CPUs. The convnet is that of keras.io for MNIST
+tracing and validation, until an epoch beats the target or `--budget` seconds have passed. All
+candidates use oneDNN, also where stock Keras does not. The convnet is keras.io's for MNIST
 (examples/vision/mnist_convnet), with Adam and batches of 128. The lab's recipe is plain SGD with a
 rate of 0.01, batches of 32, flips and shifts; its network has width 1 instead of 10, so that an
 epoch takes minutes instead of hours on a CPU.
@@ -45,20 +45,20 @@ def main() -> None:
         seconds, accuracy = train(args.only, args)
         print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
         return
-    candidates = {name: runs_of(name, args.seed) for name in args.candidates}
+    candidates = {name: make_runner(name, args.seed) for name in args.candidates}
     title = f"{args.dataset} to {args.target:g}"
     table = Table(title, "seconds", "reached", "best accuracy", file=args.json)
     for name, runs in take_turns(candidates, args.rounds).items():
-        table.add(CANDIDATES[name], *summary(runs, args.target))
+        table.add(CANDIDATES[name], *summarize_runs(runs, args.target))
 
 
-def runs_of(name: str, seed: int) -> Callable[[], Any]:
+def make_runner(name: str, seed: int) -> Callable[[], Any]:
     """Return a function that runs a candidate in a separate process, with the next seed."""
     seeds = itertools.count(seed)
     return lambda: run_again("--only", name, "--seed", str(next(seeds)))
 
 
-def summary(runs: Sequence[dict[str, float]], target: float) -> list[str]:
+def summarize_runs(runs: Sequence[dict[str, float]], target: float) -> list[str]:
     """Return median and range of the seconds, the runs that reached the target, and accuracy."""
     seconds = [run["seconds"] for run in runs]
     reached = sum(run["accuracy"] > target for run in runs)
@@ -118,7 +118,7 @@ def train_convnet(args: argparse.Namespace) -> tuple[float, float]:
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    began = time.perf_counter()
+    start = time.perf_counter()
     history = model.fit(
         data.train_images / 255.0,
         data.train_labels,
@@ -129,7 +129,7 @@ def train_convnet(args: argparse.Namespace) -> tuple[float, float]:
         callbacks=[StopAtAccuracy(args.target, time_budget=args.budget, patience=1, verbose=0)],
         verbose=0,
     ).history
-    return time.perf_counter() - began, max(history["val_accuracy"])
+    return time.perf_counter() - start, max(history["val_accuracy"])
 
 
 if __name__ == "__main__":

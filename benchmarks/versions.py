@@ -6,9 +6,9 @@
 
 For each pair, makes a virtual environment with kdist's other dependencies, and runs three groups of
 tests in it: all parity cases on two replicas, the rules by which operations are divided, and the
-upstream tests of private names and patches. Prints a Markdown table of how many passed, then
-the names of those that did not. An environment takes 2.5 GB, and is removed after its tests without
-`--folder`. The exit code is 1 if anything failed.
+upstream tests of private names and patches. Prints a Markdown table with the number of tests that
+passed, then the names of tests that failed. An environment takes 2.5 GB, and is removed after its
+tests unless `--folder` is passed. The exit code is 1 if anything failed.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from pathlib import Path
 from kdist.strategies.hardware import describe_host
 from kdist.versions import TESTED
 
-from .environments import environment, install, installed, requirement_name
+from .environments import install, installed_versions, make_environment, requirement_name
 from .measure import ROOT, Table, make_parser
 
 TIMEOUT_SECONDS = 3600
@@ -45,7 +45,7 @@ def main() -> int:
     table = Table("Keras", "TensorFlow", *GROUPS, file=options.json)
     failed: list[str] = []
     for keras, tensorflow in itertools.product(options.keras, options.tensorflow):
-        with environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
+        with make_environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
             try:
                 versions = _install(folder, keras, tensorflow)
             except RuntimeError as error:
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
-    """Install a pair and what kdist and its tests need; return the installed versions."""
+    """Install a pair, with the requirements of kdist and its tests; return the versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [
         requirement
@@ -73,11 +73,11 @@ def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
     ]
     wanted += [f"keras=={keras}.*", f"tensorflow=={tensorflow}.*"]
     install(folder, wanted, without=("keras", "tensorflow"))
-    return installed(folder, "keras", "tensorflow")
+    return installed_versions(folder, "keras", "tensorflow")
 
 
 def _run_tests(folder: Path, arguments: list[str]) -> tuple[int, list[str]]:
-    """Return how many tests were run, and the names of those that failed."""
+    """Return the number of tests, and the names of failed tests."""
     options = ["-q", "--tb=no", "-rpfE", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(

@@ -4,12 +4,12 @@
     python -m benchmarks.worker_failures --each 1 --kinds SIGSTOP
     python -m benchmarks.worker_failures --each 10 --kinds elastic
 
-Each training has two workers, started by `kdist launch --max-restarts 1`; one of them, the chief or
-the other, gets SIGKILL, SIGSTOP or SIGTERM, or raises an error. With `elastic`, each has four
-workers with a shard each, started by `kdist launch --elastic`; one of them gets SIGKILL, and so
-does one of the two that go on. The final weights and history are compared bit for bit with those of
-a training of as many workers that was left alone. Prints for each kind how many are equal, and the
-seconds from the last failure until another worker has an error, and until no worker is left.
+Each training has two workers, started by `kdist launch --max-restarts 1`. A worker, the chief or
+not, gets SIGKILL, SIGSTOP or SIGTERM, or raises an error. With `elastic`, a training has four
+workers with a shard each, started by `kdist launch --elastic`; first one of four, then one of the
+remaining two workers gets SIGKILL. The final weights and history are compared bit for bit with an
+undisturbed training. Prints for each kind the number of equal trainings, and the seconds from the
+last failure until another worker has an error, and until all workers have ended.
 """
 
 import argparse
@@ -33,8 +33,8 @@ from .measure import Table, format_spread, make_parser
 ELASTIC = "elastic"
 KINDS = ("SIGKILL", "SIGSTOP", "exception", "SIGTERM", ELASTIC)
 WORKERS, SHARDS, STEPS, EPOCHS = 2, 4, 25, 3
-_SHOWN_LINES = 30  # of a training that failed
-_LAST = EPOCHS * STEPS - 5  # behind it, no steps may be left
+_SHOWN_LINES = 30  # of the output of a training that failed
+_LAST = EPOCHS * STEPS - 5  # the last step in which a worker may fail
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class Failure:
     """A training with a worker that failed, and how the training ended.
 
     Attributes:
-        problem: The difference from the training that was left alone; empty for none.
-        noticed: Seconds from the last failure until another worker had an error, if it saw one.
-        ended: Seconds from the last failure until no worker was left.
+        problem: The difference from the undisturbed training; empty if there is none.
+        noticed: Seconds from the last failure until another worker had an error, or `None`.
+        ended: Seconds from the last failure until all workers had ended.
     """
 
     problem: str
@@ -69,7 +69,7 @@ def main() -> None:
     table = Table(*columns, file=options.json)
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as folder:
-            failures = list(measure(Path(folder), kind, options.each, draw))
+            failures = list(measure_failures(Path(folder), kind, options.each, draw))
         for failure in failures:
             print(f"{kind}: {failure.problem}" if failure.problem else "", end="", file=sys.stderr)
         equal = sum(not failure.problem for failure in failures)
@@ -82,29 +82,29 @@ def main() -> None:
         )
 
 
-def measure(folder: Path, kind: str, count: int, draw: random.Random) -> Iterator[Failure]:
-    """Fail a worker in one training after the other, and compare each with one left alone.
+def measure_failures(folder: Path, kind: str, count: int, draw: random.Random) -> Iterator[Failure]:
+    """Fail a worker in each of several trainings, and compare with an undisturbed training.
 
     Raises:
-        RuntimeError: The training that is left alone fails.
+        RuntimeError: The undisturbed training fails.
     """
     is_elastic = kind == ELASTIC
     whole = folder / "whole"
     training = Training(whole, is_elastic=is_elastic)
     if code := training.finish():
-        raise RuntimeError(f"a training that was left alone failed: {training.last_lines(code)}")
+        raise RuntimeError(f"the undisturbed training failed: {training.last_lines(code)}")
     for number in range(count):
-        # Each worker as often, and with `elastic` soon enough that steps are left for the next.
+        # Workers fail equally often; with `elastic`, early enough for the second failure.
         failures = [(number % WORKERS, draw.randint(1, _LAST))]
         if is_elastic:
             failures = [(number % SHARDS, draw.randint(1, _LAST // 2))]
             failures += [(draw.randrange(2), draw.randint(1, _LAST // 2))]
         raises = failures[0] if kind == "exception" else (-1, -1)
-        here = folder / f"{number}"
-        training = Training(here, is_elastic=is_elastic, raises=raises)
+        run_folder = folder / f"{number}"
+        training = Training(run_folder, is_elastic=is_elastic, raises=raises)
         noticed, ended = training.fail(kind, failures, delay=draw.uniform(0, 0.02))
         code = training.finish()
-        problem = training.last_lines(code) if code else difference(here, whole)
+        problem = training.last_lines(code) if code else describe_difference(run_folder, whole)
         yield Failure(problem=problem, noticed=noticed, ended=ended)
 
 
@@ -112,9 +112,9 @@ class Training:
     """A training under `kdist launch`.
 
     Args:
-        folder: For its checkpoints, result and output.
-        is_elastic: Whether it goes on with fewer workers, rather than be restarted.
-        raises: The worker that raises an error, and in which step; -1 for none.
+        folder: Folder for checkpoints, result and output.
+        is_elastic: Whether the training continues with fewer workers instead of a restart.
+        raises: The worker that raises an error, and the step; -1 for none.
     """
 
     def __init__(
@@ -136,33 +136,33 @@ class Training:
     def fail(
         self, kind: str, failures: Sequence[tuple[int, int]], *, delay: float
     ) -> tuple[float | None, float]:
-        """In each attempt, wait until a worker is at a step, and let it fail.
+        """In each attempt, wait until a worker reaches a step, and let the worker fail.
 
         Returns:
             The seconds from the last failure until another worker had an error, and until the
-            launcher has ended all.
+            launcher has ended all workers.
         """
-        left, failed_at, noticed = list(enumerate(failures)), float("nan"), None
+        pending, failed_at, noticed = list(enumerate(failures)), float("nan"), None
         for line in self._lines():
-            if not left and line.startswith("kdist launch:"):
+            if not pending and line.startswith("kdist launch:"):
                 break
-            told = re.fullmatch(r"\[(\d+)\] (step|noticed) (\d+) (\d+) (\d+)", line.strip())
-            if not told:  # half a line, or of the launcher
+            line_match = re.fullmatch(r"\[(\d+)\] (step|noticed) (\d+) (\d+) (\d+)", line.strip())
+            if not line_match:  # half a line, or a line of the launcher
                 continue
-            worker, attempt, process, step = (int(told[group]) for group in (1, 3, 4, 5))
-            if told[2] == "noticed":
-                if not left and noticed is None and worker != failures[-1][0]:
+            worker, attempt, process, step = (int(line_match[group]) for group in (1, 3, 4, 5))
+            if line_match[2] == "noticed":
+                if not pending and noticed is None and worker != failures[-1][0]:
                     noticed = time.monotonic() - failed_at
                 continue
-            if not left:
+            if not pending:
                 continue
-            wanted_attempt, (wanted_worker, wanted_step) = left[0]
+            wanted_attempt, (wanted_worker, wanted_step) = pending[0]
             if (attempt, worker) == (wanted_attempt, wanted_worker) and step >= wanted_step:
                 if kind != "exception":
                     time.sleep(delay)
                     os.kill(process, signal.Signals["SIGKILL" if kind == ELASTIC else kind])
                 failed_at = time.monotonic()
-                left.pop(0)
+                pending.pop(0)
         return noticed, time.monotonic() - failed_at
 
     def finish(self) -> int:
@@ -183,14 +183,17 @@ class Training:
             yield line
 
 
-def difference(here: Path, whole: Path) -> str:
-    """Describe how the result of a training differs from that of another; empty if it does not."""
-    if not (here / "trained.npz").exists():
+def describe_difference(run_folder: Path, undisturbed: Path) -> str:
+    """Describe the difference between the results of two trainings; empty if they are equal."""
+    if not (run_folder / "trained.npz").exists():
         return "not trained to its end"
-    with np.load(here / "trained.npz") as found, np.load(whole / "trained.npz") as expected:
-        if sorted(found) != sorted(expected):
+    with (
+        np.load(run_folder / "trained.npz") as arrays,
+        np.load(undisturbed / "trained.npz") as expected,
+    ):
+        if sorted(arrays) != sorted(expected):
             return "another history"
-        different = [n for n in expected if found[n].tobytes() != expected[n].tobytes()]
+        different = [n for n in expected if arrays[n].tobytes() != expected[n].tobytes()]
     return f"{len(different)} of {len(expected)} arrays differ" if different else ""
 
 
@@ -215,7 +218,7 @@ def train(folder: Path, shards: int, worker: int, raises_in: int) -> None:
     raises = attempt == "0" and strategy.worker == worker
     steps = make_step_printer(attempt, raises_in if raises else -1)
     # The chief alone has the folder.
-    own = folder / "checkpoints" if strategy.is_chief else "/dev/null/none"
+    checkpoints = folder / "checkpoints" if strategy.is_chief else "/dev/null/none"
     try:
         history = model.fit(
             x,
@@ -224,7 +227,7 @@ def train(folder: Path, shards: int, worker: int, raises_in: int) -> None:
             epochs=EPOCHS,
             validation_data=(x[:64], y[:64]),
             verbose=0,
-            callbacks=[steps, Checkpoint(own, every_steps=3, verbose=0)],
+            callbacks=[steps, Checkpoint(checkpoints, every_steps=3, verbose=0)],
         )
     except BaseException:
         print("noticed", attempt, os.getpid(), 0, flush=True)
@@ -245,7 +248,7 @@ def make_network() -> Any:
 
 
 def make_step_printer(attempt: str, raises_in: int) -> Any:
-    """Return a callback that prints each step of this process, and raises an error in one."""
+    """Return a callback that prints each step, and raises an error in step `raises_in`."""
     import keras
 
     class StepPrinter(keras.callbacks.Callback):
@@ -257,7 +260,7 @@ def make_step_printer(attempt: str, raises_in: int) -> Any:
             return {}
 
         def set_state(self, state: dict[str, Any]) -> None:
-            """Steps are those of this process."""
+            """Do nothing: steps are counted by process."""
 
         def on_train_batch_end(self, *_: object, **__: object) -> None:
             self.step += 1

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import UserError
-from ..layers.batch_norm_kernels import merge
 from ..layers.convert import batch_norms
 from ..layers.diagnosis import (
     LayerGap,
@@ -19,6 +18,7 @@ from ..layers.diagnosis import (
     spread_over_replicas,
     stateless_loss,
 )
+from ..layers.measurements import merge_input_moments
 from .resumable import ResumableCallback
 
 
@@ -132,7 +132,7 @@ class BatchNormMonitor(ResumableCallback):
     def _gap(self, norm: Any, shares: Mapping[int, list[Any]]) -> LayerGap:
         moving = _moving_statistics(self.model, norm)
         # A layer that is called several times has the same moving statistics for all calls.
-        batches = [merge(tf.stack(calls)) for calls in shares.values()]
+        batches = [merge_input_moments(tf.stack(calls)) for calls in shares.values()]
         statistics = [(batch.mean, batch.variance) for batch in batches]
         first = self._first.get(norm.path)
         with np.errstate(all="ignore"):  # NaN is reported without a warning

@@ -2,17 +2,17 @@
 
     python examples/batch_norm_pitfalls.py --plot pitfalls.html
 
-1. There are four ways to keep the moving averages; with two GPUs some give wrong results. Which,
-   and why?
+1. Some of four ways to keep the moving averages give wrong results with two GPUs: which ways, and
+   why?
 2. The losses in training and inference drift apart if only one replica's ("tower's") update runs.
 
-Trains a small network each way. Prints the test accuracy by epoch, as a saved model gives it; the
-accuracy after `kdist.recalibrate_batch_norm`; the losses in training and inference; the messages of
+Trains a small network each way. Prints the test accuracy of the saved model by epoch; the accuracy
+after `kdist.recalibrate_batch_norm`; the losses in training and inference; the messages of
 `BatchNormMonitor`; and at the end an explanation of each result. If both replicas see similar data,
 nothing fails. If 80 % of each replica's images are from its own five classes, as with sorted files,
-(a) falls far behind; so do, less so, one tower's update and Keras's own layer, which also keeps
-only one replica's statistics. `kdist` stays near one replica, and recalibration fixes the
-statistics in all cases. Takes about five minutes on two CPU cores.
+(a) falls far behind. One tower's update and Keras's own layer, which keep a single replica's
+statistics, fall behind less. `kdist` stays near the accuracy of one replica, and recalibration
+fixes the statistics in all cases. Takes about five minutes on two CPU cores.
 """
 # ruff: noqa: ARG002, D102, D103 - the names of the methods are Keras's
 
@@ -44,8 +44,9 @@ class Library(keras.layers.BatchNormalization):
 class SharedVariables(Library):
     """(a) Variables that every replica overwrites, averaged by an EMA after the step.
 
-    They are made outside the strategy, as the towers of TF 1 shared theirs. A mirrored variable
-    without aggregation rejects the assignment, and `ema.apply` within replicas fails in TensorFlow.
+    The variables are made outside the strategy, as the towers of TF 1 shared variables. A mirrored
+    variable without aggregation rejects the assignment, and `ema.apply` within replicas fails in
+    TensorFlow.
     """
 
     def __init__(self, channels):
@@ -145,18 +146,18 @@ def small_network(norms):
     return keras.Sequential([*layers, keras.layers.Flatten(), keras.layers.Dense(10)])
 
 
-def compiled(model):
+def compile_model(model):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, metrics=["accuracy"])
     return model
 
 
-def epoch_order(labels, replicas, own, rng):
+def draw_order(labels, replicas, own_fraction, rng):
     """Indices, batch after batch; each batch's first half goes to replica 0."""
     images = rng.permutation(len(labels))
     if replicas == 1:
         return images
-    sorted_away = rng.random(len(images)) < own
+    sorted_away = rng.random(len(images)) < own_fraction
     side = np.where(sorted_away, labels[images] >= 5, rng.integers(0, 2, len(images)))
     shards = [images[side == replica] for replica in (0, 1)]
     half = GLOBAL_BATCH // 2
@@ -167,7 +168,7 @@ def epoch_order(labels, replicas, own, rng):
 
 def train(name, case, epochs, x, y, test):
     """Return accuracies by epoch, recalibrated accuracy, losses, and diagnoses by epoch."""
-    replicas, own = CASES[case]
+    replicas, own_fraction = CASES[case]
     keras.utils.set_random_seed(0)
     norms = [WAYS[name](channels) for channels in (8, 16)]
     if name == "kdist":
@@ -179,15 +180,15 @@ def train(name, case, epochs, x, y, test):
         with strategy.scope():
             model = small_network(norms)
     with strategy.scope():
-        compiled(model)
+        compile_model(model)
     # The results of the saved model, on one device.
-    saved = compiled(small_network([Library(8), Library(16)]))
+    saved = compile_model(small_network([Library(8), Library(16)]))
     callbacks = [ApplyAverages(norms)] if WAYS[name] is SharedVariables else []
-    batch = epoch_order(y, replicas, own, np.random.default_rng(1))[:GLOBAL_BATCH]
+    batch = draw_order(y, replicas, own_fraction, np.random.default_rng(1))[:GLOBAL_BATCH]
     monitor = BatchNormMonitor(batch=(x[batch], y[batch]), verbose=0)
     rng, accuracy, diagnoses = np.random.default_rng(0), [], []
     for _ in range(epochs):
-        order = epoch_order(y, replicas, own, rng)
+        order = draw_order(y, replicas, own_fraction, rng)
         history = model.fit(
             x[order], y[order], batch_size=GLOBAL_BATCH, shuffle=False, verbose=0,
             callbacks=[StopAtNonFinite(), *callbacks, monitor],
@@ -202,7 +203,7 @@ def train(name, case, epochs, x, y, test):
     return accuracy, cured, (history.history["loss"][0], inference_loss), diagnoses
 
 
-def plot(results, path):
+def write_chart(results, path):
     charts = [
         Chart(
             title=f"Test accuracy, {case}",
@@ -253,7 +254,7 @@ def main():
                     print(f"{'':8}monitor, epoch {epoch}: {diagnosis}", flush=True)
     print("\nWhy:", *(f"  {name}: {WHY[name]}" for name in args.ways), sep="\n")
     if args.plot:
-        plot(results, args.plot)
+        write_chart(results, args.plot)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@
     python examples/cifar10_towers.py --max-steps 200 --data-dir cifar-10-batches-py
 
 Prints a line every 10 steps, `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`, and
-after each epoch the accuracy of the averaged weights on all test images ("precision @ 1"). Killed
-and started again, it continues from its newest checkpoint, which is at most a minute old; finished,
-it does nothing more, so that another `--max-steps` needs another `--train-dir`.
+after each epoch the accuracy of the averaged weights on all test images ("precision @ 1"). A killed
+training continues from its newest checkpoint, which is at most a minute old. A finished training
+does nothing more: another `--max-steps` needs another `--train-dir`.
 
-What the old program did, and what takes its place:
+The parts of the old program, and their replacements:
 
     =========================================  ====================================================
     one tower per GPU, gradients averaged by   `kdist.MirroredStrategy`: the step of one GPU on the
@@ -75,11 +75,12 @@ def change_contrast(images, *, seed):
     return mean + factor * (images - mean)
 
 
-def batches(data, batch_size):
+def make_batches(data, batch_size):
     """Return the batches of training and of evaluation: step 1.
 
-    Random crops of 24x24 pixels, mirrored, of more or less contrast; each image standardized, which
-    makes the tutorial's random brightness of no effect. Evaluated is the middle of the images.
+    Training images are cropped to 24x24 pixels, mirrored and changed in contrast at random.
+    Standardization of each image would undo the tutorial's random brightness. The middle of the
+    images is evaluated.
     """
     train = kdist.data.training_batches(
         data.train_images,
@@ -90,7 +91,7 @@ def batches(data, batch_size):
         standardization=tf.image.per_image_standardization,
     )
     test = kdist.data.evaluation_batches(
-        kdist.data.center_crop(data.test_images, 24),
+        data.test_images[:, 4:28, 4:28],  # the center
         data.test_labels,
         batch_size=1000,
         standardization=tf.image.per_image_standardization,
@@ -98,7 +99,7 @@ def batches(data, batch_size):
     return train, test
 
 
-def compiled_model(strategy, steps_per_decay):
+def make_model(strategy, steps_per_decay):
     """Return the network, 1,068,298 parameters: step 2. The rate does not grow with the GPUs."""
     rate = keras.optimizers.schedules.ExponentialDecay(
         0.1, decay_steps=max(1, steps_per_decay), decay_rate=0.1, staircase=True
@@ -123,8 +124,8 @@ def main(args):
     if args.subset is not None:
         data = data.subset(args.subset)
     images = len(data.train_images)
-    train, test = batches(data, global_batch)
-    model = compiled_model(strategy, int(images / global_batch * args.decay_epochs))
+    train, test = make_batches(data, global_batch)
+    model = make_model(strategy, int(images / global_batch * args.decay_epochs))
 
     # 3. Stock `fit`.
     finite = StopAtNonFinite()

@@ -46,29 +46,29 @@ def make_model():
     )
 
 
-def scaled(batch):
+def scale_rate(batch):
     return kdist.scale_learning_rate(BASE_RATE, global_batch=batch, reference_batch=BASE_BATCH)
 
 
-def momentum_sgd(rate):
+def make_sgd(rate):
     return keras.optimizers.SGD(rate, momentum=0.9)
 
 
-def lars(rate):
+def make_lars(rate):
     return kdist.optimizers.LARS(rate, trust_coefficient=0.01)
 
 
 # Global batch, epochs of warm-up, optimizer, learning rate.
 RUNS = {
-    "large batch": (512, 0, momentum_sgd, scaled(512)),
-    "large batch, warm-up": (512, 3, momentum_sgd, scaled(512)),
-    "larger batch, warm-up": (1024, 3, momentum_sgd, scaled(1024)),
+    "large batch": (512, 0, make_sgd, scale_rate(512)),
+    "large batch, warm-up": (512, 3, make_sgd, scale_rate(512)),
+    "larger batch, warm-up": (1024, 3, make_sgd, scale_rate(1024)),
     "larger batch, NovoGrad": (1024, 3, kdist.optimizers.NovoGrad, 0.2),
-    "larger batch, LARS": (1024, 3, lars, scaled(1024)),
+    "larger batch, LARS": (1024, 3, make_lars, scale_rate(1024)),
 }
 
 
-def halved(images):
+def halve_images(images):
     """Average 2 x 2 pixels, and standardize."""
     x = images.reshape(-1, 14, 2, 14, 2, 1).mean((2, 4)) / 255
     return ((x - 0.286) / 0.33).astype("float32")
@@ -88,7 +88,7 @@ def train(strategy, run, epochs, x, y, test):
     return fitted.history["val_accuracy"]
 
 
-def plot(results, path):
+def write_chart(results, path):
     series = [
         Series(name, [Point(epoch, value) for epoch, value in enumerate(accuracies, 1)])
         for name, accuracies in results.items()
@@ -108,7 +108,7 @@ def main():
     args = parser.parse_args()
     strategy = kdist.MirroredStrategy(replicas=args.replicas)
     data = kdist.data.fashion_mnist(sample=True)
-    x, test = halved(data.train_images), (halved(data.test_images), data.test_labels)
+    x, test = halve_images(data.train_images), (halve_images(data.test_images), data.test_labels)
     results = {}
     for name in args.runs:
         batch, warmup_epochs, _, rate = RUNS[name]
@@ -121,7 +121,7 @@ def main():
             flush=True,
         )
     if args.plot:
-        plot(results, args.plot)
+        write_chart(results, args.plot)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@
     kdist find rate examples/my_model.py:build
     python examples/my_model.py     # tunes it with KerasTuner on all replicas
 
-The data are made here, so that it runs anywhere: points on two spirals, which the model learns to
-tell apart.
+The model learns to tell the points of two spirals apart; the data need no download.
 """
 
 import kdist
@@ -19,8 +18,8 @@ import numpy as np
 def build(hp):
     """Return a compiled model.
 
-    The learning rate is that of one replica; `--lr-rule` scales it. KerasTuner draws `hp`; commands
-    of kdist use its defaults, so that `def build():` will do for them, too.
+    The learning rate is for one replica, and `--lr-rule` scales it. KerasTuner draws `hp`; kdist's
+    commands use the defaults, and also take a function without `hp`.
     """
     model = keras.Sequential([keras.Input((2,))])
     for _ in range(hp.Int("layers", 1, 3, default=2)):
@@ -35,18 +34,18 @@ def build(hp):
 def data():
     """Return training and validation data: arrays (x, y), (x_val, y_val).
 
-    kdist makes the batches, `--batch-size` samples for each replica. With sample weights it is
-    (x, y, weights). `batches` below returns batches of its own.
+    kdist makes the batches, `--batch-size` samples for each replica. Sample weights are a third
+    array. The function `batches` below returns batches instead.
     """
-    x, y = _spirals(2000, seed=0)
+    x, y = _make_spirals(2000, seed=0)
     return (x[:1600], y[:1600]), (x[1600:], y[1600:])
 
 
 def batches(batch_size):
-    """Return the same as `tf.data.Dataset`s: `--data batches`.
+    """Return the same data as `tf.data.Dataset`s, for `--data batches`.
 
-    `batch_size` is the global batch, of all replicas. Without this argument the batches would be as
-    they are returned, and `--batch-size` refused.
+    `batch_size` is the global batch of all replicas. A function without this argument decides the
+    batches itself, and `--batch-size` is refused.
     """
     import tensorflow as tf
 
@@ -57,7 +56,7 @@ def batches(batch_size):
     )
 
 
-def _spirals(points, *, seed):
+def _make_spirals(points, *, seed):
     random = np.random.default_rng(seed)
     label = random.integers(0, 2, points)
     turn = 3 * np.pi * np.sqrt(random.uniform(size=points))

@@ -10,7 +10,6 @@ from .errors import UserError
 TESTED = {"Keras": ("3.14", "3.15"), "TensorFlow": ("2.20", "2.21")}
 EXTRAS = {
     "dashboard": ("wandb_workspaces",),
-    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "tune": ("sklearn",),
     "ray": ("ray",),
     "remote": ("fsspec",),

@@ -95,12 +95,6 @@ def write_sweep(folder, kind, rows, **about):
     return folder
 
 
-def speeds(rate, spread=0.0):
-    """The columns of a speed whose epochs were up to a share slower and faster."""
-    low, high = rate * (1 - spread), rate * (1 + spread)
-    return {"images_per_sec": rate, "images_per_sec_low": low, "images_per_sec_high": high}
-
-
 def throughput_rows(replicas=(1, 2), batches=(8, 16, 32, 64), rounds=2):
     """Steps that take 50 ms and 2 ms an image, the second round 10 % slower."""
     return [
@@ -111,8 +105,8 @@ def throughput_rows(replicas=(1, 2), batches=(8, 16, 32, 64), rounds=2):
             "global_batch": batch * count,
             "round": turn + 1,
             "images_per_step": batch * count,
+            "images_per_sec": batch * count / (0.05 + 0.002 * batch * count) / (1 + 0.1 * turn),
         }
-        | speeds(batch * count / (0.05 + 0.002 * batch * count) / (1 + 0.1 * turn))
         for turn in range(rounds)
         for count in replicas
         for batch in batches
@@ -160,8 +154,8 @@ def scaling_rows():
             "mode": "weak",
             "round": turn + 1,
             "images_per_step": 32 * count,
+            "images_per_sec": 100.0 * count * 0.9**at * (1 + 0.02 * turn),
         }
-        | speeds(100.0 * count * 0.9**at * (1 + 0.02 * turn))
         for turn in range(2)
         for at, count in enumerate((1, 2, 4))
     ]
@@ -171,7 +165,7 @@ def write_search(folder, trials, **settings):
     """A folder of `kdist tune`; of each trial its values and, if it failed, its error."""
     search = Search(**{"space": SPACE, "config": TrainConfig(depth=10, width=1)} | settings)
     study = StudyFolder(folder, "trial")
-    with study.open(search.about):
+    with study.open(search.info):
         study.write_rows(
             [
                 dict.fromkeys(SEARCH_COLUMNS)

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[1]
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "mlflow" else real(name)
+        importlib.util, "find_spec", lambda name: None if name == "ray" else real(name)
     )
     require("tune")
-    words = r"this needs mlflow, .*pip install 'kdist\[mlflow\]'"
+    words = r"this needs ray, .*pip install 'kdist\[ray\]'"
     with pytest.raises(UserError, match=words):
-        require("mlflow")
+        require("ray")
 
 
 def test_every_extra_that_is_asked_for_can_be_installed():

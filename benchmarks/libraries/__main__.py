@@ -9,7 +9,7 @@ models of each library in a process of its own: without a strategy, and on 1, 2 
 batches of 4, 4 and 2 rows for two epochs. Compares weights, history, scores and predictions, and
 prints a Markdown table. `equal` is within 1e-9 of the largest value of each array in float64,
 1e-4 in float32; `rounding` is a difference that noise in the initial weights makes in plain Keras,
-too. Steps are those on two replicas, as ratios to the time in plain Keras. An environment takes
+too. Times of steps are measured on two replicas, as ratios to plain Keras. An environment takes
 4 GB, and is removed without `--folder`. The exit code is 1 if anything differs.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 
 from kdist.strategies.hardware import describe_host
 
-from ..environments import environment, install, installed
+from ..environments import install, installed_versions, make_environment
 from ..measure import ROOT, Table, make_parser
 
 KERAS, TENSORFLOW = "3.15.1", "2.21.0"
@@ -64,10 +64,12 @@ def main() -> int:
     wanted += [f"{name}=={version}" for name, version in LIBRARIES.items()]
     details: list[str] = []
     wrong = False
-    with environment(options.folder, "libraries") as folder:
+    with make_environment(options.folder, "libraries") as folder:
         install(folder, wanted, without=("keras", "tensorflow"))
         print("{date}, {cpu}, {cores} cores, Python {python}, ".format(**describe_host()), end="")
-        print("Keras {}, TensorFlow {}\n".format(*installed(folder, "keras", "tensorflow")))
+        print(
+            "Keras {}, TensorFlow {}\n".format(*installed_versions(folder, "keras", "tensorflow"))
+        )
         columns = [
             "library",
             "model",
@@ -76,7 +78,7 @@ def main() -> int:
         table = Table(*columns, "first step", "later step", "kdist says", file=options.json)
         for library in options.library:
             for result in results_of(folder, library, options.model):
-                table.add(f"{library} {LIBRARIES[library]}", *cells_of(result))
+                table.add(f"{library} {LIBRARIES[library]}", *format_cells(result))
                 wrong |= result.get("wrong", False)
                 if result.get("where"):
                     details.append(f"{library}, {result['model']}: {'; '.join(result['where'])}")
@@ -105,7 +107,7 @@ def results_of(folder: Path, library: str, models: list[str] | None) -> Iterator
 
 def start_child(folder: Path, library: str, models: list[str] | None) -> subprocess.Popen[str]:
     """Start the process that trains models of a library in the environment."""
-    own = {
+    variables = {
         "KERAS_BACKEND": "tensorflow",
         "PYTHONPATH": str(ROOT),
         "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -118,21 +120,21 @@ def start_child(folder: Path, library: str, models: list[str] | None) -> subproc
             *("--library", library, *only),
         ],
         cwd=ROOT,
-        env=os.environ | own,
+        env=os.environ | variables,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("VERBOSE") else subprocess.DEVNULL,
         text=True,
     )
 
 
-def cells_of(result: dict[str, Any]) -> list[str]:
+def format_cells(result: dict[str, Any]) -> list[str]:
     """Return the cells of a row behind the library."""
-    found = result["found"] + [""] * (len(REPLICAS) - len(result["found"]))
+    outcomes = result["found"] + [""] * (len(REPLICAS) - len(result["found"]))
     notes = ["`strategy.build`"] * result.get("built", False)
     notes += ["float32"] * (result.get("dtype") == "float32")
     name = f"{result['model']} ({', '.join(notes)})" if notes else result["model"]
     ratios = [f"{ratio:.1f}" for ratio in result.get("ratios", [])] or ["", ""]
-    return [name, *found, *ratios, "; ".join(shorten_messages(result.get("warned", [])))]
+    return [name, *outcomes, *ratios, "; ".join(shorten_messages(result.get("warned", [])))]
 
 
 def shorten_messages(warned: list[str]) -> list[str]:
@@ -141,8 +143,12 @@ def shorten_messages(warned: list[str]) -> list[str]:
         re.search(r"about (\d+)% of this step cannot be divided.*?: (.*)", text) for text in warned
     ]
     whole = max((share for share in shares if share), key=lambda share: int(share[1]), default=None)
-    others = [text for text, share in zip(warned, shares, strict=True) if share is None]
-    return others if whole is None else [f"{whole[1]} % whole: {whole[2].split('; ')[0]}", *others]
+    other_messages = [text for text, share in zip(warned, shares, strict=True) if share is None]
+    return (
+        other_messages
+        if whole is None
+        else [f"{whole[1]} % whole: {whole[2].split('; ')[0]}", *other_messages]
+    )
 
 
 # The process of a library
@@ -156,10 +162,10 @@ def train_library(library: str, models: list[str] | None) -> None:
     from .cases import CASES
     from .models import bayesflow, images, keras_hub, keras_rs, kgcnn, layers  # noqa: F401
 
-    own = [case for case in CASES if case.library == library]
-    own = [case for case in own if models is None or case.name in models]
-    print(json.dumps(["models", *(case.name for case in own)]), flush=True)
-    for case in own:
+    cases = [case for case in CASES if case.library == library]
+    cases = [case for case in cases if models is None or case.name in models]
+    print(json.dumps(["models", *(case.name for case in cases)]), flush=True)
+    for case in cases:
         print(json.dumps({"model": case.name} | compare(case)), flush=True)
 
 
@@ -167,7 +173,7 @@ def compare(case: Any) -> dict[str, Any]:
     """Train a model in plain Keras and on all numbers of replicas, and compare."""
     import kdist
 
-    from .cases import difference, train
+    from .cases import find_difference, train
 
     try:
         case.make()  # its imports may draw random numbers
@@ -189,13 +195,13 @@ def compare(case: Any) -> dict[str, Any]:
         if replicas == 2:
             first = trained.first_step / plain.first_step
             result["ratios"] = [first, trained.second_epoch_step / plain.second_epoch_step]
-        gap, name = difference(plain, trained)
+        gap, name = find_difference(plain, trained)
         if gap <= EQUAL[case.dtype]:
             result["found"].append("equal")
             continue
         result["where"].append(f"{replicas} replicas: {gap:.2g} in {name}")
         if noise is None:
-            noise = difference(plain, train(case, noise=case.noise))
+            noise = find_difference(plain, train(case, noise=case.noise))
             result["where"].append(f"noise: {noise[0]:.2g} in {noise[1]}")
         is_rounding = gap <= GROWTH * noise[0] < CHAOS
         result["found"].append(f"rounding: {gap:.0e}" if is_rounding else f"**off by {gap:.1g}**")

@@ -22,7 +22,7 @@ class Training:
     """A compiled model and its data.
 
     Attributes:
-        model: Anything that has `fit`, `evaluate` and `predict`.
+        model: An object with `fit`, `evaluate` and `predict`.
         x: The first argument of `fit`: arrays of 10 rows, or batches.
         y: The second argument.
         fit: Other arguments of `fit`, such as callbacks.
@@ -45,12 +45,12 @@ class Case:
     """A model of a library.
 
     Attributes:
-        library: Its name on the Python Package Index.
-        name: Of the model.
-        make: Makes it, in the strategy's scope.
-        dtype: Of its weights and results.
-        built: Whether it is made by `strategy.build`, rather than in `strategy.scope()`.
-        noise: A relative change of its initial weights that stands for rounding.
+        library: Name of the library on the Python Package Index.
+        name: Name of the model.
+        make: Makes the model, in the strategy's scope.
+        dtype: Type of weights and results.
+        built: Whether the model is made by `strategy.build` instead of in `strategy.scope()`.
+        noise: A relative change of the initial weights that stands for rounding.
     """
 
     library: str
@@ -83,7 +83,7 @@ def register_case(
 
 @dataclass
 class Result:
-    """What a training computed, and how long its steps took.
+    """The results of a training, and the times of its steps.
 
     Attributes:
         arrays: Weights, predictions, history and scores, by name.
@@ -103,7 +103,7 @@ def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
 
     Args:
         case: The case.
-        strategy: kdist's.
+        strategy: kdist's strategy.
         noise: The relative change of initial weights.
     """
     keras.backend.clear_session()
@@ -111,8 +111,8 @@ def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
     keras.config.set_floatx(case.dtype)
     keras.config.set_dtype_policy(case.dtype)
     keras.utils.set_random_seed(1)
-    with _warned() as warned:
-        training = _made(case, strategy)
+    with _collect_warnings() as warned:
+        training = _make_training(case, strategy)
         model = training.model
         keras.utils.set_random_seed(2)
         watch = _Watch(model, noise)
@@ -129,7 +129,7 @@ def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
             verbose=0,
             callbacks=callbacks,
         ).history
-        arrays = {f"weight {weight.path}": weight.numpy() for weight in _weights(model)}
+        arrays = {f"weight {weight.path}": weight.numpy() for weight in _list_weights(model)}
         arrays |= {f"history {name}": values for name, values in history.items()}
         if training.evaluates:
             scores = model.evaluate(*given, **options, verbose=0, return_dict=True)
@@ -142,27 +142,29 @@ def train(case: Case, strategy: Any = None, noise: float = 0.0) -> Result:
     )
 
 
-def difference(expected: Result, received: Result) -> tuple[float, str]:
-    """Return the largest relative difference, and of which array.
+def find_difference(expected: Result, received: Result) -> tuple[float, str]:
+    """Return the largest relative difference, and the name of its array.
 
     Names of weights are not compared, as Keras numbers layers anew.
     """
-    if list(map(_kind, expected.arrays)) != list(map(_kind, received.arrays)):
+    if list(map(_strip_weight_name, expected.arrays)) != list(
+        map(_strip_weight_name, received.arrays)
+    ):
         return float("inf"), f"{list(expected.arrays)} became {list(received.arrays)}"
     worst = 0.0, ""
     pairs = zip(expected.arrays.items(), received.arrays.values(), strict=True)
     for (name, a), b in pairs:
-        gap = _gap(np.asarray(a), np.asarray(b))
+        gap = _measure_gap(np.asarray(a), np.asarray(b))
         if not gap <= worst[0]:
             worst = gap, name
     return worst
 
 
-def _kind(name: str) -> str:
+def _strip_weight_name(name: str) -> str:
     return "weight" if name.startswith("weight ") else name
 
 
-def _gap(expected: np.ndarray, received: np.ndarray) -> float:
+def _measure_gap(expected: np.ndarray, received: np.ndarray) -> float:
     if expected.shape != received.shape:
         return float("inf")
     a, b = expected.astype("float64"), received.astype("float64")
@@ -172,11 +174,11 @@ def _gap(expected: np.ndarray, received: np.ndarray) -> float:
     return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-2))
 
 
-def _weights(model: Any) -> list[Any]:
+def _list_weights(model: Any) -> list[Any]:
     return [weight for weight in model.weights if weight.dtype != "string"]
 
 
-def _made(case: Case, strategy: Any) -> Training:
+def _make_training(case: Case, strategy: Any) -> Training:
     if strategy is None:
         return case.make()
     if not case.built:
@@ -204,7 +206,7 @@ class _Watch(keras.callbacks.Callback):
     def on_train_begin(self, *_: object, **__: object) -> None:
         if self._noise:
             random = np.random.default_rng(0)
-            for weight in _weights(self._trained):
+            for weight in _list_weights(self._trained):
                 value = weight.numpy()
                 if value.dtype.kind == "f":
                     change = 1 + self._noise * random.normal(size=value.shape)
@@ -231,7 +233,7 @@ class _Messages(logging.Handler):
 
 
 @contextlib.contextmanager
-def _warned() -> Iterator[list[str]]:
+def _collect_warnings() -> Iterator[list[str]]:
     """Collect kdist's messages and Python's warnings."""
     messages: list[str] = []
     handler = _Messages(messages)

@@ -1,8 +1,7 @@
-"""The models whose steps are counted, under no strategy, TensorFlow's and kdist's."""
+"""Models of the counted steps: without a strategy, with TensorFlow's and with kdist's."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import warnings
 from collections import Counter
@@ -13,29 +12,36 @@ from typing import Any
 import kdist
 import keras
 import tensorflow as tf
-from kdist.layers import compiled_kernels
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from ..networks import CLASSES, Network, lstm, make_model, momentum, transformer, wide_resnet
+from ..networks import (
+    CLASSES,
+    Network,
+    make_lstm,
+    make_model,
+    make_momentum_sgd,
+    make_transformer,
+    make_wide_resnet,
+)
 from .step_graph import StepGraph
 
 ROWS = 11
-"""Samples of each replica; no size of a weight is a multiple of it."""
+"""Samples of each replica; no size of a weight is a multiple of this number."""
 
 
-def _application(make: Callable[..., Any]) -> Network:
+def _make_application(make: Callable[..., Any]) -> Network:
     shape = (32, 32, 3)
     return Network(lambda: make(weights=None, input_shape=shape, classes=CLASSES), shape)
 
 
 TEXTS = {"words": 1000, "tokens": 8, "width": 32}
 NETWORKS = {
-    "wrn-16-1": wide_resnet(16, 1, size=8, dropout=0.01),
-    "resnet50": _application(keras.applications.ResNet50),
-    "mobilenetv2": _application(keras.applications.MobileNetV2),
-    "transformer": transformer(**TEXTS, heads=2, layers=2, has_positions=False),
-    "lstm": lstm(**TEXTS, use_cudnn=False),  # logical CPUs have no cuDNN
+    "wrn-16-1": make_wide_resnet(16, 1, size=8, dropout=0.01),
+    "resnet50": _make_application(keras.applications.ResNet50),
+    "mobilenetv2": _make_application(keras.applications.MobileNetV2),
+    "transformer": make_transformer(**TEXTS, heads=2, layers=2, has_positions=False),
+    "lstm": make_lstm(**TEXTS, use_cudnn=False),  # logical CPUs have no cuDNN
 }
 
 
@@ -47,19 +53,19 @@ def split_cpu(count: int) -> None:
     tf.get_logger().setLevel("ERROR")
 
 
-def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
+def run_step(network: Network, kind: str, replicas: int, *, unknown_size: bool) -> StepGraph:
     """Run two training steps of a candidate, and return the graph of the second.
 
     Args:
         network: The model.
         kind: `"plain"` for no strategy, `"stock"` for TensorFlow's with synchronized batch norm,
             or `"kdist"`.
-        replicas: Their number.
+        replicas: The number of replicas.
         unknown_size: Whether the number of samples of a batch is unknown when the step is traced.
     """
-    keras.utils.clear_session()  # names of layers, and so of operations, are those of a first model
-    model = model_of_kind(network, kind, replicas, jit_compile=False)
-    batches = _batches(network, ROWS * replicas, unknown_size)
+    keras.utils.clear_session()  # layers and operations have the names of a first model
+    model = make_candidate(network, kind, replicas, jit_compile=False)
+    batches = _make_batches(network, ROWS * replicas, unknown_size)
     context.context().enable_run_metadata()
     try:
         model.fit(batches, verbose=0, shuffle=False)
@@ -67,12 +73,14 @@ def step_graph(network: Network, kind: str, replicas: int, *, unknown_size: bool
     finally:
         context.context().disable_run_metadata()
     step = max(graphs, key=lambda each: sum(len(part.node) for part in each.partition_graphs))
-    return StepGraph(step.partition_graphs, _runs(model, batches), ROWS)
+    return StepGraph(step.partition_graphs, _count_runs(model, batches), ROWS)
 
 
-def model_of_kind(network: Network, kind: str, replicas: int, **options: Any) -> Any:
+def make_candidate(network: Network, kind: str, replicas: int, **options: Any) -> Any:
     """Return a candidate's model, compiled with SGD with momentum and options of `compile`."""
-    return make_model(network._replace(optimizer=momentum), _strategy(kind, replicas), **options)
+    return make_model(
+        network._replace(optimizer=make_momentum_sgd), _make_strategy(kind, replicas), **options
+    )
 
 
 class _Stock(tf.distribute.MirroredStrategy):
@@ -85,7 +93,7 @@ class _OnGpus(kdist.MirroredStrategy):
     on_gpus = True
 
 
-def _strategy(kind: str, replicas: int) -> Any:
+def _make_strategy(kind: str, replicas: int) -> Any:
     if kind == "plain":
         return None
     devices = [f"CPU:{number}" for number in range(replicas)]
@@ -94,9 +102,7 @@ def _strategy(kind: str, replicas: int) -> Any:
     else:
         strategy = _Stock(devices)
         _Stock._collective_key_base += 1000  # TensorFlow numbers the groups of all strategies alike
-    # As on GPUs: batch norm's kernels are not XLA's, and sums are collectives of all
-    # sizes, in one order.
-    compiled_kernels.SMALLEST_COMPILED_SAMPLE = sys.maxsize
+    # As on GPUs: sums of all sizes are collectives, in order.
     extended = strategy.extended
     extended._cross_device_ops = extended._collective_ops
     for launcher in extended._collective_ops._launchers:
@@ -104,15 +110,15 @@ def _strategy(kind: str, replicas: int) -> Any:
     return strategy
 
 
-def _batches(network: Network, rows: int, unknown_size: bool) -> Any:
+def _make_batches(network: Network, rows: int, unknown_size: bool) -> Any:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     samples = tf.data.Dataset.from_tensor_slices(network.random_samples(rows))
     return samples.batch(rows, drop_remainder=not unknown_size).with_options(options)
 
 
-def _runs(model: Any, batches: Any) -> Counter[tuple[str, str]]:
-    """Train one step; return how often each operation ran, by its name and type."""
+def _count_runs(model: Any, batches: Any) -> Counter[tuple[str, str]]:
+    """Train a step; return the number of runs of each operation, by its name and type."""
     details = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
     )

@@ -15,7 +15,7 @@ from .step_graph import Node, Source, StepGraph
 LARGE = 1024
 """Fewest elements of an activation whose passes are counted."""
 
-# Microseconds; the longest path is chosen by them.
+# Microseconds, by which the longest path is chosen.
 _LAUNCH, _COPY, _COLLECTIVE = 7.0, 80.0, 110.0
 _SUMS, _GATHERS = ("CollectiveReduceV2",), ("CollectiveGatherV2",)
 _RENAMING = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Switch")
@@ -24,11 +24,11 @@ _ADDS, _JOINS = ("AddV2", "AddN", "AccumulateNV2"), ("Pack", "ConcatV2")
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges of one kind, of a step.
+    """The exchanges of a kind in a step.
 
     Attributes:
-        packs: For each exchange, how many tensors it packs.
-        bytes: That a device gives to all of them.
+        packs: The number of packed tensors of each exchange.
+        bytes: Bytes that a device sends in all exchanges.
     """
 
     packs: list[int] = field(default_factory=list)
@@ -37,24 +37,24 @@ class Exchanges:
 
 @dataclass(frozen=True)
 class StepCounts:
-    """The work of a step; but for `operations`, on the first of its devices.
+    """The work of a step on the first device; `operations` counts all devices.
 
     Attributes:
-        operations: That all devices run, without those that only rename a tensor or tell its shape.
+        operations: Operations that run, without renames of tensors and reads of shapes.
         launches: Operations that a GPU computes: with a result in its memory, or assignments.
-        collective_sums: Sums by TensorFlow's collectives, on GPUs NCCL's.
+        collective_sums: Sums by TensorFlow's collectives, which are NCCL's on GPUs.
         device_sums: Sums of tensors that are copied to the first device and added there.
         collective_gathers: Tensors that are gathered by collectives.
         device_gathers: Tensors that are copied to the first device and put together there.
-        copies_to_gpu: Tensors of the host's memory that a GPU's kernel takes from its own.
-        copies_to_host: Tensors of a GPU's memory that a kernel takes from the host's.
+        copies_to_gpu: Tensors in the host's memory that a kernel reads in the GPU's memory.
+        copies_to_host: Tensors in the GPU's memory that a kernel reads in the host's memory.
         copies_between: Tensors that are copied from one device to another.
         exchanges_on_path: Collectives and copies between devices on the longest path of the step.
         launches_on_path: Launches on that path.
         launches_between: Median of the launches on that path between two exchanges of the forward
             pass.
-        passes: How often a launch reads or writes an activation: a tensor of at least `LARGE`
-            elements with an axis of the samples, or of some of each.
+        passes: The number of reads and writes of activations by launches. An activation has at
+            least `LARGE` elements and an axis of the samples, or of parts of each sample.
     """
 
     operations: int
@@ -72,65 +72,68 @@ class StepCounts:
     passes: int
 
 
-def count(graph: StepGraph, rows: int) -> StepCounts:
+def count_work(graph: StepGraph, rows: int) -> StepCounts:
     """Count the work of a step.
 
     Args:
-        graph: Of the step.
+        graph: The graph of the step.
         rows: The number of samples on each device; no size of a weight is a multiple of it.
     """
-    to_gpu, to_host = _host_copies(graph)
-    path = longest_path(graph)
+    to_gpu, to_host = _count_host_copies(graph)
+    path = find_longest_path(graph)
     return StepCounts(
         operations=sum(node.runs for node in graph.nodes.values() if not node.is_free),
-        launches=sum(node.runs for node in graph.on(0) if node.is_launch),
-        collective_sums=_collectives(graph, _SUMS),
-        device_sums=_on_first_device(graph, _ADDS),
-        collective_gathers=_collectives(graph, _GATHERS),
-        device_gathers=_on_first_device(graph, _JOINS),
+        launches=sum(node.runs for node in graph.nodes_on(0) if node.is_launch),
+        collective_sums=_count_collectives(graph, _SUMS),
+        device_sums=_count_on_first_device(graph, _ADDS),
+        collective_gathers=_count_collectives(graph, _GATHERS),
+        device_gathers=_count_on_first_device(graph, _JOINS),
         copies_to_gpu=to_gpu,
         copies_to_host=to_host,
-        copies_between=_copies_between(graph),
+        copies_between=_count_copies_between(graph),
         exchanges_on_path=sum(step.is_exchange for step in path),
         launches_on_path=sum(step.launches for step in path),
-        launches_between=_launches_between(path),
-        passes=sum(_passes(graph, node, rows) for node in graph.on(0)),
+        launches_between=_count_launches_between(path),
+        passes=sum(_count_passes(graph, node, rows) for node in graph.nodes_on(0)),
     )
 
 
 # Exchanges
 
 
-def _collectives(graph: StepGraph, types: Sequence[str]) -> Exchanges:
-    found = [node.inputs[0] for node in graph.on(0) if node.op in types]
-    return Exchanges([_pack(graph, each) for each in found], sum(_bytes(graph, t) for t in found))
+def _count_collectives(graph: StepGraph, types: Sequence[str]) -> Exchanges:
+    tensors = [node.inputs[0] for node in graph.nodes_on(0) if node.op in types]
+    return Exchanges(
+        [_count_packed(graph, each) for each in tensors],
+        sum(_count_bytes(graph, t) for t in tensors),
+    )
 
 
-def _on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
+def _count_on_first_device(graph: StepGraph, types: Sequence[str]) -> Exchanges:
     packs, size = [], 0
-    for node in graph.on(0):
-        sources = [_origin(graph, source) for source in node.inputs]
+    for node in graph.nodes_on(0):
+        sources = [_find_origin(graph, source) for source in node.inputs]
         if node.op in types and any(graph.nodes[source.node].device for source in sources):
-            packs.append(_pack(graph, node.inputs[0]))
-            size += _bytes(graph, sources[0])
+            packs.append(_count_packed(graph, node.inputs[0]))
+            size += _count_bytes(graph, sources[0])
     return Exchanges(packs, size)
 
 
-def _origin(graph: StepGraph, source: Source) -> Source:
-    """Return the tensor behind operations that only rename it or change its shape."""
+def _find_origin(graph: StepGraph, source: Source) -> Source:
+    """Return the tensor before operations that only rename it or change its shape."""
     node = graph.nodes[source.node]
     if node.op in _RENAMING:
-        return _origin(graph, node.inputs[0])
+        return _find_origin(graph, node.inputs[0])
     return source
 
 
-def _pack(graph: StepGraph, source: Source) -> int:
-    """Return of how many tensors a tensor is the concatenation."""
-    node = graph.nodes[_origin(graph, source).node]
+def _count_packed(graph: StepGraph, source: Source) -> int:
+    """Return the number of tensors that are concatenated in a tensor."""
+    node = graph.nodes[_find_origin(graph, source).node]
     return int(node.attributes["N"].i) if node.op == "ConcatV2" else 1
 
 
-def _bytes(graph: StepGraph, source: Source) -> int:
+def _count_bytes(graph: StepGraph, source: Source) -> int:
     spec = graph.tensors[source]
     if not spec.shape.is_fully_defined():
         raise SystemExit(f"the shape of {source.node} is {spec.shape}, expected one that is known")
@@ -140,35 +143,35 @@ def _bytes(graph: StepGraph, source: Source) -> int:
 # Copies
 
 
-def _host_copies(graph: StepGraph) -> tuple[int, int]:
-    """Return how many tensors are copied to the GPU, and how many to the host."""
-    found: dict[tuple[Source, bool], int] = {}
-    for node in graph.on(0):
+def _count_host_copies(graph: StepGraph) -> tuple[int, int]:
+    """Return the numbers of tensors that are copied to the GPU, and to the host."""
+    copies: dict[tuple[Source, bool], int] = {}
+    for node in graph.nodes_on(0):
         for source, on_host in zip(node.inputs, node.inputs_on_host, strict=True):
             maker = graph.nodes[source.node]
             if maker.device or maker.op == "Const":  # TensorFlow has constants in both memories
                 continue
             if maker.outputs_on_host[source.port] != on_host:
-                found[source, on_host] = max(node.runs, found.get((source, on_host), 0))
-    to_host = sum(times for (_, on_host), times in found.items() if on_host)
-    return sum(found.values()) - to_host, to_host
+                copies[source, on_host] = max(node.runs, copies.get((source, on_host), 0))
+    to_host = sum(times for (_, on_host), times in copies.items() if on_host)
+    return sum(copies.values()) - to_host, to_host
 
 
-def _copies_between(graph: StepGraph) -> int:
-    found = {
+def _count_copies_between(graph: StepGraph) -> int:
+    copies = {
         (source, node.device)
         for node in graph.nodes.values()
         if node.runs
         for source in node.inputs
         if graph.nodes[source.node].device != node.device
     }
-    return sum(0 in (graph.nodes[source.node].device, device) for source, device in found)
+    return sum(0 in (graph.nodes[source.node].device, device) for source, device in copies)
 
 
 # Passes
 
 
-def _passes(graph: StepGraph, node: Node, rows: int) -> int:
+def _count_passes(graph: StepGraph, node: Node, rows: int) -> int:
     if not node.is_launch:
         return 0
     read = [t for t, host in zip(node.inputs, node.inputs_on_host, strict=True) if not host]
@@ -189,9 +192,9 @@ class Step(NamedTuple):
     """An operation on the longest path.
 
     Attributes:
-        name: Of the operation.
+        name: Name of the operation.
         is_exchange: Whether the path goes through a collective, or comes from another device.
-        launches: How often the operation is launched.
+        launches: Number of launches of the operation.
     """
 
     name: str
@@ -199,25 +202,25 @@ class Step(NamedTuple):
     launches: int
 
 
-def longest_path(graph: StepGraph) -> list[Step]:
-    """Return the longest path through the step, by what launches and exchanges take."""
-    members = _groups(graph)
-    before = {name: list(_before(graph, name, members)) for name in graph.nodes}
+def find_longest_path(graph: StepGraph) -> list[Step]:
+    """Return the longest path through the step, by the times of launches and exchanges."""
+    members = _group_collectives(graph)
+    before = {name: list(_list_predecessors(graph, name, members)) for name in graph.nodes}
     best: dict[str, tuple[float, str | None]] = {}
-    for name in _in_order(before):
+    for name in _sort_topologically(before):
         node = graph.nodes[name]
         cost = _COLLECTIVE if node.is_collective else _LAUNCH * node.is_launch * node.runs
         longest = max(
             (
-                (best[each][0] + _COPY * _is_copy(graph, each, node), each)
-                for each in before[name]
-                if each in best
+                (best[earlier_name][0] + _COPY * _is_copy(graph, earlier_name, node), earlier_name)
+                for earlier_name in before[name]
+                if earlier_name in best
             ),
             default=(0.0, None),
         )
         best[name] = (longest[0] + cost, longest[1])
     path: list[Step] = []
-    last: str | None = max(best, key=lambda each: best[each][0])
+    last: str | None = max(best, key=lambda earlier_name: best[earlier_name][0])
     while last is not None:
         node, earlier = graph.nodes[last], best[last][1]
         is_copy = earlier is not None and _is_copy(graph, earlier, node)
@@ -230,14 +233,14 @@ def _is_copy(graph: StepGraph, earlier: str, node: Node) -> bool:
     return graph.nodes[earlier].device != node.device and not node.is_collective
 
 
-def _groups(graph: StepGraph) -> dict[str, list[str]]:
-    """Return for each collective its group: the collectives of all devices that exchange values.
+def _group_collectives(graph: StepGraph) -> dict[str, list[str]]:
+    """Return the group of each collective: the collectives that exchange values with it.
 
-    All devices have them in the order of their keys.
+    The order of the keys is the same on all devices.
     """
     by_key: dict[object, list[str]] = {}
     counts: dict[tuple[int, str], int] = {}
-    for node in sorted(_run_collectives(graph), key=lambda node: _key_place(graph, node)):
+    for node in sorted(_run_collectives(graph), key=lambda node: _find_key_place(graph, node)):
         kind = (node.device, node.op)
         counts[kind] = counts.get(kind, 0) + 1
         by_key.setdefault((node.op, counts[kind]), []).append(node.name)
@@ -248,15 +251,15 @@ def _run_collectives(graph: StepGraph) -> Iterator[Node]:
     return (node for node in graph.nodes.values() if node.is_collective and node.runs)
 
 
-def _key_place(graph: StepGraph, node: Node) -> int:
+def _find_key_place(graph: StepGraph, node: Node) -> int:
     """Return the key of a collective, or the place of its argument in the step."""
-    key = graph.nodes[_origin(graph, node.inputs[3]).node]
+    key = graph.nodes[_find_origin(graph, node.inputs[3]).node]
     if key.op == "Const":
         return int(tf.make_ndarray(key.attributes["value"].tensor))
     return int(key.attributes["index"].i)
 
 
-def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterator[str]:
+def _list_predecessors(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterator[str]:
     """Yield the operations before an operation; a loop's body is once on the path, at its end."""
     for member in groups.get(name, [name]):
         node = graph.nodes[member]
@@ -269,8 +272,8 @@ def _before(graph: StepGraph, name: str, groups: dict[str, list[str]]) -> Iterat
         yield from (*inputs, *node.controls)
 
 
-def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
-    """Yield all names, each after those before it."""
+def _sort_topologically(before: dict[str, list[str]]) -> Iterator[str]:
+    """Yield all names in topological order."""
     entered: set[str] = set()
     for start in before:
         stack = [] if start in entered else [(start, iter(before[start]))]
@@ -285,7 +288,7 @@ def _in_order(before: dict[str, list[str]]) -> Iterator[str]:
                 yield stack.pop()[0]
 
 
-def _launches_between(path: Sequence[Step]) -> float:
+def _count_launches_between(path: Sequence[Step]) -> float:
     """Return the median of the launches between exchanges; exchanges in a row count once."""
     between, launches, has_exchanged = [], 0, False
     for step in path:

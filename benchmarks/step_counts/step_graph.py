@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
-# Neither compute nor copy: their results are their inputs, or known without the values of these.
+# Operations that neither compute nor copy: results are inputs, or known without their values.
 _RENAMES = {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient"}
 _TELLS = {"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "EnsureShape", "Assert"}
 _READS = {"Const", "_Arg", "_Retval", "Placeholder", "VarHandleOp", "ReadVariableOp", "NoOp"}
@@ -23,7 +23,7 @@ _CHOOSES = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}
 _FREE = _RENAMES | _TELLS | _READS | _CHOOSES
 _FLOW = ("Enter", "Merge", "NextIteration", "Exit")
 _HOST_TYPES = frozenset(t.as_datatype_enum for t in (tf.string, tf.resource, tf.variant))
-_ON_HOST = (tf.int32.as_datatype_enum, *_HOST_TYPES)  # where an argument of the step is of them
+_ON_HOST = (tf.int32.as_datatype_enum, *_HOST_TYPES)  # types of arguments of a step on the host
 
 
 class Source(NamedTuple):
@@ -38,15 +38,15 @@ class Node:
     """An operation of the graph.
 
     Attributes:
-        name: Of the operation, with its device.
-        op: Its type.
-        device: The number of its device.
-        inputs: Its tensors, also of other devices.
-        controls: The names of operations that come before.
-        attributes: By their names.
-        inputs_on_host: For each input, whether a GPU's kernel takes it from the host's memory.
-        outputs_on_host: For each result, the same.
-        runs: How often the step ran it.
+        name: Name of the operation, with its device.
+        op: Type of the operation.
+        device: Number of the device.
+        inputs: Input tensors, also of other devices.
+        controls: Names of operations that come before.
+        attributes: Attributes by name.
+        inputs_on_host: For each input, whether a GPU's kernel reads it in the host's memory.
+        outputs_on_host: For each result, whether a GPU's kernel writes it to the host's memory.
+        runs: The number of runs in the step.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Node:
 
     @property
     def is_collective(self) -> bool:
-        """Whether it exchanges values with all other devices."""
+        """Whether the operation exchanges values with all other devices."""
         return self.op.startswith("Collective")
 
     @property
     def is_free(self) -> bool:
-        """Whether it only renames a tensor, tells its shape, or chooses what runs."""
+        """Whether the operation only renames a tensor, reads its shape, or chooses a branch."""
         return self.op in _FREE
 
     @property
@@ -82,12 +82,12 @@ class StepGraph:
 
     Args:
         partitions: TensorFlow's graph of each device, after its optimizer.
-        runs: For each operation that TensorFlow's profiler has seen, how often it ran.
-        rows: Of a batch on each device, for batches of unknown size.
+        runs: The number of runs of each operation, by TensorFlow's profiler.
+        rows: Rows of a batch on each device, for batches of unknown size.
 
     Attributes:
         nodes: Operations by name.
-        tensors: Shape and type of each tensor, as they follow from variables and batches.
+        tensors: Shape and type of each tensor, inferred from variables and batches.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class StepGraph:
     ) -> None:
         partitions = sorted(partitions, key=_device_name)
         sent = {
-            node.attr["tensor_name"].s: _source(node.input[0], place)
+            node.attr["tensor_name"].s: _parse_source(node.input[0], place)
             for place, graph in enumerate(partitions)
             for node in graph.node
             if node.op in ("_Send", "_HostSend")
         }
         copies = {
-            _name(node.name, place): sent[node.attr["tensor_name"].s]
+            _make_name(node.name, place): sent[node.attr["tensor_name"].s]
             for place, graph in enumerate(partitions)
             for node in graph.node
             if node.op in ("_Recv", "_HostRecv")
@@ -112,25 +112,25 @@ class StepGraph:
             for proto in graph.node:
                 if proto.op not in ("_Send", "_HostSend", "_Recv", "_HostRecv"):
                     count = runs.get((proto.name, proto.op), 0 if proto.op in seen else 1)
-                    node = _node(proto, place, copies, count)
+                    node = _make_node(proto, place, copies, count)
                     self.nodes[node.name] = node
-        self.tensors = self._inferred(partitions, rows)
+        self.tensors = self._infer_tensors(partitions, rows)
 
-    def on(self, device: int) -> Iterator[Node]:
+    def nodes_on(self, device: int) -> Iterator[Node]:
         """Yield the operations of a device that ran."""
         return (node for node in self.nodes.values() if node.device == device and node.runs)
 
     def shape(self, source: Source) -> list[int]:
-        """Return the shape of a tensor; that of a scalar, if it is not all known."""
+        """Return the shape of a tensor; if it is not fully known, the shape of a scalar."""
         shape = self.tensors[source].shape
         return shape.as_list() if shape.is_fully_defined() else []
 
-    def _inferred(self, partitions: Sequence[Any], rows: int) -> dict[Source, tf.TensorSpec]:
+    def _infer_tensors(self, partitions: Sequence[Any], rows: int) -> dict[Source, tf.TensorSpec]:
         graph = graph_pb2.GraphDef(versions=partitions[0].versions)
         functions = {f.signature.name: f for part in partitions for f in part.library.function}
         graph.library.function.extend(functions.values())
         for node in self.nodes.values():
-            _add(graph, node, self.nodes, rows)
+            _add_node(graph, node, self.nodes, rows)
         with tf.Graph().as_default() as imported:
             tf.graph_util.import_graph_def(graph, name="")
         return {
@@ -144,27 +144,27 @@ def _device_name(graph: Any) -> str:
     return next((node.device for node in graph.node if node.device), "")
 
 
-def _name(name: str, place: int) -> str:
+def _make_name(name: str, place: int) -> str:
     return f"device{place}/{name}"
 
 
-def _source(text: str, place: int) -> Source:
+def _parse_source(text: str, place: int) -> Source:
     name, _, port = text.partition(":")
-    return Source(_name(name, place), int(port or 0))
+    return Source(_make_name(name, place), int(port or 0))
 
 
-def _node(proto: Any, place: int, copies: Mapping[str, Source], runs: int) -> Node:
+def _make_node(proto: Any, place: int, copies: Mapping[str, Source], runs: int) -> Node:
     inputs, controls = [], []
     for text in proto.input:
-        source = _source(text.removeprefix("^"), place)
+        source = _parse_source(text.removeprefix("^"), place)
         source = copies.get(source.node, source)
         if text.startswith("^"):
             controls.append(source.node)
         else:
             inputs.append(source)
     attributes = dict(proto.attr)
-    on_host = _memory(proto.op, attributes, computes_sizes="/on_host" in proto.name)
-    name = _name(proto.name, place)
+    on_host = _find_memory(proto.op, attributes, computes_sizes="/on_host" in proto.name)
+    name = _make_name(proto.name, place)
     return Node(name, proto.op, place, tuple(inputs), tuple(controls), attributes, *on_host, runs)
 
 
@@ -178,49 +178,52 @@ def gpu_kernels(op: str) -> list[Any]:
     return [kernel for kernel in registered if kernel.device_type in ("GPU", "DEFAULT")]
 
 
-def _memory(
+def _find_memory(
     op: str, attributes: Mapping[str, Any], *, computes_sizes: bool
 ) -> tuple[list[bool], list[bool]]:
-    """Return for each input and result of an operation whether it is in the host's memory.
+    """Return, for each input and result of an operation, whether it is in the host's memory.
 
     kdist computes sizes there (`Stage.on_host`).
     """
     if op == "_Arg":
         return [], [attributes["T"].type in _ON_HOST]
     definition = op_def_registry.get(op)
-    found = [
+    matching = [
         kernel
         for kernel in gpu_kernels(op)
         if all(
-            _type(attributes, definition, each.name) in each.allowed_values.list.type
-            for each in kernel.constraint
-            if each.allowed_values.list.type
+            _find_type(attributes, definition, constraint.name)
+            in constraint.allowed_values.list.type
+            for constraint in kernel.constraint
+            if constraint.allowed_values.list.type
         )
     ]
     if computes_sizes:
-        found = []
+        matching = []
     # TensorFlow prefers a kernel for GPUs to one for any device.
     kernel = max(
-        found, key=lambda kernel: (kernel.device_type == "GPU", kernel.priority), default=None
+        matching, key=lambda kernel: (kernel.device_type == "GPU", kernel.priority), default=None
     )
 
     def on_host(arguments: Sequence[Any]) -> list[bool]:
         return [
             kernel is None or name in kernel.host_memory_arg or dtype in _HOST_TYPES
             for argument in arguments
-            for name, dtype in _tensors(argument, attributes, definition)
+            for name, dtype in _list_tensors(argument, attributes, definition)
         ]
 
     return on_host(definition.input_arg), on_host(definition.output_arg)
 
 
-def _type(attributes: Mapping[str, Any], definition: Any, name: str) -> int:
+def _find_type(attributes: Mapping[str, Any], definition: Any, name: str) -> int:
     if name in attributes:
         return int(attributes[name].type)
-    return next(int(each.default_value.type) for each in definition.attr if each.name == name)
+    return next(
+        int(attribute.default_value.type) for attribute in definition.attr if attribute.name == name
+    )
 
 
-def _tensors(
+def _list_tensors(
     argument: Any, attributes: Mapping[str, Any], definition: Any
 ) -> Iterator[tuple[str, int]]:
     if argument.type_list_attr:
@@ -229,7 +232,7 @@ def _tensors(
         return
     count = attributes[argument.number_attr].i if argument.number_attr else 1
     by_name = argument.type_attr
-    dtype = _type(attributes, definition, by_name) if by_name else argument.type
+    dtype = _find_type(attributes, definition, by_name) if by_name else argument.type
     for _ in range(count):
         yield argument.name, dtype
 
@@ -237,7 +240,7 @@ def _tensors(
 # Shapes
 
 
-def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
+def _add_node(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
     """Add an operation to a graph with the shapes of the step."""
     proto = graph.node.add(name=node.name, op=node.op)
     for name, value in node.attributes.items():
@@ -249,7 +252,7 @@ def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
                 if dimension.size == -1:
                     dimension.size = rows
     if node.op in ("ReadVariableOp", "VariableShape"):
-        variable = _variable(node.inputs[0].node, nodes)
+        variable = _find_variable(node.inputs[0].node, nodes)
         if "_handle_shapes" in variable.attributes:
             _make_known(proto, variable.attributes["_handle_shapes"].list.shape[0])
             return
@@ -265,14 +268,14 @@ def _add(graph: Any, node: Node, nodes: Mapping[str, Node], rows: int) -> None:
     proto.input.extend(f"^{name}" for name in node.controls)
 
 
-def _variable(name: str, nodes: Mapping[str, Node]) -> Node:
+def _find_variable(name: str, nodes: Mapping[str, Node]) -> Node:
     node = nodes[name]
     passes_on = node.op in ("Identity", "Switch", *_FLOW)
-    return _variable(node.inputs[0].node, nodes) if passes_on else node
+    return _find_variable(node.inputs[0].node, nodes) if passes_on else node
 
 
 def _make_known(proto: Any, shape: Any) -> None:
-    """Make an operation that reads a variable, or its shape, one of known shape."""
+    """Give an operation that reads a variable, or its shape, the known shape."""
     if proto.op == "ReadVariableOp":
         proto.op = "Placeholder"
         proto.attr["shape"].shape.CopyFrom(shape)

@@ -5,6 +5,7 @@ the batches that were trained, in the way of each kind of data. `compile_options
 per execution.
 """
 
+import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -61,7 +62,18 @@ def build_for_step(model: keras.Model, batch: Any) -> None:
     hooks = hooks_of(model)
     if hooks is not None:
         hooks.prepare(model)
-    if model.built and has_call(model) and not overridden_steps(model):
+    _build_early(model, batch)
+
+
+def _build_early(model: keras.Model, batch: Any) -> None:
+    """Let Keras build the metrics and the optimizer of a built model before its step.
+
+    A step makes its variables as without a strategy, but TensorFlow then traces it twice.
+    """
+    if not model.built or not has_call(model) or overridden_steps(model) or model.run_eagerly:
+        return
+    # The code of a model may need values, or the size of the batch, which only the step has.
+    with contextlib.suppress(Exception):
         build_alone(model, batch)
 
 
@@ -323,10 +335,7 @@ def _prepare(
     hooks.prepare(model, global_batch)
     if iterator is not None:
         choose_steps_per_execution(hooks, model, iterator, global_batch)
-    # A step makes its variables as without a strategy, but TensorFlow then traces the step twice.
-    # Tracing takes long, so Keras builds the model, its metrics and its optimizer before the step.
-    if model.built and has_call(model) and not overridden_steps(model):
-        build_alone(model, data_batch or replica_batch_spec(iterator, any_batch_size=True))
+    _build_early(model, data_batch or replica_batch_spec(iterator, any_batch_size=True))
     return None
 
 

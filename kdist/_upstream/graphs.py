@@ -1,28 +1,7 @@
-"""Graphs: compilation with XLA, oneDNN's kernels, and custom gradients."""
+"""oneDNN's kernels, and custom gradients."""
 
-from collections.abc import Callable
-
-import tensorflow as tf
-from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework.ops import gradient_registry
-from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
-
-
-def is_compiled_by_xla() -> bool:
-    """Whether the graph that is being traced will be compiled with XLA."""
-    graph = tf.compat.v1.get_default_graph()
-    return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
-
-
-def optimization_barrier(value: tf.Tensor) -> tf.Tensor:
-    """Return `value` behind a barrier to XLA's simplifications; for graphs that XLA compiles."""
-
-    @tf.custom_gradient  # the operation has no gradient of its own
-    def barrier(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        return gen_xla_ops.xla_optimization_barrier([value])[0], lambda upstream: upstream
-
-    return barrier(value)
 
 
 def onednn_is_on() -> bool:

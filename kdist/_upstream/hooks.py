@@ -118,7 +118,11 @@ class StrategyHooks:
         """Warn of a number in a step that was computed from the number of replicas outside it."""
         raise NotImplementedError
 
-    def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def batch_norm(self, layer: Any, inputs: Any) -> Any:
+        """Compute a batch norm in training mode; return `None` to leave it to Keras."""
+        raise NotImplementedError
+
+    def rematerialize(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of a step with the results of `fn`, whose gradient recomputes `fn`."""
         raise NotImplementedError
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import core
 from tensorflow.python.autograph.core import ag_ctx
@@ -28,12 +29,6 @@ def traced_strategy() -> Any:
 def is_traced_whole() -> bool:
     """Whether this thread traces a step that will be divided: divided variables are whole in it."""
     return getattr(_thread, "traces", 0) > 0 and not tf.executing_eagerly()
-
-
-def divides_step() -> bool:
-    """Whether the step that this thread traces will be divided over several replicas."""
-    strategy = traced_strategy()
-    return strategy is not None and strategy.extended._num_replicas_in_sync > 1
 
 
 def _compute_outside(value: Any) -> Any:
@@ -154,11 +149,27 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
     def call(*args: Any, **options: Any) -> Any:
         strategy = traced_strategy()
         if strategy is not None:
-            return strategy.rematerialized(fn)(*args, **options)
+            return strategy.rematerialize(fn)(*args, **options)
         is_error = options and not tf.executing_eagerly()  # as where Keras builds a model
         return (fn if is_error else original(fn))(*args, **options)
 
     return call
 
 
-PATCHES = (_graph_constant, _remat)
+@replaces(
+    keras.layers.BatchNormalization,
+    "call",
+    why="Takes some thirty operations for a pass over a batch, each of them a launch on a GPU.",
+    test="test_batch_norm_has_many_operations",
+)
+def _batch_norm(
+    original: Callable[..., Any], layer: Any, inputs: Any, training: Any = None, mask: Any = None
+) -> Any:
+    """Let the strategy whose step calls a batch norm compute it in few operations."""
+    outputs, strategy = None, traced_strategy()
+    if strategy is not None and training and layer.trainable and mask is None:
+        outputs = strategy.batch_norm(layer, inputs)
+    return original(layer, inputs, training, mask) if outputs is None else outputs
+
+
+PATCHES = (_graph_constant, _remat, _batch_norm)

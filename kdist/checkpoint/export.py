@@ -10,7 +10,6 @@ import numpy as np
 
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
-from ..layers.convert import convert_batch_norm
 from ..strategies.load_model import kdist_classes
 from .checkpoint_file import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, find_difference, state_variables
@@ -67,8 +66,6 @@ def export_model(
         ) from error
     restored = _make_model(checkpoint, state) if model is None else model
     _restore_weights(restored, checkpoint, arrays, state, averaged=averaged)
-    if model is None:
-        convert_batch_norm(restored, to="stock")
     hint = "pass a path in a folder that exists"
     with explain_write_errors(target, hint=hint), atomic_path(target) as part:
         restored.save(part)

@@ -9,13 +9,13 @@ from ..tools.check.check_options import CheckOptions
 from ..tools.evaluate.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
-from .options import given, options_of, parse_integer, takes
+from .options import add_options, given_options, make_options_class, parse_integer
 
 if TYPE_CHECKING:
     from ..study.driver import Outcome
 
 
-@takes(options=options_of(CheckOptions))
+@add_options(options=make_options_class(CheckOptions))
 def check(
     model: Annotated[str | None, Parameter(help="FILE.py:FUNCTION, your own build().")] = None,
     /,
@@ -32,18 +32,18 @@ def check(
     options: Any = None,
 ) -> int:
     """Show the part of your model's step that is divided; with --run, compare with one replica."""
-    asked = CheckOptions(**given(options))
+    check_options = CheckOptions(**given_options(options))
     if (model is None) != devices:
         raise UserError("kdist check needs either a model, FILE.py:FUNCTION, or --devices")
     from ..tools.check.command import check_devices, check_file
 
     if model is None:
-        replicas = asked.replicas if "replicas" in given(options) else None
+        replicas = check_options.replicas if "replicas" in given_options(options) else None
         return 0 if check_devices(replicas) else 1
-    return 0 if check_file(model, data, asked, run=run) else 1
+    return 0 if check_file(model, data, check_options, run=run) else 1
 
 
-@takes(options=options_of(EvaluateOptions))
+@add_options(options=make_options_class(EvaluateOptions))
 def evaluate(
     folder: Annotated[str, Parameter(help="Folder of a run, or its address.", show_default=False)],
     /,
@@ -51,10 +51,10 @@ def evaluate(
     options: Any = None,
 ) -> None:
     """Print loss and metrics of the saved models of a run, on exactly all validation data."""
-    asked = EvaluateOptions(**given(options))
+    evaluate_options = EvaluateOptions(**given_options(options))
     from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
 
-    evaluate_run(folder, asked)
+    evaluate_run(folder, evaluate_options)
 
 
 def report(
@@ -113,7 +113,7 @@ def doctor(
         ),
     ] = None,
 ) -> int:
-    """Say whether this machine is ready for training, and how to fix what is not."""
+    """Check whether this machine is ready for training, and explain how to fix problems."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
     from ..tools.doctor.examine import examine_machine, print_findings
 

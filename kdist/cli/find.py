@@ -9,7 +9,7 @@ from ..arguments import local_path, positive_integer
 from ..files import folder_for_files, writable_folder
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
-from ..training.user_model.functions import data_name
+from ..training.user_model.functions import split_data_name
 from .options import parse_integer
 
 app = App(
@@ -60,10 +60,10 @@ def batch(
     ] = 65536,
 ) -> None:
     """Find the largest batch size per replica that fits into the memory."""
-    _check(model, data, replicas)
+    _check_options(model, data, replicas)
     from ..tools.find.batch_size import find_batch_size
 
-    found = find_batch_size(
+    result = find_batch_size(
         model,
         data,
         replicas=replicas,
@@ -71,9 +71,9 @@ def batch(
         shard_weights=shard_weights,
         start=start,
         most=most,
-        announce=lambda each: print(each, flush=True),
+        announce=lambda line: print(line, flush=True),
     )
-    print(found)
+    print(result)
 
 
 @app.command
@@ -91,7 +91,7 @@ def rate(
     output: Annotated[str, Parameter(help="Folder for learning-rate.html.")] = "runs/find",
 ) -> None:
     """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
-    _check(model, data, replicas, batch_size)
+    _check_options(model, data, replicas, batch_size)
     local_path("--output", output)
     check_range(least=least, most=most, steps=steps)
     folder = Path(output)
@@ -113,9 +113,11 @@ def rate(
     print(f"{curve}\ncurve: {page}")
 
 
-def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:
+def _check_options(
+    model: str, data: str, replicas: int | None, batch_size: int | None = None
+) -> None:
     """Reject invalid options before TensorFlow is imported."""
-    data_name(model, data)
+    split_data_name(model, data)
     TrainConfig(replicas=replicas)
     if batch_size is not None:
         positive_integer("--batch-size", batch_size, hint="pass samples per replica")

@@ -1,4 +1,4 @@
-"""`kdist launch`: its options, and the program that follows them."""
+"""`kdist launch`: the options, and the program behind the options."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -9,9 +9,9 @@ from ..errors import UserError
 from ..fields import fields_of
 from ..versions import require
 from ..workers.launch_options import AUTO, LaunchOptions
-from .options import given, options_of, takes
+from .options import add_options, given_options, make_options_class
 
-# Commands that start processes themselves, each with a hint on how to run it.
+# Commands that start processes themselves, with the reason to run them without `kdist launch`.
 _NOT_LAUNCHED = {
     "sweep": "a sweep trains on the replicas of one machine",
     "tune": "--workers N trains N trials at once",
@@ -21,7 +21,7 @@ _OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is
 _FLAGS = {"--help", "-h"}.union(*({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS))
 
 
-@takes(options=options_of(LaunchOptions, without={"workers"}))
+@add_options(options=make_options_class(LaunchOptions, without={"workers"}))
 def launch(
     *program: Annotated[str, Parameter(help="A script and its arguments, or -m and a module.")],
     workers: Annotated[
@@ -30,7 +30,7 @@ def launch(
     options: Any = None,
 ) -> int:
     """Run a program on several workers, of this machine or of a Ray cluster."""
-    asked = LaunchOptions(workers=_count(workers), **given(options))
+    launch_options = LaunchOptions(workers=_parse_workers(workers), **given_options(options))
     match program:
         case ("-m", "kdist", command, *_) if command in _NOT_LAUNCHED:
             raise UserError(
@@ -39,13 +39,13 @@ def launch(
             )
     from ..workers import launcher
 
-    checked = launcher.check_program(program)
-    if asked.ray:
+    command_line = launcher.check_program(program)
+    if launch_options.ray:
         require("ray")
         from ..workers.ray_launcher import launch_on_ray
 
-        return launch_on_ray(checked, asked)
-    return launcher.launch(checked, asked)
+        return launch_on_ray(command_line, launch_options)
+    return launcher.launch(command_line, launch_options)
 
 
 def keep_program(arguments: Sequence[str]) -> list[str]:
@@ -67,7 +67,7 @@ def keep_program(arguments: Sequence[str]) -> list[str]:
     return [*arguments[:index], "--", *arguments[index:]]
 
 
-def _count(workers: str) -> int | None:
+def _parse_workers(workers: str) -> int | None:
     if workers == AUTO:
         return None
     try:

@@ -43,31 +43,33 @@ OwnModelName = Annotated[
     str | None,
     Parameter(
         help="FILE.py:FUNCTION, your own build() that returns a compiled model; by default the"
-        " one of --network."
+        " model of --network."
     ),
 ]
 
 
-def options_of(settings: type, *, without: Collection[str] = (), group: str | None = None) -> Any:
+def make_options_class(
+    settings: type, *, without: Collection[str] = (), group: str | None = None
+) -> Any:
     """Make a class of command-line options from a class of settings: an option per setting.
 
     Args:
         settings: A dataclass, such as `TrainConfig`.
         without: Settings without an option.
-        group: Title of a group for all options, before all further groups; by default the options
-            have the groups of their settings.
+        group: Title of a first group for all options; by default the options have the groups of
+            their settings.
 
     Returns:
-        A dataclass for `takes`; `given` reads its objects.
+        A dataclass for `add_options`; `given_options` reads its objects.
     """
     fields = [field for field in fields_of(settings) if field.name not in without]
     places = {field.group: place for place, field in reversed(list(enumerate(fields)))}
-    made = dataclasses.make_dataclass(
+    options_class = dataclasses.make_dataclass(
         f"{settings.__name__}Options",
         [
             (
                 field.name,
-                _option(field, group or field.group, -1 if group else places[field.group]),
+                _make_option(field, group or field.group, -1 if group else places[field.group]),
                 dataclasses.field(default=None),
             )
             for field in fields
@@ -75,28 +77,28 @@ def options_of(settings: type, *, without: Collection[str] = (), group: str | No
         kw_only=True,
         frozen=True,
     )
-    made.__module__ = __name__  # cyclopts does not accept a class of the module `types`
-    return made
+    options_class.__module__ = __name__  # cyclopts does not accept a class of the module `types`
+    return options_class
 
 
-def takes(**options: Any) -> Callable[[_Command], _Command]:
+def add_options(**options: Any) -> Callable[[_Command], _Command]:
     """Return a decorator that gives a command more options.
 
     Args:
-        **options: Classes from `options_of`, by the parameter that gets an object of the class.
+        **options: Classes from `make_options_class`, by the name of the parameter.
     """
 
     def decorate(command: _Command) -> _Command:
         function: Any = command
-        hints = {name: Annotated[made, Parameter(name="*")] for name, made in options.items()}
-        function.__annotations__ |= hints
-        function.__kwdefaults__ |= {name: made() for name, made in options.items()}
+        for name, options_class in options.items():
+            function.__annotations__[name] = Annotated[options_class, Parameter(name="*")]
+            function.__kwdefaults__[name] = options_class()
         return command
 
     return decorate
 
 
-def _option(field: Field, group: str, place: int) -> Any:
+def _make_option(field: Field, group: str, place: int) -> Any:
     kind = str if field.many else field.kind
     shown = field.default_text
     parameter = Parameter(
@@ -109,7 +111,7 @@ def _option(field: Field, group: str, place: int) -> Any:
     return Annotated[kind | None, parameter]  # `None` marks an absent option
 
 
-def given(options: Any) -> dict[str, Any]:
+def given_options(options: Any) -> dict[str, Any]:
     """Return the options that are on the command line, even with their defaults."""
     return {name: value for name, value in vars(options).items() if value is not None}
 
@@ -117,7 +119,7 @@ def given(options: Any) -> dict[str, Any]:
 def read_settings(
     recipe: str | None, config: str | None, options: Any, *, model: str | None = None
 ) -> dict[str, Any]:
-    """Return the settings of a recipe, a file and options, each over those before.
+    """Return the settings of a recipe, a file and options; later settings override earlier ones.
 
     Args:
         recipe: Name of a recipe, or `None`.
@@ -131,5 +133,5 @@ def read_settings(
     settings = {} if recipe is None else read_recipe(recipe)
     if config is not None:
         settings |= read_settings_file(config)
-    own = {} if model is None else {"model": model}
-    return settings | given(options) | own
+    model_setting = {} if model is None else {"model": model}
+    return settings | given_options(options) | model_setting

@@ -11,7 +11,15 @@ from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import Batches, Checkpoints, OwnModel, Stopping
 from .commands import end_study
-from .options import ConfigFile, OwnModelName, Recipe, given, options_of, read_settings, takes
+from .options import (
+    ConfigFile,
+    OwnModelName,
+    Recipe,
+    add_options,
+    given_options,
+    make_options_class,
+    read_settings,
+)
 
 # A sweep's runs have folders of their own, and a fixed place for each file.
 _OWN_FOLDERS = {"run_dir", "log_dir"}
@@ -27,7 +35,7 @@ _DECIDED = (
     | field_names(OwnModel)
     | _OWN_FOLDERS
 )
-# Settings of its runs that a sweep of accuracies records even where they have their defaults.
+# Settings that a sweep of accuracies also records if they have their defaults.
 _AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
 
 
@@ -41,18 +49,18 @@ Output = Annotated[
 ]
 
 
-def _own(experiment: type[Experiment], *without: str) -> Any:
-    return options_of(experiment, without={"train", *without}, group="Sweep")
+def _sweep_options(experiment: type[Experiment], *without: str) -> Any:
+    return make_options_class(experiment, without={"train", *without}, group="Sweep")
 
 
-_TIMED = options_of(TrainConfig, without=_NOT_TIMED)
-_TRAINED = options_of(TrainConfig, without=_DECIDED)
+_TIMED = make_options_class(TrainConfig, without=_NOT_TIMED)
+_TRAINED = make_options_class(TrainConfig, without=_DECIDED)
 
 
-def _timed(experiment: type[Experiment]) -> Callable[..., int]:
+def _make_timed_command(experiment: type[Experiment]) -> Callable[..., int]:
     """Return the command of a sweep that measures speed."""
 
-    @takes(own=_own(experiment), settings=_TIMED)
+    @add_options(own=_sweep_options(experiment), settings=_TIMED)
     def command(
         model: OwnModelName = None,
         /,
@@ -64,12 +72,12 @@ def _timed(experiment: type[Experiment]) -> Callable[..., int]:
         settings: Any = None,
     ) -> int:
         train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
-        return _sweep(experiment(train=train, **given(own)), output)
+        return _run_sweep(experiment(train=train, **given_options(own)), output)
 
     return command
 
 
-@takes(own=_own(AccuracySweep, "base_lr"), settings=_TRAINED)
+@add_options(own=_sweep_options(AccuracySweep, "base_lr"), settings=_TRAINED)
 def accuracy(
     *,
     own: Any = None,
@@ -82,10 +90,8 @@ def accuracy(
     train = _train_settings(recipe, config, settings, decided=_DECIDED)
     defaults = TrainConfig().to_dict()
     train = {name: defaults[name] for name in _AIMS} | train
-    if train.get("time_budget", 0) is None:
-        del train["time_budget"]
     base_lr = train.pop("base_lr")
-    return _sweep(AccuracySweep(train=train, base_lr=base_lr, **given(own)), output)
+    return _run_sweep(AccuracySweep(train=train, base_lr=base_lr, **given_options(own)), output)
 
 
 def _train_settings(
@@ -96,7 +102,7 @@ def _train_settings(
     decided: Collection[str],
     model: str | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of the runs from a recipe, a file and options, but for decided ones.
+    """Return the settings of the runs from a recipe, a file and options, without `decided`.
 
     Raises:
         UserError: A setting is out of its range.
@@ -104,11 +110,11 @@ def _train_settings(
     settings = read_settings(recipe, config, options, model=model)
     settings = {n: value for n, value in settings.items() if n not in decided or n == "model"}
     checked = TrainConfig.from_dict(settings).to_dict()  # refuses invalid settings
-    # Runs of a model of the user's find it from any folder.
+    # Absolute paths: runs find the user's model from any folder.
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 
 
-def _sweep(experiment: Experiment, output: str | None) -> int:
+def _run_sweep(experiment: Experiment, output: str | None) -> int:
     from ..study.sweep_run import sweep
 
     return end_study(sweep(experiment, output=output))
@@ -121,9 +127,13 @@ app = App(
     " interrupted sweep.",
 )
 app.command(
-    _timed(ThroughputSweep),
+    _make_timed_command(ThroughputSweep),
     name="throughput",
     help="Measure images per second by batch size.",
 )
 app.command(accuracy)
-app.command(_timed(ScalingSweep), name="scaling", help="Measure the efficiency of 1 to N replicas.")
+app.command(
+    _make_timed_command(ScalingSweep),
+    name="scaling",
+    help="Measure the efficiency of 1 to N replicas.",
+)

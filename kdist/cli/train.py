@@ -7,11 +7,18 @@ from cyclopts import Parameter
 
 from ..errors import TrainingError
 from ..training.config import TrainConfig
-from ..training.restart import after_restart
-from .options import ConfigFile, OwnModelName, Recipe, options_of, read_settings, takes
+from ..training.restart import restore_after_restart
+from .options import (
+    ConfigFile,
+    OwnModelName,
+    Recipe,
+    add_options,
+    make_options_class,
+    read_settings,
+)
 
 
-@takes(settings=options_of(TrainConfig, without={"model"}))
+@add_options(settings=make_options_class(TrainConfig, without={"model"}))
 def train(
     model: OwnModelName = None,
     /,
@@ -29,11 +36,11 @@ def train(
 ) -> int:
     """Train a network on one of the data sets, or your own model on your own data."""
     chosen = read_settings(recipe, config, settings, model=model)
-    own, resume = after_restart(os.environ, chosen, resume)
+    own, resume = restore_after_restart(os.environ, chosen, resume)
     if resume is not None:
-        from ..training.resume import config_to_resume
+        from ..training.resume import load_config_to_resume
 
-        run_config = config_to_resume(resume, own)
+        run_config = load_config_to_resume(resume, own)
         if run_config is None:
             return 0
     else:

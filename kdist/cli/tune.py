@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..fields import field_names
-from ..study.search_settings import Search, check_given
+from ..study.search_settings import Search, refuse_tuned
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings_file
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from .commands import end_study
-from .options import ConfigFile, given, options_of, read_settings, takes
+from .options import ConfigFile, add_options, given_options, make_options_class, read_settings
 
 # A search validates and saves its trials itself, in a folder of its own.
 _NOT_TAKEN = (
@@ -20,9 +20,9 @@ _NOT_TAKEN = (
 )
 
 
-@takes(
-    search=options_of(Search, without={"space", "config"}),
-    settings=options_of(TrainConfig, without=_NOT_TAKEN),
+@add_options(
+    search=make_options_class(Search, without={"space", "config"}),
+    settings=make_options_class(TrainConfig, without=_NOT_TAKEN),
 )
 def tune(
     *,
@@ -34,12 +34,12 @@ def tune(
     settings: Any = None,
 ) -> int:
     """Search for good hyperparameters; the same command again resumes an interrupted search."""
-    asked = Search(
+    complete_search = Search(
         space=None if space is None else read_settings_file(space),
         config=TrainConfig.from_dict(read_settings(None, config, settings)),
-        **given(search),
+        **given_options(search),
     )
-    check_given(asked, given(settings))
+    refuse_tuned(complete_search, given_options(settings))
     from ..study.search_run import tune as run
 
-    return end_study(run(asked))
+    return end_study(run(complete_search))

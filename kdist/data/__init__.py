@@ -1,4 +1,7 @@
-"""Data sets, and input pipelines for training and evaluation."""
+"""Data sets, and input pipelines for training and evaluation.
+
+`image_files.py` reads the data sets, and `batches.py` makes the pipelines.
+"""
 
 import lazy_loader
 

@@ -7,4 +7,3 @@ from .image_files import fashion_mnist as fashion_mnist
 from .transforms import RandomCrop as RandomCrop
 from .transforms import RandomCutout as RandomCutout
 from .transforms import RandomHorizontalFlip as RandomHorizontalFlip
-from .transforms import center_crop as center_crop

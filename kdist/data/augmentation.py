@@ -32,19 +32,19 @@ class Augmentation:
 # TensorFlow is imported inside the functions: the settings of `kdist train` need only the names.
 
 
-def _crop(images: "ImageData") -> list[Any]:
+def _make_crop(images: "ImageData") -> list[Any]:
     from .transforms import RandomCrop, RandomHorizontalFlip
 
     return [RandomCrop(images.image_shape[:2], padding=_CROP_PADDING), RandomHorizontalFlip()]
 
 
-def _cutout(images: "ImageData") -> list[Any]:
+def _make_cutout(images: "ImageData") -> list[Any]:
     from .image_data import Standardization
     from .transforms import RandomCutout
 
     square = [max(1, round(side * _CUTOUT)) for side in images.image_shape[:2]]
     mean = Standardization.of(images.train_images).mean
-    return [*_crop(images), RandomCutout(square, fill=mean)]
+    return [*_make_crop(images), RandomCutout(square, fill=mean)]
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = {
@@ -54,11 +54,11 @@ AUGMENTATIONS: Mapping[str, Augmentation] = {
     ),
     "crop": Augmentation(
         note=f"crops them at random, after {_CROP_PADDING} pixels are reflected beyond each edge",
-        make=_crop,
+        make=_make_crop,
     ),
     "cutout": Augmentation(
         note="also covers a square of 3/8 of height and width with the mean color",
-        make=_cutout,
+        make=_make_cutout,
     ),
 }
 

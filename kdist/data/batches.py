@@ -15,7 +15,7 @@ from .flip_and_shift import RandomVariants
 
 # Device of tf.data. TensorFlow would place images and numbers on the first GPU.
 _HOST = "/CPU:0"
-_SEED_BITS = 32  # bits of a seed; the number of the augmentation is above them
+_SEED_BITS = 32  # bits of a seed, below the number of the augmentation
 # Rounds of the cipher that shuffles. The four rounds of `tf.random.experimental.index_shuffle` are
 # too few: with 60,000 samples sorted by class, the shares of the classes in a batch are too even
 # (their variance is a third of the variance in a random order).
@@ -27,8 +27,8 @@ _NONE = -1
 MakeBatch = Callable[[Any], Any]
 
 
-class Augmentation(Protocol):
-    """A random change of images, such as `RandomCrop`."""
+class ImageTransform(Protocol):
+    """A random change of images: `RandomCrop`, or a function of yours."""
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return a changed copy of a batch, which depends only on the images and the seed."""
@@ -41,20 +41,19 @@ def training_batches(
     batch_size: int,
     seed: int,
     standardization: Callable[[Any], Any],
-    augment: bool | Sequence[Augmentation] = True,
+    augment: bool | Sequence[ImageTransform] = True,
     shift: float = 0.2,
     whole_pixels: bool = False,
 ) -> Any:
     """Make shuffled, augmented and standardized batches; each iteration is an epoch.
 
-    Order and augmentation differ between epochs. Batch k of epoch e depends only on `seed`, e and
-    k, not on the number of replicas or on earlier iterations.
+    Batch k of epoch e depends only on `seed`, e and k, not on the number of replicas or on earlier
+    iterations.
 
     Within `model.fit`, every iterator returns the batches of the current epoch, also an iterator of
-    a callback. Outside `fit`, each new iteration is the next epoch, from 0. With
-    `steps_per_epoch`, or after `repeat`, an iterator covers several epochs. These epochs are
-    counted in the same way from `initial_epoch`; additional iterations over the data during `fit`
-    then also count.
+    a callback. Outside `fit`, each new iteration is the next epoch, from 0. With `steps_per_epoch`,
+    or after `repeat`, an iterator covers several epochs, counted from `initial_epoch`; additional
+    iterations over the data during `fit` then also count.
 
     Args:
         images: (images, height, width, channels), kept in memory unchanged.
@@ -87,30 +86,30 @@ def training_batches(
         ...                          standardization=tf.image.per_image_standardization)
     """
     _check_arrays(images, labels, batch_size)
-    changes = [] if isinstance(augment, bool) else augment
+    transforms = [] if isinstance(augment, bool) else augment
     order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
-        targets = _target_tensor(labels)
+        targets = _make_label_tensor(labels)
         if augment is True:
             variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
         else:
             pixels = tf.constant(images)
 
-    def batch(number: Any) -> Any:
+    def make_batch(number: Any) -> Any:
         indices = order(number)
         if augment is True:
             # Mean and deviation pass through interpolation, which converts bytes faster than
             # floats.
-            chosen = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
+            batch = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
         else:
-            chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
-        for place, change in enumerate(changes):
+            batch = tf.cast(tf.gather(pixels, indices), tf.float32)
+        for place, transform in enumerate(transforms):
             # The second word of the seed is the number of the batch or of the epoch.
-            own = tf.constant(seed + (place << _SEED_BITS), tf.int64)
-            chosen = change(chosen, seed=tf.stack([own, number]))
-        return standardization(chosen), tf.gather(targets, indices)
+            transform_seed = tf.constant(seed + (place << _SEED_BITS), tf.int64)
+            batch = transform(batch, seed=tf.stack([transform_seed, number]))
+        return standardization(batch), tf.gather(targets, indices)
 
-    return EpochBatches(batch, steps=order.steps, batch_size=batch_size).dataset
+    return EpochBatches(make_batch, steps=order.steps, batch_size=batch_size).dataset
 
 
 def evaluation_batches(
@@ -141,16 +140,16 @@ def evaluation_batches(
     _check_arrays(images, labels, batch_size)
     with tf.device(_HOST):
         pixels = tf.constant(images)
-        targets = _target_tensor(labels)
+        targets = _make_label_tensor(labels)
 
-    def batch(indices: Any) -> Any:
-        chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
-        return standardization(chosen), tf.gather(targets, indices)
+    def make_batch(indices: Any) -> Any:
+        batch = tf.cast(tf.gather(pixels, indices), tf.float32)
+        return standardization(batch), tf.gather(targets, indices)
 
-    return prepared(tf.data.Dataset.range(len(images)).batch(batch_size), batch)
+    return make_dataset(tf.data.Dataset.range(len(images)).batch(batch_size), make_batch)
 
 
-def _target_tensor(labels: npt.NDArray[Any]) -> Any:
+def _make_label_tensor(labels: npt.NDArray[Any]) -> Any:
     return tf.constant(labels, tf.int32 if np.ndim(labels) == 1 else tf.float32)
 
 
@@ -226,27 +225,26 @@ class EpochBatches:
         self._make_batch, self._steps = make_batch, steps
         self.number = EpochNumber()
         self._unused: list[_FitBatches] = []
-        numbers = tf.data.Dataset.range(1).flat_map(self._numbers)
+        numbers = tf.data.Dataset.range(1).flat_map(self._make_numbers)
         counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
-        self.dataset = prepared(counted, make_batch)
+        self.dataset = make_dataset(counted, make_batch)
         attach_fit_data(self.dataset, self)
 
     def for_fit(self) -> "_FitBatches":
         """Return a data set for a single fit, separate from all iterations over the data."""
         return self._unused.pop() if self._unused else _FitBatches(self)
 
-    def _numbers(self, _: Any) -> Any:
+    def _make_numbers(self, _: Any) -> Any:
         # Read once, when the iterator begins: several iterators may be read at the same time.
-        first = self.number.next() * self._steps
+        first = self.number.read_next() * self._steps
         return tf.data.Dataset.range(first, first + self._steps)
 
 
 class _FitBatches:
     """The same batches for a single fit.
 
-    An iterator of this data set starts faster, because the data set has a single function. The
-    epoch is read with every batch. This is correct if a single iterator is read at a time, to its
-    end.
+    An iterator of this data set starts faster, as the data set has a single function. The epoch is
+    read with every batch, so only a single iterator may be read at a time.
     """
 
     def __init__(self, data: EpochBatches) -> None:
@@ -263,8 +261,8 @@ class _FitBatches:
         """Return the data set of the begun epoch, without the batches before `batch`."""
         steps = self._data._steps
         places = tf.data.Dataset.range(batch, steps)
-        return prepared(
-            places, lambda place: self._data._make_batch(self._number.held() * steps + place)
+        return make_dataset(
+            places, lambda place: self._data._make_batch(self._number.read_held() * steps + place)
         )
 
     def end(self) -> None:
@@ -272,7 +270,7 @@ class _FitBatches:
         self._data._unused.append(self)
 
 
-def prepared(numbers: Any, make_batch: MakeBatch) -> Any:
+def make_dataset(numbers: Any, make_batch: MakeBatch) -> Any:
     """Map a data set of batch numbers to batches, in order and with prefetching.
 
     Args:
@@ -299,33 +297,33 @@ class EpochNumber:
     def __init__(self) -> None:
         with tf.device(_HOST):
             self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, _NONE)
-        self._set(_COUNTED, 0)
-        self._set(_HELD, _NONE)
+        self._write(_COUNTED, 0)
+        self._write(_HELD, _NONE)
 
     def hold(self, epoch: int) -> None:
         """Make every new iterator return this epoch."""
-        self._set(_HELD, epoch)
+        self._write(_HELD, epoch)
 
     def release(self) -> None:
         """Make new iterators count again."""
-        self._set(_HELD, _NONE)
+        self._write(_HELD, _NONE)
 
     def count_from(self, epoch: int) -> None:
         """Make the next iterator return this epoch, and count from there."""
-        self._set(_COUNTED, epoch)
+        self._write(_COUNTED, epoch)
 
-    def held(self) -> Any:
+    def read_held(self) -> Any:
         """Return the held epoch, int64, for a function of a data set."""
         return tf.ensure_shape(self._table.lookup(tf.constant(_HELD, tf.int64)), ())
 
-    def next(self) -> Any:
+    def read_next(self) -> Any:
         """Return the epoch of a new iterator, int64, for a function of a data set."""
-        held = self.held()
+        held = self.read_held()
         counted = tf.ensure_shape(self._table.lookup(tf.constant(_COUNTED, tf.int64)), ())
         is_held = held > _NONE
         self._table.insert(tf.constant(_COUNTED, tf.int64), tf.where(is_held, counted, counted + 1))
         return tf.where(is_held, held, counted)
 
-    def _set(self, name: int, epoch: int) -> None:
+    def _write(self, name: int, epoch: int) -> None:
         with tf.device(_HOST):
             self._table.insert(tf.constant(name, tf.int64), tf.constant(epoch, tf.int64))

@@ -25,7 +25,7 @@ class Dataset:
         training_images: Number of training images in the full set, and the largest batch.
         load: Returns the images, from a folder, or for `None` from the default sources. The second
             argument is called with a line that names the source.
-        is_embedded: Whether the data set is part of kdist: without a folder, loaded at once.
+        is_embedded: Whether the data set is part of kdist, without files of its own.
         note: Text that the help adds to the name; empty if the name is enough.
         files_note: Text of the help about the files in `data_dir`.
     """
@@ -37,7 +37,7 @@ class Dataset:
     files_note: str = ""
 
 
-def _files() -> Any:
+def _import_image_files() -> Any:
     # NumPy is imported inside the function: the command line needs only the names.
     from . import image_files
 
@@ -47,18 +47,24 @@ def _files() -> Any:
 DATASETS: Mapping[str, Dataset] = {
     "fashion_mnist": Dataset(
         training_images=60_000,
-        load=lambda folder, announce: _files().fashion_mnist(data_dir=folder, announce=announce),
+        load=lambda folder, announce: _import_image_files().fashion_mnist(
+            data_dir=folder, announce=announce
+        ),
         note="falls back to the embedded sample if unavailable, except in sweeps and searches",
         files_note="has four files",
     ),
     "cifar10": Dataset(
         training_images=50_000,
-        load=lambda folder, announce: _files().cifar10(data_dir=folder, announce=announce),
+        load=lambda folder, announce: _import_image_files().cifar10(
+            data_dir=folder, announce=announce
+        ),
         files_note="has six",
     ),
     "sample": Dataset(
         training_images=10_000,
-        load=lambda _, announce: _files().fashion_mnist(sample=True, announce=announce),
+        load=lambda _, announce: _import_image_files().fashion_mnist(
+            sample=True, announce=announce
+        ),
         is_embedded=True,
     ),
 }

@@ -69,7 +69,7 @@ class RandomVariants:
         indices = tf.cast(indices, tf.int64)
         draws = tf.random.stateless_uniform((3, tf.size(indices)), seed, minval=-1.0, maxval=1.0)
         down, right, side = tf.unstack(draws)
-        shifts = self._pixels(tf.stack([down, right], axis=1))
+        shifts = self._scale_to_pixels(tf.stack([down, right], axis=1))
         whole = tf.floor(shifts)
         images = tf.gather(self._images, tf.where(side < 0, indices + self._count, indices))
         # Faster than gathering rows and columns, batched matrix products, `crop_and_resize` and
@@ -91,7 +91,7 @@ class RandomVariants:
         left, right_of_it = (tf.slice(rows, (0, 0, at, 0), (-1, -1, width, -1)) for at in (0, 1))
         return left + right * (right_of_it - left)
 
-    def _pixels(self, draws: Any) -> Any:
+    def _scale_to_pixels(self, draws: Any) -> Any:
         """Convert random numbers from -1 to 1 into shifts in pixels."""
         if not self._whole_pixels:
             return draws * self._longest

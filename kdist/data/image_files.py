@@ -59,16 +59,8 @@ CIFAR10_FILES = {
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 CIFAR10_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
 )
 _TIMEOUT_SECONDS = 10.0
 
@@ -88,7 +80,7 @@ def fashion_mnist(
 
     Args:
         data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte.gz` and so
-            on. No further source is tried then.
+            on, as the only source.
         sample: Use the embedded sample, without looking for the full set.
         announce: Called with the line that names the source.
 
@@ -105,7 +97,7 @@ def fashion_mnist(
     """
     if sample:
         return _announce_images(read_sample(), announce)
-    folder = keras_datasets() / "fashion-mnist" if data_dir is None else Path(data_dir)
+    folder = keras_datasets_folder() / "fashion-mnist" if data_dir is None else Path(data_dir)
     names = [f"{name}.gz" for name in FASHION_MNIST_FILES]
     missing = [name for name in names if not os.path.isfile(folder / name)]
     if missing and data_dir is not None:
@@ -169,7 +161,7 @@ def cifar10(
 
     Args:
         data_dir: Folder with the six files of the Python version (`data_batch_1` … `test_batch`),
-            or with their folder `cifar-10-batches-py`. No further source is tried then.
+            or with their folder `cifar-10-batches-py`, as the only source.
         announce: Called with the line that names the source, and with a line before a download.
 
     Raises:
@@ -186,7 +178,7 @@ def cifar10(
         Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images",
         https://www.cs.toronto.edu/~kriz/cifar.html.
     """
-    place = keras_datasets() if data_dir is None else Path(data_dir)
+    place = keras_datasets_folder() if data_dir is None else Path(data_dir)
     unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 2 had no such folder
     folders = [place, place / CIFAR10_FOLDER, unpacked / CIFAR10_FOLDER]
     lacks = [[n for n in CIFAR10_FILES if not os.path.isfile(folder / n)] for folder in folders]
@@ -228,7 +220,7 @@ def _read_batch(path: Path, md5: str) -> tuple[Bytes, npt.NDArray[np.int32]]:
         return images, np.array(batch[b"labels"], np.int32)
 
 
-def keras_datasets() -> Path:
+def keras_datasets_folder() -> Path:
     """Return the folder in which `keras.datasets` stores its files, without importing Keras."""
     return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "datasets"
 
@@ -240,7 +232,7 @@ class DownloadError(Exception):
 def _download(
     url: str, target: Path, *, check: Callable[[Path], object] | None = None, **options: Any
 ) -> None:
-    """Download `url` to `target`; `target` appears only when it is complete and checked.
+    """Download `url` to `target`, which appears only when it is complete and checked.
 
     Args:
         url: The address.
@@ -265,7 +257,7 @@ def _download(
                 )
             if check is not None:
                 check(Path(path))
-            if not target.is_dir():  # no second worker was faster
+            if not target.is_dir():  # a second worker may have been faster
                 os.replace(path, target)
     except Exception as error:  # Keras raises no narrower exception type
         text = str(error)

@@ -31,7 +31,7 @@ class RandomCrop:
     """
 
     def __init__(self, size: int | Sequence[int], *, padding: int = 0) -> None:
-        self.size, self.padding = _height_and_width(size), padding
+        self.size, self.padding = _parse_size(size), padding
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return a float32 window of each image, (images, *size, channels)."""
@@ -48,30 +48,6 @@ class RandomCrop:
             images, self.size, corners, centered=False, normalized=False, noise="zero"
         )
         return tf.ensure_shape(windows, (images.shape[0], *self.size, images.shape[3]))
-
-
-def center_crop(images: Any, size: int | Sequence[int]) -> Any:
-    """Cut the center out of images, to evaluate models trained with `RandomCrop`.
-
-    Args:
-        images: (images, height, width, channels): a NumPy array or a tensor.
-        size: Height and width in pixels, or a number for both.
-
-    Returns:
-        Images of the same array type and dtype, (images, *size, channels). If an odd number of
-        pixels is cut off, bottom and right lose the additional pixel.
-
-    Raises:
-        UserError: The images are smaller.
-
-    Example:
-        >>> center_crop(data.test_images, 24).shape
-        (10000, 24, 24, 3)
-    """
-    height, width = _height_and_width(size)
-    _check_fits(images, (height, width))
-    top, left = (images.shape[1] - height) // 2, (images.shape[2] - width) // 2
-    return images[:, top : top + height, left : left + width]
 
 
 class RandomHorizontalFlip:
@@ -113,20 +89,20 @@ class RandomCutout:
     """
 
     def __init__(self, size: int | Sequence[int], *, fill: npt.ArrayLike = 0.0) -> None:
-        self.size, self.fill = _height_and_width(size), fill
+        self.size, self.fill = _parse_size(size), fill
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return the images with a covered window in each image."""
         images = tf.convert_to_tensor(images, tf.float32)
         tops, lefts = _draw_corners(images, self.size, seed)
-        rows = _are_within(tf.shape(images)[1], tops, self.size[0])
-        columns = _are_within(tf.shape(images)[2], lefts, self.size[1])
+        rows = _is_within(tf.shape(images)[1], tops, self.size[0])
+        columns = _is_within(tf.shape(images)[2], lefts, self.size[1])
         window = rows[:, :, tf.newaxis] & columns[:, tf.newaxis, :]
         return tf.where(window[..., tf.newaxis], tf.constant(self.fill, tf.float32), images)
 
 
-def _are_within(side: Any, firsts: Any, size: int) -> Any:
-    """Return whether each position along a side is in the window of each image: (images, side)."""
+def _is_within(side: Any, firsts: Any, size: int) -> Any:
+    """Return, for each image and position along a side, whether it is in the window."""
     positions, firsts = tf.range(tf.cast(side, tf.float32)), firsts[:, tf.newaxis]
     return (positions >= firsts) & (positions < firsts + size)
 
@@ -149,7 +125,7 @@ def _draw_numbers(numbers: int, images: Any, seed: Any) -> list[Any]:
     return list(tf.unstack(draws, num=numbers))
 
 
-def _height_and_width(size: int | Sequence[int]) -> tuple[int, int]:
+def _parse_size(size: int | Sequence[int]) -> tuple[int, int]:
     height, width = (size, size) if isinstance(size, int) else size
     return height, width
 

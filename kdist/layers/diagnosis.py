@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.batch_norm_kernels import input_moments
-from ..layers.measurements import observed_calls, stateless_pass
+from ..layers.measurements import input_moments, observed_calls, stateless_pass
 from .convert import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
@@ -43,7 +42,7 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
 
 @contextlib.contextmanager
 def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
-    """Record `Kernels.local_moments` of batch norms' inputs: path → replica → a list of calls.
+    """Record `input_moments` of batch norms' inputs: path → replica → a list of calls.
 
     An unsynchronized batch norm gets the rows of each replica separately, as in training.
     """

@@ -3,10 +3,52 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
+
+from ..spmd.reduction import merge_moments
+
+
+class Moments(NamedTuple):
+    """Count, mean and biased variance of each channel's values, as three vectors."""
+
+    count: Any
+    mean: Any
+    variance: Any
+
+
+def input_moments(norm: Any, inputs: Any, mask: Any = None) -> Any:
+    """Return count, mean and variance of the inputs of a batch norm, shape `(3, channels)`.
+
+    Args:
+        norm: The layer.
+        inputs: The inputs.
+        mask: Booleans, with one dimension fewer than the inputs; `None` counts all values.
+    """
+    x = tf.cast(inputs, keras.backend.result_type(inputs.dtype.name, "float32"))
+    axes = [axis for axis in range(len(x.shape)) if axis != norm.axis % len(x.shape)]
+    if mask is None:
+        counted = tf.fill(tf.shape(x), True)
+    else:
+        counted = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
+    count = tf.reduce_sum(tf.cast(counted, x.dtype), axes, keepdims=True)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(tf.where(counted, x, 0), axes, True), count)
+    squares = tf.where(counted, tf.math.squared_difference(x, mean), 0)
+    variance = tf.math.divide_no_nan(tf.reduce_sum(squares, axes, True), count)
+    return tf.reshape(tf.stack([count, mean, variance]), (3, -1))
+
+
+def merge_input_moments(parts: Any) -> Moments:
+    """Merge `input_moments` of several batches, shape `(batches, 3, channels)`.
+
+    Without values, all are 0.
+    """
+    counts, means, variances = tf.unstack(parts, axis=1)
+    count = tf.reduce_sum(counts, 0)
+    shares = tf.math.divide_no_nan(counts, count)
+    return Moments(count, *merge_moments(shares, means, variances))
 
 
 @contextlib.contextmanager

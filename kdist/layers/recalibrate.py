@@ -10,8 +10,12 @@ import tensorflow as tf
 
 from .._upstream.models import call_model
 from ..errors import UserError
-from ..layers.batch_norm_kernels import input_moments, merge
-from ..layers.measurements import observed_calls, stateless_pass
+from ..layers.measurements import (
+    input_moments,
+    merge_input_moments,
+    observed_calls,
+    stateless_pass,
+)
 from .convert import batch_norms
 
 
@@ -96,7 +100,7 @@ def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
 
 def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
     """Return mean and variance over all batches; without inputs, the layer's moving statistics."""
-    total = merge(tf.concat(moments, 0))
+    total = merge_input_moments(tf.concat(moments, 0))
     mean, variance = total.mean.numpy(), total.variance.numpy()
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
         raise UserError(

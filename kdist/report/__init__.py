@@ -1,1 +1,4 @@
-"""`kdist report`: runs, sweeps and searches as one HTML file."""
+"""`kdist report`: runs, sweeps and searches in an HTML file.
+
+Begin with `write_report.py`.
+"""

@@ -10,11 +10,11 @@ _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 26, 40
 _CHARACTER = 6.8  # width of a digit of the axes' font
 _FEW_POINTS = 60
-# Beyond them, differences of numbers are infinite or 0.
+# Beyond these limits, differences of numbers are infinite or 0.
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
-# Each has a contrast above 3 with a white and with a dark page; the first four differ for readers
-# with red-green blindness, too.
+# Every colour has a contrast above 3 with a white and with a dark page. The first four differ for
+# readers with red-green blindness, too.
 COLOURS = (
     *("#3b7dd8", "#d0661a", "#2a8f5c", "#c2559a"),
     *("#96782f", "#1f8fb0", "#8062d6", "#7b8496"),
@@ -23,7 +23,7 @@ COLOURS = (
 
 @dataclass(frozen=True)
 class Point:
-    """A value, and the minimum and maximum of its repetitions, which are drawn as a bar."""
+    """A value with a bar from the minimum to the maximum of its repetitions."""
 
     x: float | str
     y: float
@@ -33,7 +33,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour.
+    """Points of the same colour.
 
     Attributes:
         name: The name in the legend.
@@ -75,7 +75,7 @@ class _Axis:
         self._words: list[str] = []
         found = list(dict.fromkeys(values)) or [0.0]
         if any(isinstance(value, str) for value in found):
-            self._words = list(dict.fromkeys(map(_text, found)))
+            self._words = list(dict.fromkeys(map(_format_value, found)))
             self._low, self._high = -0.5, len(self._words) - 0.5
             self.ticks = [(self.at(word), word) for word in self._words]
             return
@@ -91,14 +91,16 @@ class _Axis:
         self._high = high + margin
         is_whole = all(number.is_integer() for number in numbers)
         places = sorted(numbers) if at_values else self._round_numbers(is_whole)
-        self.ticks = [(self.at(place), _text(place)) for place in places]
+        self.ticks = [(self.at(place), _format_value(place)) for place in places]
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self._log else value
 
     def at(self, value: float | str) -> float:
         """Return the place of a value in pixels; of a number beyond an end, the end."""
-        number = self._words.index(_text(value)) if self._words else self._scaled(float(value))
+        number = (
+            self._words.index(_format_value(value)) if self._words else self._scaled(float(value))
+        )
         share = (number - self._low) / (self._high - self._low)
         start, end = self._ends
         return start + min(max(share, 0.0), 1.0) * (end - start)
@@ -119,7 +121,7 @@ class _Axis:
         return [float(f"{number * step:.12g}") for number in steps]
 
 
-def _text(value: float | str) -> str:
+def _format_value(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
@@ -136,7 +138,7 @@ class Chart:
         log_x: Whether the horizontal axis is logarithmic, if all numbers are above 0.
         from_zero: Whether the vertical axis begins at 0.
         ticks_at_values: Whether the horizontal axis has a tick at each value.
-        range_y: The ends of the vertical axis; by default those of the values.
+        range_y: The ends of the vertical axis; by default the minimum and maximum of the values.
     """
 
     title: str
@@ -177,52 +179,52 @@ class Chart:
 
 
 def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
-    for at, words in y.ticks:
+    for at, label in y.ticks:
         yield (
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"'
             ' stroke="currentColor" opacity="0.15"/>'
-            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(words)}</text>'
+            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(label)}</text>'
         )
-    free = 0.0  # a text that would touch the one before is left out
-    for at, words in x.ticks:
-        half = len(words) * _CHARACTER / 2
+    free = 0.0  # end of the text before; a text that would touch it is left out
+    for at, label in x.ticks:
+        half = len(label) * _CHARACTER / 2
         middle = min(max(at, half), _WIDTH - half)
         if middle - half >= free:
             free = middle + half + 4
             yield (
                 f'<text x="{middle:.1f}" y="{_HEIGHT - _BOTTOM + 15}"'
-                f' text-anchor="middle">{escape(words)}</text>'
+                f' text-anchor="middle">{escape(label)}</text>'
             )
 
 
 def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[str]:
     points = [(x.at(point.x), y.at(point.y), point) for point in series.drawn]
     if series.style != "markers":
-        path = " ".join(f"{left:.1f},{top:.1f}" for left, top, _ in points)
+        path = " ".join(f"{x_pixel:.1f},{y_pixel:.1f}" for x_pixel, y_pixel, _ in points)
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
     if series.style == "line":
         return
     radius = 3 if len(points) <= _FEW_POINTS else 1.5
-    for left, top, point in points:
-        words = f"{series.name}: {_text(point.x)}, {_text(point.y)}"
+    for x_pixel, y_pixel, point in points:
+        hint = f"{series.name}: {_format_value(point.x)}, {_format_value(point.y)}"
         if point.low is not None and point.high is not None:
-            words += f" ({_text(point.low)} to {_text(point.high)})"
+            hint += f" ({_format_value(point.low)} to {_format_value(point.high)})"
             yield (
-                f'<line x1="{left:.1f}" x2="{left:.1f}" y1="{y.at(point.low):.1f}"'
+                f'<line x1="{x_pixel:.1f}" x2="{x_pixel:.1f}" y1="{y.at(point.low):.1f}"'
                 f' y2="{y.at(point.high):.1f}" stroke="{colour}" stroke-width="3" opacity="0.5"/>'
             )
         yield (
-            f'<circle cx="{left:.1f}" cy="{top:.1f}" r="{radius}" fill="{colour}">'
-            f"<title>{escape(words)}</title></circle>"
+            f'<circle cx="{x_pixel:.1f}" cy="{y_pixel:.1f}" r="{radius}" fill="{colour}">'
+            f"<title>{escape(hint)}</title></circle>"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Charts of the same series, with one legend.
+    """Charts of the same series with a common legend.
 
     Attributes:
-        caption: How to read it.
+        caption: How to read the charts.
         charts: The charts; a chart without points is not drawn.
     """
 
@@ -236,14 +238,14 @@ class Figure:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """The name and colour of each series; nothing for a single one."""
+        """The name and colour of each series; empty for a single series."""
         names = list(dict.fromkeys(part.name for chart in self.charts for part in chart.series))
         if len(names) < 2:
             return []
         return [(name, COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
 
 
-def learning_rate_figure(
+def draw_learning_rates(
     rates: Sequence[float],
     losses: Sequence[float],
     smoothed: Sequence[float],
@@ -255,10 +257,10 @@ def learning_rate_figure(
     Args:
         rates: The learning rate of each step.
         losses: The loss of each step's batch.
-        smoothed: Their running average.
+        smoothed: The running average of the losses.
         suggestion: The learning rate to use.
     """
-    # The last tenth has no part in the scale: an exploding loss would flatten the rest.
+    # The scale excludes the last tenth: an exploding loss would flatten the curve.
     average = [value for value in smoothed if math.isfinite(value)]
     top = max(average[: max(len(average) * 9 // 10, 1)], default=1.0)
     bottom = min((value for value in losses if math.isfinite(value)), default=0.0)

@@ -8,9 +8,9 @@ from ..study.tables import ResultsTable
 from .charts import Figure
 
 GENERATOR = '<meta name="generator" content="kdist report">'
-"""In the first lines of every page; tells a report from other HTML files."""
+"""Tag in the first lines of every page, by which a report is recognized."""
 
-# The browser itself runs no script and loads nothing from anywhere.
+# The browser is told to run no script and to load nothing.
 _HEAD = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -57,10 +57,10 @@ class Section:
     """A part of a page.
 
     Attributes:
-        title: Its heading.
+        title: The heading.
         lead: A sentence below the heading.
-        tables: Its tables.
-        figures: Its charts.
+        tables: Tables.
+        figures: Charts.
     """
 
     title: str

@@ -9,12 +9,11 @@ from typing import Any
 
 from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
-from ..study.experiment import Experiment, read_rows
+from ..study.experiment import Experiment
 from ..study.folder import STUDY_FILE, Row, StudyFolder
-from ..study.search_results import read_trials
-from ..study.search_settings import KIND, Search, read_search
+from ..study.search_settings import KIND, Search
 from ..study.sweep_kinds import EXPERIMENTS
-from ..study.tables import MISSING, setting
+from ..study.tables import MISSING, format_setting
 from ..training.record import FILES, RunRecord, read_run, sanitize_text
 from ..training.settings import FOLDERS, model_name
 
@@ -23,7 +22,7 @@ _RECORD_FILES = {STUDY_FILE, *FILES}
 
 @dataclasses.dataclass(kw_only=True)
 class StudyRecord:
-    """The folder of a sweep or search, with a row for each point or trial that ended."""
+    """A sweep or search, with a row for each point or trial that ended."""
 
     name: str
     path: Path
@@ -43,7 +42,7 @@ class StudyRecord:
 
 @dataclasses.dataclass(kw_only=True)
 class SweepRecord(StudyRecord):
-    """A sweep: its kind, settings and machine, and a row for each point that ended."""
+    """A sweep with its kind, settings and machine."""
 
     experiment: type[Experiment]
     settings: Mapping[str, Any]
@@ -52,7 +51,7 @@ class SweepRecord(StudyRecord):
 
 @dataclasses.dataclass(kw_only=True)
 class SearchRecord(StudyRecord):
-    """A search: its settings, and a row for each trial that ended."""
+    """A search with its settings."""
 
     search: Search
 
@@ -62,7 +61,7 @@ class Sources:
     """The records of a report.
 
     Attributes:
-        runs: Run folders, also of killed runs, and of the points of sweeps that train.
+        runs: Run folders, also of killed runs and of points of sweeps that train.
         sweeps: Sweep folders.
         searches: Folders of `kdist tune`.
         skipped: Paths that are not shown, with the reason.
@@ -81,12 +80,12 @@ def find_sources(paths: Sequence[str]) -> Sources:
         UserError: A path does not exist or cannot be read, or there is nothing to show.
     """
     sources = Sources()
-    records: dict[Path, Path] = {}  # the same folder may be found on several ways
+    records: dict[Path, Path] = {}  # the same folder may be found by several paths
     for text in paths:
         try:
             for record in _find_records(Path(text)):
                 records.setdefault(record.resolve(), record)
-        except (OSError, ValueError) as error:  # also of a path that no file can have
+        except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             raise UserError(
                 f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or searches"
             ) from error
@@ -106,13 +105,13 @@ def _find_records(path: Path) -> list[Path]:
     path.stat()
     if path.is_dir():
         os.scandir(path).close()  # raises an error if it cannot be read
-    found = []
+    folders = []
     for folder, children, files in os.walk(path):
         children[:] = sorted(child for child in children if not child.startswith("."))
         if not _RECORD_FILES.isdisjoint(files):
-            found.append(Path(folder))
+            folders.append(Path(folder))
             children.clear()
-    return found or [path]
+    return folders or [path]
 
 
 def _read_into(sources: Sources, path: Path) -> None:
@@ -137,48 +136,37 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     """Read the folder of a study.
 
     Raises:
-        UserError: The folder is of no study, or its files cannot be read, or are of another version
-            of kdist.
+        UserError: The folder has no study, or files that are damaged or of another version of
+            kdist.
     """
-    folder = StudyFolder(path)
-    about = folder.about()
-    if about is None:
+    info = StudyFolder(path).read_info()
+    if info is None:
         raise UserError(f"{path} is not the folder of a study: it has no {STUDY_FILE}")
     name = sanitize_text(path.resolve().name)
-    if about.kind in EXPERIMENTS:
-        experiment = EXPERIMENTS[about.kind]
-        return SweepRecord(
-            name=name,
-            path=path,
-            experiment=experiment,
-            settings=sanitize_text(about.settings),
-            machine=sanitize_text(about.machine),
-            rows=read_rows(folder, experiment),
-        )
-    if about.kind != KIND:
-        raise UserError(f"{path} is a study of the kind {about.kind!r}, which is unknown")
-    try:
-        folder = StudyFolder(path, "trial")
-        search = read_search(folder)
-        return SearchRecord(name=name, path=path, search=search, rows=read_trials(folder, search))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"the files of its search cannot be read ({type(error).__name__}: {error}): they are"
-            " damaged, or of another version of kdist"
-        ) from error
+    if info.kind == KIND:
+        rows = StudyFolder(path, "trial").read_rows()
+        return SearchRecord(name=name, path=path, search=Search.from_info(info), rows=rows)
+    return SweepRecord(
+        name=name,
+        path=path,
+        experiment=EXPERIMENTS[info.kind],
+        settings=sanitize_text(info.settings),
+        machine=sanitize_text(info.machine),
+        rows=StudyFolder(path).read_rows(),
+    )
 
 
 # Settings
 
 
-def data_set(settings: Mapping[str, object], source: object = None) -> str:
+def name_data_set(settings: Mapping[str, object], source: object = None) -> str:
     """Name the data of a run.
 
     Args:
         settings: Its settings.
-        source: The data that it has read, from its summary.
+        source: Source of the data, from the run's summary.
     """
-    if settings.get("model"):  # the same function of two files may give two data sets
+    if settings.get("model"):  # functions of the same name may return different data
         file = str(settings["model"]).rpartition(":")[0]
         return f"{settings.get('data') or 'data'}() of {file}"
     dataset = str(settings.get("dataset", "fashion_mnist"))
@@ -190,8 +178,13 @@ def compare_settings(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
     settings = [
         {
             "model": model_name(run.settings),
-            **{name: setting(value) for name, value in run.settings.items() if name != "model"},
-            "replicas": f"{run.fact('replicas') or 1:.0f}",  # the settings may leave it open
+            **{
+                name: format_setting(value)
+                for name, value in run.settings.items()
+                if name != "model"
+            },
+            # Without a setting, the number of replicas depends on the machine.
+            "replicas": f"{run.summary_number('replicas') or 1:.0f}",
         }
         for run in runs
     ]
@@ -202,7 +195,7 @@ def compare_settings(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
 
 # Names
 
-# The name that `kdist train` gives a folder.
+# Default name of a run folder.
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}-\d{6}(-\d+)?")
 
 
@@ -213,7 +206,7 @@ def _name_records(sources: Sources) -> None:
             studies, _unique_tails(study.path for study in studies), strict=True
         ):
             study.name = name
-    # The folder of a point's run is called `run`; the folder above has the point's name.
+    # All points have a folder `run` in the folder with the point's name.
     paths = [run.path.parent if is_point(run) else run.path for run in sources.runs]
     named = zip(sources.runs, _unique_tails(paths), compare_settings(sources.runs), strict=True)
     sources.runs = [_rename(run, name, settings) for run, name, settings in named]
@@ -229,12 +222,12 @@ def _rename(run: RunRecord, name: str, settings: Mapping[str, str]) -> RunRecord
         words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
         name += f": {', '.join(words)}"
     return dataclasses.replace(
-        run, name=name if run.status.is_complete else f"{name} ({run.status.word})"
+        run, name=name if run.status == "complete" else f"{name} ({run.status})"
     )
 
 
 def _unique_tails(paths: Iterable[Path]) -> list[str]:
-    """Return the last part of each path, and as much before it as tells it from the others."""
+    """Return the shortest end of each path that differs from the ends of all other paths."""
     places = [path.resolve().parts for path in paths]
     tails = []
     for parts in places:

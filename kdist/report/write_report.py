@@ -1,4 +1,7 @@
-"""`write_report`: the tables and charts of runs, sweeps and searches as one page."""
+"""`write_report`: runs, sweeps and searches as a page with tables and charts.
+
+`sources.py` finds and reads the folders, `charts.py` draws SVG, and `page.py` renders HTML.
+"""
 
 import contextlib
 import datetime
@@ -11,13 +14,20 @@ from ..arguments import is_remote
 from ..errors import UserError
 from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
 from ..remote import local_records
-from ..study.experiment import shared_cores_warning
+from ..study.experiment import describe_shared_cores
 from ..study.folder import Row
-from ..study.search_results import trials_table
-from ..study.tables import MISSING, ResultsTable, accuracy, rate, seconds, setting
-from ..training.console import count
+from ..study.search_results import make_trials_table
+from ..study.tables import (
+    MISSING,
+    ResultsTable,
+    format_accuracy,
+    format_rate,
+    format_seconds,
+    format_setting,
+)
+from ..training.console import format_count
 from ..training.networks import NETWORKS, SIZES
-from ..training.record import RunRecord, finite
+from ..training.record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
 from .page import GENERATOR, Section, render_page
@@ -26,9 +36,9 @@ from .sources import (
     Sources,
     SweepRecord,
     compare_settings,
-    data_set,
     find_sources,
     is_point,
+    name_data_set,
 )
 
 _FIRST_BYTES = 2000
@@ -43,15 +53,14 @@ def write_report(
     Args:
         paths: Folders of runs, sweeps and searches, or folders of these; they may be remote.
         output: The HTML file; an existing report is replaced. By default `report.html` in the
-            folder that contains all local paths, which may be the only one of them; else in the
-            working directory.
+            innermost folder of all local paths, or in the working directory if all are remote.
 
     Returns:
         The file, and the paths that the report does not show, each with the reason.
 
     Raises:
         UserError: Nothing can be shown, a path does not exist, `output` cannot be written or is not
-            a report, or there is none and the paths have no folder in common.
+            a report, or the paths have no folder in common.
     """
     with contextlib.ExitStack() as copies:
         addresses = {
@@ -61,13 +70,15 @@ def write_report(
         }
         local = [path for path in paths if not is_remote(path)]
         sources = find_sources([*local, *addresses])
-        page = output_file(_beside(local or ["."]) if output is None else output, option="--output")
+        page = output_file(
+            _default_page(local or ["."]) if output is None else output, option="--output"
+        )
         with explain_write_errors(page, hint=_HINT):
             if page.exists():
                 with page.open("rb") as file:
                     if GENERATOR.encode() not in file.read(_FIRST_BYTES):
                         raise UserError(f"{page} is not a report of kdist: {_HINT}, or remove it")
-        text = make_report(sources)
+        text = render_report(sources)
     for folder, address in addresses.items():
         text = text.replace(folder, address)
     with explain_write_errors(page, hint=_HINT), folder_for_files(page.parent):
@@ -75,7 +86,7 @@ def write_report(
     return page, sources.skipped
 
 
-def _beside(paths: Sequence[str]) -> str:
+def _default_page(paths: Sequence[str]) -> str:
     common = os.path.commonpath([os.path.abspath(path) for path in paths])
     if common == os.sep:
         raise UserError(f"{', '.join(paths)} have no folder in common: pass the page as --output")
@@ -83,10 +94,10 @@ def _beside(paths: Sequence[str]) -> str:
     return os.path.join(os.path.relpath(common) if inside else common, "report.html")
 
 
-def make_report(sources: Sources) -> str:
+def render_report(sources: Sources) -> str:
     """Return the page of the records."""
     return render_page(
-        _title(sources),
+        _make_title(sources),
         make_sections(sources),
         about=f"written {datetime.date.today().isoformat()} by kdist {__version__}",
     )
@@ -94,40 +105,41 @@ def make_report(sources: Sources) -> str:
 
 def make_sections(sources: Sources) -> list[Section]:
     """Return sweeps, searches, then the runs of each data set."""
-    sections = [_sweep_section(sweep) for sweep in sources.sweeps]
-    sections += [_search_section(search) for search in sources.searches]
+    sections = [_make_sweep_section(sweep) for sweep in sources.sweeps]
+    sections += [_make_search_section(search) for search in sources.searches]
     by_data: dict[str, list[RunRecord]] = {}
     for run in sources.runs:
-        by_data.setdefault(data_set(run.settings, run.summary.get("data")), []).append(run)
-    sections += [_runs_section(data, runs) for data, runs in by_data.items()]
+        by_data.setdefault(name_data_set(run.settings, run.summary.get("data")), []).append(run)
+    sections += [_make_runs_section(data, runs) for data, runs in by_data.items()]
     if sources.skipped:
-        table = _reasons("Folders and files that are not shown", sources.skipped)
+        table = _make_reasons_table("Folders and files that are not shown", sources.skipped)
         sections.append(Section(title="Skipped", tables=[table]))
     return sections
 
 
-def _title(sources: Sources) -> str:
-    """Return the name of a single record, else the number of each kind, without sweeps' points."""
+def _make_title(sources: Sources) -> str:
+    """Return the name of a single record, or the number of records of each kind."""
     studies = [*sources.sweeps, *sources.searches]
+    # A point of a sweep counts as a run only if the sweep is not shown.
     runs = [run for run in sources.runs if not (studies and is_point(run))]
     names = [study.name for study in studies] + [run.name for run in runs]
     if len(names) == 1:
         return names[0]
     kinds = ((sources.sweeps, "sweep"), (sources.searches, "search"), (runs, "run"))
-    words = [count(len(records), noun) for records, noun in kinds if records]
+    words = [format_count(len(records), noun) for records, noun in kinds if records]
     return ", ".join(words).replace("searchs", "searches")
 
 
-def _reasons(title: str, rows: Sequence[tuple[str, str]]) -> ResultsTable:
+def _make_reasons_table(title: str, rows: Sequence[tuple[str, str]]) -> ResultsTable:
     return ResultsTable(title=title, columns=("Name", "Reason"), rows=rows)
 
 
 # Sweeps and searches
 
 
-def _sweep_section(sweep: SweepRecord) -> Section:
+def _make_sweep_section(sweep: SweepRecord) -> Section:
     experiment = sweep.experiment
-    warning = shared_cores_warning(dict(sweep.machine), sweep.done)
+    warning = describe_shared_cores(sweep.machine, sweep.done)
     section = Section(
         title=f"{experiment.kind.capitalize()}: {sweep.name}",
         lead=f"{_count_ends(sweep, 'point')}. {warning or ''}",
@@ -135,18 +147,18 @@ def _sweep_section(sweep: SweepRecord) -> Section:
     if sweep.done:
         summary = experiment.summarize(sweep.done)
         section.tables.append(experiment.table(summary, sweep.settings))
-        section.figures.append(sweep_figure(sweep, summary))
+        section.figures.append(draw_sweep(sweep, summary))
     if sweep.failed:
-        section.tables.append(_reasons("Points that failed", sweep.failed))
+        section.tables.append(_make_reasons_table("Points that failed", sweep.failed))
     return section
 
 
 def _count_ends(study: SweepRecord | SearchRecord, noun: str) -> str:
-    return f"{count(len(study.done), noun)} finished, {len(study.failed)} failed"
+    return f"{format_count(len(study.done), noun)} finished, {len(study.failed)} failed"
 
 
-def sweep_figure(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
-    """Draw the results of a sweep, with a line for each setting besides the horizontal axis.
+def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
+    """Draw the results of a sweep, with a line for each setting that is not on the axis.
 
     Args:
         sweep: The sweep.
@@ -154,9 +166,9 @@ def sweep_figure(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
     """
     experiment = sweep.experiment
     axis, title = experiment.axis
-    others = [name for name in experiment.setting if name not in (axis, "batch_size")]
+    line_settings = [name for name in experiment.setting if name not in (axis, "batch_size")]
     lines: dict[str, list[Row]] = {}
-    for name, row in zip(name_series(summary, others), summary, strict=True):
+    for name, row in zip(name_series(summary, line_settings), summary, strict=True):
         lines.setdefault(name, []).append(row)
 
     def draw_line(name: str, column: str) -> Series:
@@ -179,7 +191,7 @@ def sweep_figure(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
 
 
 def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """Name each row after the columns whose values differ.
+    """Name each row by the columns whose values differ.
 
     Example:
         >>> name_series([{"replicas": 1, "lr_rule": "sqrt"}, {"replicas": 2, "lr_rule": "sqrt"}],
@@ -188,12 +200,13 @@ def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """
     varied = [name for name in columns if len({row[name] for row in rows}) > 1]
     return [
-        ", ".join(f"{name.replace('_', ' ')} {setting(row[name])}" for name in varied) or "measured"
+        ", ".join(f"{name.replace('_', ' ')} {format_setting(row[name])}" for name in varied)
+        or "measured"
         for row in rows
     ]
 
 
-def _search_section(record: SearchRecord) -> Section:
+def _make_search_section(record: SearchRecord) -> Section:
     search = record.search
     model = model_name(search.config.to_dict())
     if SIZES & set(search.space or ()):
@@ -205,21 +218,18 @@ def _search_section(record: SearchRecord) -> Section:
         f" {_count_ends(record, 'trial')}.",
     )
     if record.rows:
-        section.tables.append(trials_table(record.rows, search))
+        section.tables.append(make_trials_table(record.rows, search))
     if record.done:
-        section.figures.append(search_figure(record))
+        section.figures.append(draw_search(record))
     if record.failed:
-        section.tables.append(_reasons("Trials that failed", record.failed))
+        section.tables.append(_make_reasons_table("Trials that failed", record.failed))
     return section
 
 
-def search_figure(record: SearchRecord) -> Figure:
-    """Draw the scores by trial, then by each hyperparameter that varied.
-
-    The score of a trial that missed the target is a penalty, so large that it would hide the
-    differences between the other scores.
-    """
+def draw_search(record: SearchRecord) -> Figure:
+    """Draw the scores by trial, then by each hyperparameter that varied."""
     search = record.search
+    # The penalty of a trial that missed the target would hide the differences of other scores.
     trials = [
         (number, row)
         for number, row in enumerate(record.rows, 1)
@@ -246,7 +256,7 @@ def search_figure(record: SearchRecord) -> Figure:
 
 
 def _number_or_text(value: object) -> float | str:
-    number = None if isinstance(value, bool) else finite(value)
+    number = None if isinstance(value, bool) else as_finite(value)
     return str(value) if number is None else number
 
 
@@ -265,25 +275,25 @@ _BY_EPOCH = {
 _FROM_ZERO = {"images_per_sec", "learning_rate", "batch_norm_gap", "batch_norm_replica_gap"}
 
 
-def _runs_section(data: str, runs: Sequence[RunRecord]) -> Section:
+def _make_runs_section(data: str, runs: Sequence[RunRecord]) -> Section:
     shared = (
         "Replicas with shared cores are logical CPUs of one processor: their speed shows no"
-        " speed-up, only what several replicas cost besides their computing."
+        " speed-up, only the overhead of several replicas."
     )
     best_first = sorted(runs, key=lambda run: run.best or (0.0, 0), reverse=True)
     return Section(
         title=f"Runs on {data}",
         lead=shared if any(run.shares_cores for run in runs) else "",
-        tables=[runs_table(best_first)],
-        figures=[learning_curves(best_first)],
+        tables=[make_runs_table(best_first)],
+        figures=[draw_learning_curves(best_first)],
     )
 
 
-def learning_curves(runs: Sequence[RunRecord]) -> Figure:
+def draw_learning_curves(runs: Sequence[RunRecord]) -> Figure:
     """Draw each logged column by epoch, and the validation accuracy by seconds.
 
     Args:
-        runs: Runs, each with a name of its own.
+        runs: Runs with different names.
     """
 
     def draw_curve(run: RunRecord, column: str, x: str) -> Series:
@@ -304,8 +314,8 @@ def learning_curves(runs: Sequence[RunRecord]) -> Figure:
     return Figure(caption=caption, charts=[first, by_time, *others])
 
 
-def runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
-    """Make a table of runs, a line each: results, then the settings that differ."""
+def make_runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
+    """Make a table with a line for each run: results, then the settings that differ."""
     settings = compare_settings(runs)
     return ResultsTable(
         title="Results, best first",
@@ -315,34 +325,42 @@ def runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
             for run, row in zip(runs, settings, strict=True)
         ],
         note="Images/s: median of the epochs after the first, which includes the tracing of the"
-        " step. Time to target: the first epoch of those in a row that beat the run's own target.",
+        " step. Time to target: until the first epoch of the sequence that beat the run's target.",
     )
 
 
-def _speed(run: RunRecord) -> str:
-    return rate(run.images_per_sec) + (" (first epoch)" if run.rates and not run.is_warm else "")
+def _format_speed(run: RunRecord) -> str:
+    return format_rate(run.images_per_sec) + (
+        " (first epoch)" if run.rates and not run.is_warm else ""
+    )
 
 
-def _time_to_target(run: RunRecord) -> str:
-    met = run.fact("met_seconds")
+def _format_time_to_target(run: RunRecord) -> str:
+    met = run.summary_number("met_seconds")
     if met is not None:
-        return seconds(met)
-    return "not reached" if run.logged("val_accuracy") else MISSING
+        return format_seconds(met)
+    return "not reached" if run.has_values("val_accuracy") else MISSING
 
 
-def _replicas(run: RunRecord) -> str:
+def _format_replicas(run: RunRecord) -> str:
     cores = ", shared cores" if run.shares_cores else ""
-    return f"{setting(run.fact('replicas'))}{run.of_workers}{cores}"
+    return f"{format_setting(run.summary_number('replicas'))}{run.workers_suffix}{cores}"
+
+
+def _describe_status(run: RunRecord) -> str:
+    if run.status == "diverged":
+        return f"diverged in {run.diverged_at}"
+    return "killed or still running" if run.status == "unfinished" else run.status
 
 
 _COLUMNS: dict[str, Callable[[RunRecord], str]] = {
     "Run": lambda run: run.name,
-    "Best val. accuracy": lambda run: accuracy(run.best[0] if run.best else None),
-    "Images/s": _speed,
-    "Time to target": _time_to_target,
-    "Total time": lambda run: seconds(run.fact("seconds")),
+    "Best val. accuracy": lambda run: format_accuracy(run.best[0] if run.best else None),
+    "Images/s": _format_speed,
+    "Time to target": _format_time_to_target,
+    "Total time": lambda run: format_seconds(run.summary_number("seconds")),
     "Epochs": lambda run: f"{len(run.epochs):,}",
-    "Status": lambda run: run.status.detail,
-    "Replicas": _replicas,
-    "Global batch": lambda run: setting(run.fact("global_batch")),
+    "Status": _describe_status,
+    "Replicas": _format_replicas,
+    "Global batch": lambda run: format_setting(run.summary_number("global_batch")),
 }

@@ -84,20 +84,20 @@ class Collectives:
         self.places: Sequence[int] = range(len(devices))
         self.bucket_bytes: float = _BUCKET_BYTES
 
-    def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def sum_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        return self._together(values, self._sum)
+        return self._exchange_packed(values, self._sum)
 
-    def stacks(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def stack_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their stack on every device."""
-        return self._together(values, self.stack)
+        return self._exchange_packed(values, self.stack)
 
-    def _together(
+    def _exchange_packed(
         self, values: Sequence[Sequence[Any]], exchange: Callable[[Sequence[Any]], list[Any]]
     ) -> list[list[Any]]:
         """Exchange tensors, small ones packed into vectors."""
         results: list[list[Any]] = [[] for _ in values]
-        for pack in self._packs([parts[0] for parts in values]):
+        for pack in self._plan_packs([parts[0] for parts in values]):
             if len(pack) == 1:
                 results[pack[0]] = exchange(values[pack[0]])
                 continue
@@ -115,7 +115,7 @@ class Collectives:
                     results[at].append(tensor)
         return results
 
-    def _packs(self, parts: Sequence[Any]) -> list[list[int]]:
+    def _plan_packs(self, parts: Sequence[Any]) -> list[list[int]]:
         kinds: list[Any] = []
         for at, part in enumerate(parts):
             elements = part.shape.num_elements()
@@ -123,7 +123,7 @@ class Collectives:
             fits = elements is not None and elements <= limit and part.dtype != tf.string
             kinds.append(part.dtype.name if fits else at)
         sizes = [(part.shape.num_elements() or 0) * part.dtype.size for part in parts]
-        return _buckets(kinds, sizes, self.bucket_bytes)
+        return _fill_buckets(kinds, sizes, self.bucket_bytes)
 
     def _is_collective(self, part: Any) -> bool:
         """Whether TensorFlow's collectives, NCCL's on GPUs, exchange a tensor of the replicas."""
@@ -139,7 +139,7 @@ class Collectives:
         if self.cross_device_ops is None or isinstance(self.cross_device_ops, CollectiveAllReduce):
             with tf.device(self.devices[0]):
                 total = add_in_order(parts)
-            return self.copies(total)
+            return self.copy_to_devices(total)
         value = values.PerReplica(tuple(parts))
         total = self.cross_device_ops.reduce(tf.distribute.ReduceOp.SUM, value, value)
         return list(getattr(total, "values", [total]))
@@ -161,18 +161,18 @@ class Collectives:
                 stacks.append(rows)
         return stacks
 
-    def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
+    def gather_all(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
         return [self.gather(rows.parts, rows.axis) for rows in values]
 
-    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
+    def scatter_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, each device's own rows of the sum."""
         found: list[list[Any]] = []
         for summed in values:
             blocks = []
             for part, device in zip(summed.parts, self.devices, strict=True):
                 with tf.device(device):
-                    blocks.append(self._split(part, summed))
+                    blocks.append(self._split_rows(part, summed))
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
@@ -182,33 +182,33 @@ class Collectives:
     def rows_of_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return each device's own rows of sums: after a sum, each replica keeps its rows."""
         found: list[list[Any]] = []
-        sums = self.sums([summed.parts for summed in values])
+        sums = self.sum_all([summed.parts for summed in values])
         for summed, wholes in zip(values, sums, strict=True):
             found.append([])
             for whole, place, device in zip(wholes, self.places, self.devices, strict=True):
                 with tf.device(device):
                     # The results of `split` may share the memory of the whole sum, and keep it.
-                    own = tf.raw_ops.DeepCopy(x=self._split(whole, summed)[place])
+                    own = tf.raw_ops.DeepCopy(x=self._split_rows(whole, summed)[place])
                 found[-1].append(own)
         return found
 
-    def _split(self, whole: Any, rows: ExchangedRows) -> list[Any]:
+    def _split_rows(self, whole: Any, rows: ExchangedRows) -> list[Any]:
         """Return the rows of all replicas."""
         return list(tf.split(whole, rows.sizes, rows.axis, num=self.replicas))
 
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         """Return the concatenation of the replicas' tensors on every device."""
         with tf.device(device_for(parts[0], self.devices[0])):
-            return self.copies(tf.concat(list(parts), axis))
+            return self.copy_to_devices(tf.concat(list(parts), axis))
 
     def stack(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of the replicas' tensors on every device."""
         if self._is_collective(parts[0]):
             return self._all_gather(parts)
         with tf.device(device_for(parts[0], self.devices[0])):
-            return self.copies(tf.stack(list(parts)))
+            return self.copy_to_devices(tf.stack(list(parts)))
 
-    def copies(self, tensor: Any) -> list[Any]:
+    def copy_to_devices(self, tensor: Any) -> list[Any]:
         """Return a tensor on every device; strings stay on the host."""
         made = [tensor]
         for device in self.devices[1:]:
@@ -271,9 +271,9 @@ class WorkerCollectives(Collectives):
         self.bucket_bytes = bucket_bytes or math.inf
 
     @in_a_function
-    def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def sum_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        return super().sums(values)
+        return super().sum_all(values)
 
     def _is_collective(self, part: Any) -> bool:
         return part.dtype in _SUMMED
@@ -283,23 +283,23 @@ class WorkerCollectives(Collectives):
             return self._all_reduce(parts)
         return [tf.reduce_sum(rows, 0) for rows in self.stack(parts)]
 
-    def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
+    def gather_all(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
         found: dict[int, list[Any]] = {}
         dtypes = [rows.parts[0].dtype for rows in values]
         sizes = [rows.packed_size * dtype.size for rows, dtype in zip(values, dtypes, strict=True)]
-        for bucket in _buckets(dtypes, sizes, self.bucket_bytes):
+        for bucket in _fill_buckets(dtypes, sizes, self.bucket_bytes):
             own = [
                 tf.concat([values[at].packed(values[at].parts[n], place) for at in bucket], 0)
                 for n, place in enumerate(self.places)
             ]
             unpacked = [
-                self._unpacked(rows, [values[at] for at in bucket]) for rows in self.stack(own)
+                self._unpack_rows(rows, [values[at] for at in bucket]) for rows in self.stack(own)
             ]
             found |= dict(zip(bucket, map(list, zip(*unpacked, strict=True)), strict=True))
         return [found[at] for at in range(len(values))]
 
-    def _unpacked(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
+    def _unpack_rows(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
         """Return whole tensors from the replicas' packed rows: a row of `rows` per replica."""
         with tf.device(rows.device):
             columns = tf.split(rows, [member.packed_size for member in members], 1)
@@ -314,7 +314,7 @@ class WorkerCollectives(Collectives):
                 for member, column in zip(members, columns, strict=True)
             ]
 
-    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
+    def scatter_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, each device's own rows of the sum."""
         return self.rows_of_sums(values)
 
@@ -348,10 +348,10 @@ class WorkerCollectives(Collectives):
         if parts[0].dtype == tf.string:
             return self._stack_of_strings(parts)
         stacks = []
-        sent = [sendable(part) for part in parts]
+        sent = [to_sendable(part) for part in parts]
         for rows, device in zip(self._all_gather(sent), self.devices, strict=True):
             with tf.device(device):
-                stacks.append(received(tf.gather(rows, self._order), parts[0].dtype))
+                stacks.append(from_sendable(tf.gather(rows, self._order), parts[0].dtype))
         return stacks
 
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
@@ -373,7 +373,7 @@ class WorkerCollectives(Collectives):
         ]
 
 
-def _buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
+def _fill_buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
     """Return the indices of the tensors of each bucket: tensors of a kind, up to a limit of bytes.
 
     Args:
@@ -404,7 +404,7 @@ _SUMMED = (*_SENT, tf.bfloat16)  # types of CollectiveReduce
 _OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
-def sendable(tensor: Any) -> Any:
+def to_sendable(tensor: Any) -> Any:
     """Return a tensor as a type that TensorFlow's all-gather supports: cast, or as its bits."""
     dtype = tensor.dtype
     if dtype in _SENT:
@@ -416,8 +416,8 @@ def sendable(tensor: Any) -> Any:
     return tf.bitcast(tensor, _OF_SIZE.get(dtype.size, tf.float64))
 
 
-def received(tensor: Any, dtype: Any) -> Any:
-    """Return a tensor that was sent as `sendable`, converted back to its own type."""
+def from_sendable(tensor: Any, dtype: Any) -> Any:
+    """Return a tensor that was sent as `to_sendable`, converted back to its own type."""
     if tensor.dtype == dtype:
         return tensor
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:

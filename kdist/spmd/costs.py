@@ -75,9 +75,9 @@ class Costs:
 
     def bytes(self, tensor: tf.Tensor) -> float:
         """Return the size of a whole tensor."""
-        return self._elements(tensor) * float(tensor.dtype.size)
+        return self._count_elements(tensor) * float(tensor.dtype.size)
 
-    def each(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
+    def each_operation(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
         """Yield each operation of the plan, with its work and the tensors gathered for it."""
         for planned in self._plan.operations:
             inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
@@ -88,19 +88,19 @@ class Costs:
                 and gathers_rows(placement, way)
                 and placement.rows.is_batch
             ]
-            yield planned, self._work(planned, bool(gathered)), gathered
+            yield planned, self._work_of(planned, bool(gathered)), gathered
 
-    def _work(self, planned: PlannedOperation, gathers: bool) -> Work:
+    def _work_of(self, planned: PlannedOperation, gathers: bool) -> Work:
         results = planned.decision.output_placements
         is_divided = any(isinstance(placement, Shard | Partial) for placement in results)
         if planned.decision.bodies:
             bodies = [body for body in planned.decision.bodies if isinstance(body, GraphPlan)]
-            branches = [self._body(planned, body) for body in bodies]
-            return max(branches, key=lambda work: work.total) * self._iterations(planned.op)
-        flops = self._flops(planned.op)
+            branches = [self._work_of_body(planned, body) for body in bodies]
+            return max(branches, key=lambda work: work.total) * self._count_iterations(planned.op)
+        flops = self._count_flops(planned.op)
         if is_divided:
             return Work(divided=flops)
-        grown = [t for t in planned.op.outputs if self._grows(t)]
+        grown = [t for t in planned.op.outputs if self._grows_with_batch(t)]
         if gathers or planned.is_whole or any(t.ref() in self._of_batch for t in planned.inputs):
             self._of_batch.update(t.ref() for t in grown)
             return Work(whole=flops)
@@ -108,7 +108,7 @@ class Costs:
         self._of_batch.update(t.ref() for t in symbolic)
         return Work(whole=flops) if symbolic else Work(repeated=flops)
 
-    def _body(self, planned: PlannedOperation, body: GraphPlan) -> Work:
+    def _work_of_body(self, planned: PlannedOperation, body: GraphPlan) -> Work:
         given = planned.inputs[planned.op.type in CONDITIONS :]  # The predicate comes first.
         pairs = zip(body.inputs, given, strict=True)
         of_batch = [inner.ref() for inner, outer in pairs if outer.ref() in self._of_batch]
@@ -118,14 +118,14 @@ class Costs:
 
     def total(self) -> Work:
         """Return the work of all operations."""
-        return sum((work for _, work, _ in self.each()), Work())
+        return sum((work for _, work, _ in self.each_operation()), Work())
 
     def _has_rows(self, tensor: tf.Tensor) -> bool:
         """Whether the tensor's size is known to grow with a batch."""
         dims = self._plan.dims(tensor)
         return any(isinstance(size, Size) and bool(size.batch_axes()) for size in dims or ())
 
-    def _grows(self, tensor: tf.Tensor) -> bool:
+    def _grows_with_batch(self, tensor: tf.Tensor) -> bool:
         """Whether the tensor's size may grow with a batch."""
         dims = None if tensor.dtype.name == "variant" else self._plan.dims(tensor)
         return dims is None or any(
@@ -133,56 +133,57 @@ class Costs:
             for size in dims
         )
 
-    def _flops(self, op: tf.Operation) -> float:
+    def _count_flops(self, op: tf.Operation) -> float:
         if op.type in FREE:
             return 0.0
         graphs = called_graphs(op)
         if graphs:  # The called functions have no plans of their own.
-            inner = [sum(map(self._flops, graph.get_operations())) for graph in graphs]
-            return max(inner) * self._iterations(op)
-        length = self._summed(op)
+            inner = [sum(map(self._count_flops, graph.get_operations())) for graph in graphs]
+            return max(inner) * self._count_iterations(op)
+        length = self._count_summands(op)
         if length is not None:
             return 2 * length
-        made = sum(map(self._elements, op.outputs))
+        made = sum(map(self._count_elements, op.outputs))
         if op.type in SLICES:
             return made
-        read = max(map(self._elements, op.inputs), default=0.0)
-        cubic = (self._dims(op.inputs[0]) or [1.0])[-1] if op.type in CUBIC else 1.0
+        read = max(map(self._count_elements, op.inputs), default=0.0)
+        cubic = (self._known_dims(op.inputs[0]) or [1.0])[-1] if op.type in CUBIC else 1.0
         return max(made, read) * cubic
 
-    def _summed(self, op: tf.Operation) -> float | None:
+    def _count_summands(self, op: tf.Operation) -> float | None:
         """Return the number of products that a matrix product or convolution adds up.
 
         `None` for operations of all other types.
         """
         kind = op.type
         if kind == "MatMul" or kind.startswith("BatchMatMul"):
-            first = self._dims(op.inputs[0]) or [1.0, 1.0]
+            first = self._known_dims(op.inputs[0]) or [1.0, 1.0]
             flipped = op.get_attr("transpose_a" if kind == "MatMul" else "adj_x")
-            return self._elements(op.outputs[0]) * first[-2 if flipped else -1]
+            return self._count_elements(op.outputs[0]) * first[-2 if flipped else -1]
         if kind == "Einsum":
-            sizes = dict(self._labels(op))
+            sizes = dict(self._label_sizes(op))
             _, _, made = op.get_attr("equation").decode().partition("->")
             inner = [size for label, size in sizes.items() if label not in made]
-            return self._elements(op.outputs[0]) * math.prod(inner)
+            return self._count_elements(op.outputs[0]) * math.prod(inner)
         if kind.startswith(("Conv2D", "Conv3D", "DepthwiseConv2dNative")):
             kernel = op.outputs[0] if "BackpropFilter" in kind else op.inputs[1]
             result = op.inputs[2] if "Backprop" in kind else op.outputs[0]
-            axes = self._dims(kernel) or []  # The last axis, or the last two, belong to the result.
+            # The last axis, or the last two, belong to the result.
+            axes = self._known_dims(kernel) or []
             window = axes[:2] if kind.startswith("Depthwise") else axes[:-1]
-            return self._elements(result) * math.prod(window)
+            return self._count_elements(result) * math.prod(window)
         return None
 
-    def _labels(self, op: tf.Operation) -> Iterator[tuple[str, float]]:
+    def _label_sizes(self, op: tf.Operation) -> Iterator[tuple[str, float]]:
         terms = op.get_attr("equation").decode().partition("->")[0].split(",")
         for term, tensor in zip(terms, op.inputs, strict=True):
-            sizes = self._dims(tensor) or []
+            sizes = self._known_dims(tensor) or []
             before, dots, after = term.partition("...")
             yield from zip(before, sizes, strict=False)
             if dots and after:
                 yield from zip(after, sizes[-len(after) :], strict=False)
 
-    def _iterations(self, op: tf.Operation) -> float:
+    def _count_iterations(self, op: tf.Operation) -> float:
         """Return a loop's number of iterations; 1 if the number is unknown, or `op` is no loop."""
         if "While" not in op.type:
             return 1.0
@@ -192,29 +193,31 @@ class Costs:
             most = self._plan.canonical(most.op.inputs[0])
         if not self._plan.has(most) or not most.dtype.is_integer or most.shape.rank != 0:
             return 1.0
-        return max(self._number(self._plan.sizes(most).item()), 1.0)
+        return max(self._expected_size(self._plan.sizes(most).item()), 1.0)
 
-    def _elements(self, tensor: tf.Tensor) -> float:
+    def _count_elements(self, tensor: tf.Tensor) -> float:
         if tensor.dtype.name in ("resource", "variant"):
             return 0.0
-        return math.prod(self._dims(tensor) or ())
+        return math.prod(self._known_dims(tensor) or ())
 
-    def _dims(self, tensor: tf.Tensor) -> list[float] | None:
+    def _known_dims(self, tensor: tf.Tensor) -> list[float] | None:
         dims: Sequence[AnySize | None] | None
         if self._plan.has(tensor):
             dims = self._plan.dims(tensor)
         else:
             dims = None if tensor.shape.rank is None else tensor.shape.as_list()
-        return None if dims is None else [self._number(size) for size in dims]
+        return None if dims is None else [self._expected_size(size) for size in dims]
 
-    def _number(self, size: AnySize | None) -> float:
+    def _expected_size(self, size: AnySize | None) -> float:
         if size is None:
             return float(self._rows)
         if isinstance(size, int):
             return float(size)
         terms = size.terms.items()
-        return float(abs(sum(n * math.prod(map(self._value, symbols)) for symbols, n in terms)))
+        return float(
+            abs(sum(n * math.prod(map(self._symbol_value, symbols)) for symbols, n in terms))
+        )
 
-    def _value(self, symbol: Any) -> int:
+    def _symbol_value(self, symbol: Any) -> int:
         known: int | None = getattr(symbol, "total", None)
         return self._rows if known is None else known

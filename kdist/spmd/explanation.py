@@ -134,7 +134,7 @@ def explain(
     places: dict[str, Place] = {}
     names: dict[str, Any] = {}
     seen: set[Ref] = set()
-    for planned, done, needed in costs.each():
+    for planned, done, needed in costs.each_operation():
         source = plan.origin(planned.op)
         names[source.name] = source
         # The update by a sparse gradient needs the gradient's rows of all replicas.
@@ -180,13 +180,13 @@ def _is_update(op: tf.Operation) -> bool:
 def describe_plan(plan: GraphPlan) -> list[str]:
     """Describe the operations of a step; workers with the same plan get the same description."""
     return [
-        f"{_describe(planned.op)} at {planned.stage} as"
-        f" {', '.join(map(_kind, planned.decision.output_placements))}"
+        f"{_describe_operation(planned.op)} at {planned.stage} as"
+        f" {', '.join(map(_describe_placement, planned.decision.output_placements))}"
         for planned in plan.operations
     ]
 
 
-def _describe(op: tf.Operation) -> str:
+def _describe_operation(op: tf.Operation) -> str:
     """Describe an operation: its type, its numbers, and a checksum of the functions that it calls.
 
     Text attributes with digits are left out, as processes number names; texts such as `SAME` and
@@ -198,20 +198,20 @@ def _describe(op: tf.Operation) -> str:
         if name.startswith("_") or name in ("seed", "seed2", "dtype", "T"):
             continue
         if kind == "tensor":
-            parts += _numbers(attribute.tensor)
+            parts += _describe_constant(attribute.tensor)
         elif kind in ("i", "f", "b"):
-            parts.append(f"{name} {_rounded(getattr(attribute, kind))}")
+            parts.append(f"{name} {_format_number(getattr(attribute, kind))}")
         elif kind == "list" and (numbers := [*attribute.list.i, *attribute.list.f]):
-            parts.append(f"{name} {' '.join(map(_rounded, numbers))}")
+            parts.append(f"{name} {' '.join(map(_format_number, numbers))}")
         elif kind == "s" and not _DIGITS.search(attribute.s):
             parts.append(f"{name} {attribute.s.decode()}")
     for graph in called_graphs(op):
-        inside = "\n".join(map(_describe, graph.get_operations()))
+        inside = "\n".join(map(_describe_operation, graph.get_operations()))
         parts.append(f"of {zlib.crc32(inside.encode()):x}")
     return f"{op.type}({', '.join(parts)})"
 
 
-def _numbers(tensor: Any) -> list[str]:
+def _describe_constant(tensor: Any) -> list[str]:
     """Return texts of a constant: its values, or sums or a checksum of many; none for strings."""
     if tf.as_dtype(tensor.dtype) == tf.string:
         return []
@@ -219,7 +219,7 @@ def _numbers(tensor: Any) -> list[str]:
     if values.dtype.kind not in "biufc":  # types such as bfloat16
         values = values.astype("float64")
     if values.size <= _MOST_VALUES:
-        return [*map(_rounded, values.tolist())]
+        return [*map(_format_number, values.tolist())]
     if values.dtype.kind in "biu":
         return [f"{zlib.crc32(values.tobytes()):x}"]
     # The last digits of numbers may differ between machines: sums are compared, not bits.
@@ -227,12 +227,12 @@ def _numbers(tensor: Any) -> list[str]:
     return [f"{(abs(values) * waves).sum():.4g}", f"{(values * waves).sum():.4g}"]
 
 
-def _rounded(number: complex) -> str:
+def _format_number(number: complex) -> str:
     """Return a number with the digits that all machines compute alike."""
     return f"{number:.6g}" if isinstance(number, float | complex) else str(int(number))
 
 
-def _kind(placement: Any) -> str:
+def _describe_placement(placement: Any) -> str:
     if isinstance(placement, Shard):
         return f"shard({placement.axis}, {len(placement.rows.segments)})"
     return placement.reduction.name if isinstance(placement, Partial) else type(placement).__name__

@@ -18,9 +18,9 @@ from .collectives import (
     ExchangedRows,
     WorkerCollectives,
     device_for,
+    from_sendable,
     in_a_function,
-    received,
-    sendable,
+    to_sendable,
 )
 
 
@@ -34,13 +34,13 @@ class FixedOrder(Collectives):
     in_fixed_order = True
 
     def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        return self.copies(_added(parts, self.devices)[0])
+        return self.copy_to_devices(_added(parts, self.devices)[0])
 
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[tf.Tensor]]:
         """Return, for each list of the shards' tensors, each shard's own rows of the sum."""
         return self.rows_of_sums(values)
 
-    def copies(self, tensor: tf.Tensor) -> list[tf.Tensor]:
+    def copy_to_devices(self, tensor: tf.Tensor) -> list[tf.Tensor]:
         """Return a tensor for every shard, once on each device; strings stay on the host."""
         made: dict[str, tf.Tensor] = {self.devices[0]: tensor}
         for device in self.devices:
@@ -83,11 +83,11 @@ class WorkerFixedOrder(WorkerCollectives):
         stacks = []
         for at, launcher in enumerate(launchers):
             with tf.device(self.devices[at]):
-                sent = tf.stack([sendable(part) for part in parts[at::local]])
+                sent = tf.stack([to_sendable(part) for part in parts[at::local]])
                 rows = launcher._all_gather(sent, None)
                 if sent.shape.rank is not None:
                     rows.set_shape([len(order), *sent.shape[1:]])
-                stacks.append(received(tf.gather(rows, order), parts[0].dtype))
+                stacks.append(from_sendable(tf.gather(rows, order), parts[0].dtype))
         return stacks * each
 
 

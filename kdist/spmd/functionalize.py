@@ -61,7 +61,7 @@ class _State:
     is_divided: bool = False
     is_chosen: tf.Tensor | None = None
 
-    def branch(self, is_chosen: tf.Tensor | None = None) -> _State:
+    def make_branch_state(self, is_chosen: tf.Tensor | None = None) -> _State:
         """Return the state of a branch.
 
         Args:
@@ -118,7 +118,7 @@ def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
         for key, handle in handles.items()
     }
     state = _State(dict(values), any(divided))
-    results = _run(op, inputs, state)
+    results = _write_functional(op, inputs, state)
     with tf.control_dependencies([value.op for value in values.values()]):
         for key, value in state.values.items():
             if value is not values[key]:
@@ -144,7 +144,7 @@ def compute_whole(
     for index, value in enumerate(inputs):
         if isinstance(value, Variable) and not _is_known(op, index, value.handle):
             raise NotImplementedError
-    return _run(op, inputs, _State(values))
+    return _write_functional(op, inputs, _State(values))
 
 
 def read_variable(handle: tf.Tensor, own: Any) -> Any:
@@ -173,7 +173,7 @@ def _dtype_of(handle: tf.Tensor) -> Any:
     return tf.as_dtype(data.shape_and_type[0].dtype)
 
 
-def _run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+def _write_functional(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
     """Write an operation with values in place of variables; return its results."""
     if op.type in FUNCTION_CALLS:
         return _run_call(op, inputs, state)
@@ -202,7 +202,7 @@ def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
 
     def run(tensors: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         inside = _State(dict(zip(own, values, strict=True)), state.is_divided)
-        outputs = _run_graph(graph, _with(inputs, indices, tensors), inside)
+        outputs = _run_graph(graph, _replace_at(inputs, indices, tensors), inside)
         return [*outputs, *(inside.values[key] for key in changed)]
 
     call = tf.function(run, autograph=False, jit_compile=True)
@@ -211,7 +211,9 @@ def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
     return list(made[: len(op.outputs)])
 
 
-def _with(values: Sequence[Value], indices: Sequence[int], others: Sequence[Value]) -> list[Value]:
+def _replace_at(
+    values: Sequence[Value], indices: Sequence[int], others: Sequence[Value]
+) -> list[Value]:
     found = list(values)
     for index, other in zip(indices, others, strict=True):
         found[index] = other
@@ -236,7 +238,7 @@ def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[V
         before = len(default.get_operations())
         with tf.control_dependencies(waits):
             if variables_in(inputs):
-                outputs = inputs if op.type == "Identity" else _run(op, inputs, state)
+                outputs = inputs if op.type == "Identity" else _write_functional(op, inputs, state)
             else:
                 if op.type == "UnsortedSegmentSum" and state.is_chosen is not None:
                     inputs[1] = _without_wrong(inputs[1], inputs[2], state.is_chosen)
@@ -273,7 +275,7 @@ def _cannot_fail(graph: tf.Graph) -> bool:
     """Whether a branch may be computed even if it is not chosen: no operation in it can fail."""
     outputs = [t.shape for t in graph.outputs if t.dtype != tf.resource]
     return all(shape.is_fully_defined() for shape in outputs) and all(
-        (op.type in NEVER_FAIL and _fits(op))
+        (op.type in NEVER_FAIL and _is_known_to_fit(op))
         or (op.type in VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
         or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
         or (op.type == "StridedSlice" and _takes_constant(op))
@@ -285,7 +287,7 @@ def _cannot_fail(graph: tf.Graph) -> bool:
     )
 
 
-def _fits(op: tf.Operation) -> bool:
+def _is_known_to_fit(op: tf.Operation) -> bool:
     """Whether an operation's numbers and shapes are known to fit together."""
     if op.type == "Pow" and not op.inputs[0].dtype.is_floating:
         return False  # an integer to a negative power is an error
@@ -311,7 +313,7 @@ def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> 
     graphs = called_graphs(op)
 
     def run(graph: tf.Graph, is_chosen: tf.Tensor | None = None) -> list[tf.Tensor]:
-        own = state.branch(is_chosen)
+        own = state.make_branch_state(is_chosen)
         outputs = _run_graph(graph, rest, own)
         return [*outputs, *(own.values[key] for key in keys)]
 
@@ -326,7 +328,7 @@ def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> 
             for mine, other in zip(then, otherwise, strict=True)
         ]
     else:
-        branches = [functools.partial(_identities, run, graph) for graph in graphs]
+        branches = [functools.partial(_write_identities, run, graph) for graph in graphs]
         made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
         made = list(made) if isinstance(made, list | tuple) else [made]
     count = len(op.outputs)
@@ -334,7 +336,9 @@ def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> 
     return made[:count]
 
 
-def _identities(run: Callable[[tf.Graph], list[tf.Tensor]], graph: tf.Graph) -> list[tf.Tensor]:
+def _write_identities(
+    run: Callable[[tf.Graph], list[tf.Tensor]], graph: tf.Graph
+) -> list[tf.Tensor]:
     return [tf.identity(result) for result in run(graph)]
 
 
@@ -347,9 +351,9 @@ def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
     def run(
         graph: tf.Graph, variables: Sequence[tf.Tensor]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        own = state.branch()
+        own = state.make_branch_state()
         own.values.update(zip(keys, variables[count:], strict=True))
-        outputs = _run_graph(graph, _with(inputs, indices, variables[:count]), own)
+        outputs = _run_graph(graph, _replace_at(inputs, indices, variables[:count]), own)
         return outputs, [own.values[key] for key in keys]
 
     def iterate(*variables: tf.Tensor) -> list[tf.Tensor]:
@@ -377,7 +381,7 @@ def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
             lambda *values: run(test, values)[0][0], iterate, variables, shape_invariants=shapes
         )
     state.values.update(zip(keys, made[count:], strict=True))
-    return _with(inputs, indices, made[:count])
+    return _replace_at(inputs, indices, made[:count])
 
 
 def _changes_variables(graph: tf.Graph) -> bool:

@@ -207,7 +207,7 @@ class Bodies:
         # For each operation in place of a rewritten operation, the rewritten operation.
         self.added: dict[Any, Any] = {}
 
-    def of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
+    def graph_of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
         """Return the graph of the function `name`, which an operation calls with `inputs`."""
         if (op, name) not in self._graphs:
             function = function_of(op, name)

@@ -42,11 +42,11 @@ class Lives:
             self._read(planned, index, made, last)
             for tensor in planned.op.outputs:
                 if planned.op.type in ALIASES:
-                    self._sources[tensor.ref()] = self._source(planned.inputs[0])
+                    self._sources[tensor.ref()] = self._source_of(planned.inputs[0])
                 else:
                     made[tensor.ref()] = index, self._local_bytes(tensor)
         for ref, (index, size) in made.items():
-            self._add(index, max(last.get(ref, index), index), size)
+            self._add_lifetime(index, max(last.get(ref, index), index), size)
 
     def _read(
         self,
@@ -56,19 +56,19 @@ class Lives:
         last: dict[Ref, int],
     ) -> None:
         for tensor, way in zip(planned.inputs, planned.ways, strict=True):
-            source = self._source(tensor)
+            source = self._source_of(tensor)
             if isinstance(way, TakeWeight) or source.ref() not in made:
                 continue
             if isinstance(way, TakeRowsOfSum):  # The sum is scattered once it is there.
                 begin, size = made[source.ref()]
-                self._add(begin + 1, index, size / self._replicas)
+                self._add_lifetime(begin + 1, index, size / self._replicas)
             else:
                 last[source.ref()] = index
 
-    def _source(self, tensor: tf.Tensor) -> tf.Tensor:
+    def _source_of(self, tensor: tf.Tensor) -> tf.Tensor:
         return self._sources.get(tensor.ref(), tensor)
 
-    def _add(self, first: int, last: int, size: float) -> None:
+    def _add_lifetime(self, first: int, last: int, size: float) -> None:
         self._changes[first] += size
         self._changes[last + 1] -= size
 

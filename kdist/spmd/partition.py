@@ -112,12 +112,12 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         draws_by_xla=step.draws_by_xla,
     )
     structure = tf.nest.pack_sequence_as(
-        traced.structure, _written(program, traced, results), expand_composites=True
+        traced.structure, _write_program(program, traced, results), expand_composites=True
     )
     explanation = explain(
         plan,
         program.exchange_rounds,
-        program.exchanged(),
+        program.exchanged_tensors(),
         replicas=strategy.num_replicas_in_sync,
         rows=strategy.explained_rows,
     )
@@ -133,7 +133,7 @@ def _trace(
     is_alike: bool,
 ) -> Trace:
     args, kwargs = tf.nest.map_structure(
-        lambda value: _composite(strategy, value, collectives), (args, kwargs)
+        lambda value: _join_composite(strategy, value, collectives), (args, kwargs)
     )
     fn = converted(step.fn)
 
@@ -148,7 +148,7 @@ def _trace(
     return trace(strategy, compilable, args, kwargs, input_tensor_of)
 
 
-def _written(
+def _write_program(
     program: Program, traced: Trace, results: Sequence[tuple[tf.Tensor, bool]]
 ) -> list[Any]:
     """Write a program; return its results as a flat list, in the order of the traced results."""
@@ -179,7 +179,7 @@ def _input_tensor_of(
         return [InputTensor([component] * count, False) for component in components]
     if isinstance(value, tf.Tensor):
         if splits and value.shape.rank:
-            parts = _split(value, collectives)
+            parts = _split_batch(value, collectives)
             return InputTensor(parts, True, collectives.replicas, value.shape[0])
         return InputTensor([value] * count, False)
     if not is_divided(value):
@@ -202,7 +202,7 @@ def is_divided(value: Any) -> bool:
     return isinstance(value, values.DistributedValues) and not is_variable
 
 
-def _split(value: tf.Tensor, collectives: Collectives) -> list[tf.Tensor]:
+def _split_batch(value: tf.Tensor, collectives: Collectives) -> list[tf.Tensor]:
     """Return each replica's rows of a whole batch."""
     with tf.device(device_for(value, collectives.devices[0])):
         parts = split_rows(value, collectives.replicas)
@@ -227,7 +227,7 @@ def _only_value(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
-def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
+def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
     """Join the parts of sparse and ragged batches and `IndexedSlices`: they are computed whole."""
     if not is_divided(value):
         return value
@@ -483,7 +483,7 @@ def run_eagerly(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -
     collectives = strategy.collectives()
 
     def whole(value: Any) -> Any:
-        value = _composite(strategy, value, collectives)
+        value = _join_composite(strategy, value, collectives)
         if not is_divided(value):
             return value
         parts = strategy.experimental_local_results(value)

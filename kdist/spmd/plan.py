@@ -40,7 +40,7 @@ from .redistribute import (
     Way,
     WriteSizes,
     gathers_rows,
-    settled,
+    settle_way,
     way_to,
 )
 from .tensor_facts import INPUTS, NeedsCollectiveError, Ref, StageNumber, StepFacts, TensorFacts
@@ -383,7 +383,7 @@ class GraphPlan(TensorFacts):
         """
         for planned in self.operations:
             pairs = zip(planned.placements, planned.ways, strict=True)
-            planned.ways = [settled(placement, way) for placement, way in pairs]
+            planned.ways = [settle_way(placement, way) for placement, way in pairs]
 
     def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
@@ -446,7 +446,7 @@ class GraphPlan(TensorFacts):
 
     def _inline(self, op: tf.Operation, earliest: StageNumber) -> None:
         """Plan the operations of a called function in place of the call."""
-        graph = self.step.bodies.of(op, op.get_attr("f").name, op.inputs)
+        graph = self.step.bodies.graph_of(op, op.get_attr("f").name, op.inputs)
         for inner, outer in zip(graph.inputs, op.inputs, strict=True):
             self.set_alias(inner, outer)
             if inner.dtype == tf.resource:

@@ -157,7 +157,7 @@ class Program:
         exchanges = [exchange.stage for exchange in self.plan.exchanges.values()]
         return max([INPUTS, *self.stages, *exchanges, *self.plan.counted.values()])
 
-    def exchanged(self) -> list[tf.Tensor]:
+    def exchanged_tensors(self) -> list[tf.Tensor]:
         """Return the tensors that are exchanged and read."""
         exchanges = self.plan.exchanges.values()
         return [exchange.tensor for exchange in exchanges if result_of(exchange) in self.used]
@@ -168,7 +168,7 @@ class Program:
         """Call all functions, in order, and return the results."""
         plan = self.plan
         results = [
-            self._exported(tensor) if stays else Result(final.number, final.export(tensor))
+            self._export(tensor) if stays else Result(final.number, final.export(tensor))
             for stays, tensor in kept
         ]
         # An exchanged tensor has to become a result of its stage before the stage is called. To
@@ -180,18 +180,18 @@ class Program:
             self._export_all()
         outer = tf.compat.v1.get_default_graph()
         for number in sorted({*self.stages, *sent}):
-            self._exchange(sent.get(number, []))
+            self._write_exchange(sent.get(number, []))
             stage = self.stages.get(number)
             if stage is not None and (stage.outputs or stage.has_effects):
                 self._called[number] = self._call_stage(stage, outer)
             for writer in () if stage is None else stage.writers.values():
                 self._call_stage(writer, outer)
         return [
-            [*self._values(result)] if stays else self._values(result)[0]
+            [*self._replica_values(result)] if stays else self._replica_values(result)[0]
             for (stays, _), result in zip(kept, results, strict=True)
         ]
 
-    def _exported(self, tensor: tf.Tensor) -> StepInput | Result:
+    def _export(self, tensor: tf.Tensor) -> StepInput | Result:
         """Make a tensor a result of its stage; return the key of the replicas' values."""
         number = self.plan.stage_of(tensor)
         if number == INPUTS:
@@ -206,7 +206,7 @@ class Program:
         self._add_up_full_bucket()
         function = end_function(stage, stage.prepare(), outer, **stage.attributes())
         outputs = []
-        values = [self._values(key) for key in stage.inputs]
+        values = [self._replica_values(key) for key in stage.inputs]
         for replica in stage.replicas:
             args = [value[replica] for value in values]
             waits = [
@@ -227,7 +227,7 @@ class Program:
             outputs.append(made)
         return outputs * len(self.devices) if stage.runs_once else outputs
 
-    def _values(self, argument: Argument) -> Sequence[tf.Tensor]:
+    def _replica_values(self, argument: Argument) -> Sequence[tf.Tensor]:
         """Return the replicas' values of an argument of a stage."""
         match argument:
             case StepInput():
@@ -259,7 +259,7 @@ class Program:
         """Return the replicas' values of a tensor, once all stages are called."""
         stage = self.stages.get(number)
         index = None if stage is None else stage.result_index(tensor)
-        return None if index is None else [*self._values(Result(number, index))]
+        return None if index is None else [*self._replica_values(Result(number, index))]
 
     # Exchanges
 
@@ -268,7 +268,7 @@ class Program:
         sent: list[PlannedExchange | RowCounts] = []
         for exchange in self.plan.all_exchanges():
             if exchange.stage == number and result_of(exchange) in self.used:
-                self._exported(exchange.tensor)
+                self._export(exchange.tensor)
                 sent.append(exchange)
         for batch_axis, stage in self.plan.counted.items():
             if stage == number:
@@ -283,7 +283,7 @@ class Program:
         count = stage.cached(("count", batch_axis), lambda: tf.shape(stage.value(tensor))[axis])
         return Result(stage.number, stage.export(count))
 
-    def _exchange(self, sent: Sequence[PlannedExchange | RowCounts]) -> None:
+    def _write_exchange(self, sent: Sequence[PlannedExchange | RowCounts]) -> None:
         """Write an exchange; only collect the terms of sums, which are added up later."""
         self.exchange_rounds += bool(sent)
         scattered: dict[Argument, ExchangedRows] = {}
@@ -291,14 +291,14 @@ class Program:
         stacked: dict[Argument, list[tf.Tensor]] = {}
         for source in sent:
             if isinstance(source, RowCounts):
-                stacked[source] = [*self._values(self._count_of(source.batch_axis))]
+                stacked[source] = [*self._replica_values(self._count_of(source.batch_axis))]
                 continue
             key, parts = result_of(source), self._sent_values(source)
             placement, shape = self.plan.placement(source.tensor), self.plan.shape(source.tensor)
             if source.shard is not None:
                 shard = source.shard
                 scattered[key] = ExchangedRows(
-                    parts, shape.as_list(), shard.axis, self._sizes(shard)
+                    parts, shape.as_list(), shard.axis, self._rows_of_replicas(shard)
                 )
             elif isinstance(placement, Shard) and _has_known_rows(shape, placement.rows):
                 gathered[key] = _exchanged_rows(parts, shape, placement)
@@ -308,13 +308,13 @@ class Program:
                 self._sums[key] = parts
             else:
                 stacked[key] = parts
-        stacks = self.collectives.stacks(list(stacked.values()))
-        own = self.collectives.scattered_sums(list(scattered.values()))
-        whole = self.collectives.gathered(list(gathered.values()))
+        stacks = self.collectives.stack_all(list(stacked.values()))
+        own = self.collectives.scatter_sums(list(scattered.values()))
+        whole = self.collectives.gather_all(list(gathered.values()))
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
 
-    def _sizes(self, shard: Shard) -> Any:
+    def _rows_of_replicas(self, shard: Shard) -> Any:
         """Return the numbers of rows of all replicas: a list of numbers, or a vector."""
         known = shard.rows.known_parts
         if known is not None:
@@ -329,7 +329,7 @@ class Program:
         are gathered while a stage runs, and no replica has the whole weights of more than two
         stages.
         """
-        parts = [*self._values(self._exported(exchange.tensor))]
+        parts = [*self._replica_values(self._export(exchange.tensor))]
         if exchange.is_weight:
             for index, end in enumerate(self._ends_before(exchange.stage.round - 1)):
                 with tf.device(self.devices[index]), tf.control_dependencies([end]):
@@ -360,7 +360,7 @@ class Program:
         """Write sums over replicas, in buckets, in the order of the step."""
         # Inputs of the step are not in `_order`: they come first.
         keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))
-        sums = self.collectives.sums([self._sums.pop(key) for key in keys])
+        sums = self.collectives.sum_all([self._sums.pop(key) for key in keys])
         self._exchanged |= dict(zip(keys, sums, strict=True))
 
     def _add_up_full_bucket(self) -> None:
@@ -522,7 +522,7 @@ class ProgramStage(Stage):
     def makes(self, tensor: tf.Tensor) -> bool:
         return self.plan.stage_of(tensor) == self.number and not self.changed
 
-    def _from(self, source: ProgramStage, value: tf.Tensor) -> tf.Tensor:
+    def _take_from(self, source: ProgramStage, value: tf.Tensor) -> tf.Tensor:
         key = Result(source.number, source.export(value))
         return self.add_input(key, value.dtype, value.shape, value)
 
@@ -530,7 +530,7 @@ class ProgramStage(Stage):
         number = self.plan.stage_of(tensor)
         if number != INPUTS:
             source = self.program.stage(number)
-            return self._from(source, source.value(tensor))
+            return self._take_from(source, source.value(tensor))
         placement, dtype = self.plan.placement(tensor), tensor.dtype
         like = tensor if dtype in (tf.resource, tf.variant) else None
         is_part = dtype == tf.resource and isinstance(placement, Shard)
@@ -549,14 +549,16 @@ class ProgramStage(Stage):
         if stage in (INPUTS, self.number):
             return self.read_symbol(number)
         source = self.program.stage(stage)
-        return self._from(source, source.read_symbol(number))
+        return self._take_from(source, source.read_symbol(number))
 
     def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
         placement: Any = self.plan.placement(tensor)
         shape = self.plan.shape(tensor)
         if isinstance(placement, Shard):
             whole = self._add_exchanged_input(tensor, shape)
-            return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
+            return (
+                self._restore_order(whole, placement) if len(placement.rows.segments) > 1 else whole
+            )
         if placement == PARTIAL:
             return self._add_exchanged_input(tensor, shape)
         count = self.program.collectives.replicas
@@ -593,7 +595,7 @@ class ProgramStage(Stage):
             return self.counts(rows.segments[0][0].root())
         return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])
 
-    def _sorted(self, gathered: tf.Tensor, placement: Shard) -> tf.Tensor:
+    def _restore_order(self, gathered: tf.Tensor, placement: Shard) -> tf.Tensor:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
         sizes, count = [], self.program.collectives.replicas
         for replica in range(count):

@@ -128,7 +128,7 @@ def _way_to_rows(
     return SliceRows(shard, may_broadcast)
 
 
-def settled(placement: Placement, way: Way) -> Way:
+def settle_way(placement: Placement, way: Way) -> Way:
     """Return the way in a finished plan: `KEEP` if later merges have made the rows fit."""
     is_slice = isinstance(way, SliceRows) and isinstance(placement, Shard)
     return KEEP if is_slice and placement.fits(way.shard) else way  # type: ignore[attr-defined]

@@ -66,40 +66,21 @@ class Moments(Reduction):
         return tf.stack(merge_moments(shares, means, variances))
 
 
-@dataclass(frozen=True)
-class CountedMoments(Reduction):
-    """Count, mean and sum of squared distances from the mean, stacked along the first axis."""
-
-    name = "counted moments"
-
-    def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
-        del rows_of_replicas
-        counts, means, squares = tf.unstack(stacked, axis=1)
-        count = tf.reduce_sum(counts, 0)
-        variances = tf.math.divide_no_nan(squares, counts)
-        mean, variance = merge_moments(counts, means, variances, tf.maximum(count, 1))
-        return tf.stack([count, mean, variance * count])
-
-
 def merge_moments(
-    weights: tf.Tensor, means: tf.Tensor, variances: tf.Tensor, total: tf.Tensor | None = None
+    shares: tf.Tensor, means: tf.Tensor, variances: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Merge the means and biased variances of groups of values.
 
     Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
 
     Args:
-        weights: The groups' shares of all values, along the first axis; with `total`, the groups'
-            numbers of values, so that the moments of constants keep all their digits.
+        shares: The groups' shares of all values, along the first axis.
         means: The groups' means; the mean of a group without values may be NaN.
         variances: The groups' variances; the variance of a group without values may be NaN.
-        total: The number of all values. Without values, a divisor other than 0 gives zeros, not
-            NaN.
     """
 
     def weighted(values: tf.Tensor) -> tf.Tensor:
-        summed = tf.reduce_sum(tf.math.multiply_no_nan(values, weights), 0)
-        return summed if total is None else summed / total
+        return tf.reduce_sum(tf.math.multiply_no_nan(values, shares), 0)
 
     mean = weighted(means)
     return mean, weighted(variances + tf.math.squared_difference(means, mean))
@@ -113,4 +94,3 @@ ALL = Elementwise("all", tf.reduce_all)
 ANY = Elementwise("any", tf.reduce_any)
 ONE_TERM = Elementwise("one term", tf.reduce_sum)
 """One replica has the value, and all other replicas have -0.0, which changes no sum."""
-COUNTED_MOMENTS = CountedMoments()

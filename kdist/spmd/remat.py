@@ -31,7 +31,7 @@ _thread = threading.local()
 _BESIDE = ("_keras_logits", "_keras_mask")
 
 
-def rematerialized(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
+def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
     """Return a function with the results of `fn`, whose gradient computes `fn` again.
 
     Inside `fn`, further functions are called as they are. So is a model as a whole, since its
@@ -50,13 +50,15 @@ def rematerialized(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[.
             return fn(*args, **kwargs)
         graph = ops.get_default_graph()
         before = len(graph.get_operations())
-        with _inside():
+        with _mark_inside():
             results = fn(*args, **kwargs)
         made = dict.fromkeys(graph.get_operations()[before:])
         if keeps_weights:
             kept = _of_variables(made)
             made = dict.fromkeys(op for op in made if op not in kept)
-        return _separated(results, _losses(getattr(fn, "__self__", None), made), made)
+        return _separate_results(
+            results, _find_added_losses(getattr(fn, "__self__", None), made), made
+        )
 
     return call
 
@@ -68,7 +70,7 @@ def _is_model(owner: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _inside() -> Iterator[None]:
+def _mark_inside() -> Iterator[None]:
     _thread.is_inside = True
     try:
         yield
@@ -76,18 +78,20 @@ def _inside() -> Iterator[None]:
         _thread.is_inside = False
 
 
-def _losses(owner: Any, made: Operations) -> list[tuple[list[Any], int]]:
+def _find_added_losses(owner: Any, made: Operations) -> list[tuple[list[Any], int]]:
     """Return the places of losses that layers have added inside a method of a layer."""
     layers = owner._flatten_layers() if isinstance(owner, keras.Layer) else ()
     return [
-        (layer._losses, index)
+        (layer._find_added_losses, index)
         for layer in layers
-        for index, loss in enumerate(layer._losses)
+        for index, loss in enumerate(layer._find_added_losses)
         if tf.is_tensor(loss) and loss.op in made
     ]
 
 
-def _separated(results: Any, losses: Sequence[tuple[list[Any], int]], made: Operations) -> Any:
+def _separate_results(
+    results: Any, losses: Sequence[tuple[list[Any], int]], made: Operations
+) -> Any:
     """Return the results as new tensors, whose gradient computes the operations `made` again.
 
     Added losses and tensors that Keras keeps beside a result are replaced, too.
@@ -102,16 +106,16 @@ def _separated(results: Any, losses: Sequence[tuple[list[Any], int]], made: Oper
     added = [added_losses[index] for added_losses, index in losses]
     all_results = [*flat, *added, *(value for _, _, value in beside)]
     found = {tensor.ref(): tensor for tensor in all_results if tf.is_tensor(tensor)}
-    copied = _stateless(found.values(), made)
+    copied = _stateless_operations(found.values(), made)
     sources = [t for t in found.values() if t.op in copied and t.dtype.is_floating]
-    inputs = _inputs(copied)
+    inputs = _outer_inputs(copied)
     if not sources or not inputs:
         return results
     with record.stop_recording():
         separate = {t.ref(): tf.identity(t) for t in sources}
 
     def gradient(*gradients: Any) -> list[Any]:
-        return _gradient(copied, inputs, sources, gradients)
+        return _recompute_gradient(copied, inputs, sources, gradients)
 
     record.record_operation("Rematerialized", list(separate.values()), inputs, gradient)
     for tensor, name, value in beside:
@@ -136,7 +140,7 @@ def _of_variables(made: Operations) -> Operations:
     return found
 
 
-def _stateless(results: Iterable[tf.Tensor], made: Operations) -> Operations:
+def _stateless_operations(results: Iterable[tf.Tensor], made: Operations) -> Operations:
     """Return the operations that are computed again for results, in order.
 
     An operation with a state is not, and neither is an operation that only such an operation needs.
@@ -151,13 +155,13 @@ def _stateless(results: Iterable[tf.Tensor], made: Operations) -> Operations:
     return dict.fromkeys(op for op in made if op in found)
 
 
-def _inputs(operations: Operations) -> list[tf.Tensor]:
+def _outer_inputs(operations: Operations) -> list[tf.Tensor]:
     """Return the tensors that operations get from elsewhere, without constants."""
     given = {t.ref(): t for op in operations for t in op.inputs if t.op not in operations}
     return [tensor for tensor in given.values() if tensor.op.type != "Const"]
 
 
-def _gradient(
+def _recompute_gradient(
     operations: Operations,
     inputs: Sequence[tf.Tensor],
     results: Sequence[tf.Tensor],

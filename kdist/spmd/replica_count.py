@@ -25,7 +25,7 @@ _FUNCTIONS = re.compile(
 _OPTIMIZERS = "/keras/src/optimizers/"
 
 
-def _recognized(operate: Callable[[Any, Any], Any]) -> Any:
+def _recognize_result(operate: Callable[[Any, Any], Any]) -> Any:
     """Return an operator with a recognized result."""
 
     def method(self: Any, other: Any) -> Any:
@@ -37,30 +37,30 @@ def _recognized(operate: Callable[[Any, Any], Any]) -> Any:
     return method
 
 
-def _reflected(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _reflect(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: operate(other, self)
 
 
-def _product(self: Any, other: Any) -> Any:
+def _multiply_share(self: Any, other: Any) -> Any:
     """Multiply a share: times the number of replicas it is the whole, a plain number."""
     if isinstance(other, ReplicaCount):
         return self.real * other.real
-    return _recognized(operator.mul)(self, other)
+    return _recognize_result(operator.mul)(self, other)
 
 
 class ReplicaNumber:
     """A number that follows from a `ReplicaCount`; its copies and pickles are plain numbers."""
 
     real: Any
-    __add__ = __radd__ = _recognized(operator.add)
-    __sub__ = _recognized(operator.sub)
-    __rsub__ = _recognized(_reflected(operator.sub))
-    __truediv__ = _recognized(operator.truediv)
-    __rtruediv__ = _recognized(_reflected(operator.truediv))
-    __floordiv__ = _recognized(operator.floordiv)
-    __rfloordiv__ = _recognized(_reflected(operator.floordiv))
-    __mod__ = _recognized(operator.mod)
-    __rmod__ = _recognized(_reflected(operator.mod))
+    __add__ = __radd__ = _recognize_result(operator.add)
+    __sub__ = _recognize_result(operator.sub)
+    __rsub__ = _recognize_result(_reflect(operator.sub))
+    __truediv__ = _recognize_result(operator.truediv)
+    __rtruediv__ = _recognize_result(_reflect(operator.truediv))
+    __floordiv__ = _recognize_result(operator.floordiv)
+    __rfloordiv__ = _recognize_result(_reflect(operator.floordiv))
+    __mod__ = _recognize_result(operator.mod)
+    __rmod__ = _recognize_result(_reflect(operator.mod))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = (value.real if isinstance(value, ReplicaNumber) else value for value in inputs)
@@ -81,13 +81,13 @@ class ReplicaCount(ReplicaNumber, int):
 class _IntShare(ReplicaNumber, int):
     __module__ = "builtins"
     dtype: Final = int
-    __mul__ = __rmul__ = _product
+    __mul__ = __rmul__ = _multiply_share
 
 
 class _FloatShare(ReplicaNumber, float):
     __module__ = "builtins"
     dtype: Final = float
-    __mul__ = __rmul__ = _product
+    __mul__ = __rmul__ = _multiply_share
 
 
 _SAME_KIND: dict[type, type] = {int: _IntShare, float: _FloatShare}

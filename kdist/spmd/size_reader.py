@@ -42,11 +42,11 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
         return None
     if tensor.op.type == "Const":
         value = tensor_util.constant_value(tensor)
-        return None if value is None else _array(value)
+        return None if value is None else _make_array(value)
     if not isinstance(facts.placement(tensor), Replicate):
         return None
     try:
-        result = _array(_compute(facts, tensor))
+        result = _make_array(_compute(facts, tensor))
     except _UnknownError:
         return _constant_or_symbols(tensor)
     return result if result.shape == tuple(shape.as_list()) else None
@@ -55,15 +55,15 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
 def _compute(facts: Any, tensor: Any) -> Any:
     op = tensor.op
     if op.type == "Rank":
-        return _known(op.inputs[0].shape.rank)
+        return _require_known(op.inputs[0].shape.rank)
     if op.type in ("Shape", "ShapeN", "Size"):
-        dims = _known(facts.dims(op.inputs[tensor.value_index]))
+        dims = _require_known(facts.dims(op.inputs[tensor.value_index]))
         return math.prod(dims) if op.type == "Size" else dims
-    reader = _known(_READERS.get(op.type))
+    reader = _require_known(_READERS.get(op.type))
     inputs = [facts.sizes(t) for t in op.inputs]
     if op.type == "Reshape" and inputs[0] is None:
-        inputs[0] = _matrix(facts, facts.canonical(op.inputs[0]))
-    results = reader(op, *map(_known, inputs))
+        inputs[0] = _read_matrix(facts, facts.canonical(op.inputs[0]))
+    results = reader(op, *map(_require_known, inputs))
     return results[tensor.value_index] if isinstance(results, list) else results
 
 
@@ -75,13 +75,13 @@ def _constant_or_symbols(tensor: Any) -> Any:
         if value is None:
             value = tensor_util.try_evaluate_constant(tensor)
         if value is not None:
-            return _array(value)
+            return _make_array(value)
     count = tensor.shape.num_elements()
     symbols = [symbolic(Element(tensor, index)) for index in range(count)]
-    return _array(symbols).reshape(tensor.shape.as_list())
+    return _make_array(symbols).reshape(tensor.shape.as_list())
 
 
-def _array(values: Any) -> Any:
+def _make_array(values: Any) -> Any:
     values = np.asarray(values)
     made = np.empty(values.shape, object)
     for index in np.ndindex(values.shape):
@@ -90,30 +90,30 @@ def _array(values: Any) -> Any:
     return made
 
 
-def _known(value: Any) -> Any:
+def _require_known(value: Any) -> Any:
     if value is None:
         raise _UnknownError
     return value
 
 
-def _numbers(sizes: Any) -> Any:
+def _require_integers(sizes: Any) -> Any:
     """Return sizes as integers, if all are known while tracing."""
     if not all(isinstance(size, int) for size in sizes.flat):
         raise _UnknownError
     return sizes.astype(int)
 
 
-def _matrix(facts: Any, tensor: Any) -> Any:
+def _read_matrix(facts: Any, tensor: Any) -> Any:
     """Return the sizes in a matrix, as the gradients of paddings and repetitions make."""
     op = tensor.op
     if op.type == "Slice":
-        value, begin, count = (_known(facts.constant(t)) for t in op.inputs)
+        value, begin, count = (_require_known(facts.constant(t)) for t in op.inputs)
         ends = np.where(count == -1, value.shape, begin + count)
-        return _array(value[tuple(map(slice, begin, ends))])
+        return _make_array(value[tuple(map(slice, begin, ends))])
     if op.type == "Transpose" and np.array_equal(facts.constant(op.inputs[1]), [1, 0]):
         stacked = facts.canonical(op.inputs[0]).op
         if stacked.type == "Pack" and not stacked.get_attr("axis"):
-            return np.stack([_known(facts.sizes(t)) for t in stacked.inputs], 1)
+            return np.stack([_require_known(facts.sizes(t)) for t in stacked.inputs], 1)
     return None
 
 
@@ -121,13 +121,17 @@ def _matrix(facts: Any, tensor: Any) -> Any:
 # for an operation with several results, a list.
 
 
-def _reshaped(op: Any, sizes: Any, *_: Any) -> Any:
+def _reshape(op: Any, sizes: Any, *_: Any) -> Any:
     shape = op.outputs[0].shape
-    return sizes.reshape(shape.as_list()) if shape.num_elements() == sizes.size else _known(None)
+    return (
+        sizes.reshape(shape.as_list())
+        if shape.num_elements() == sizes.size
+        else _require_known(None)
+    )
 
 
 def _split_by_sizes(op: Any, vector: Any, sizes: Any, _: Any) -> Any:
-    counts = _numbers(sizes)
+    counts = _require_integers(sizes)
     rest = len(vector) - sum(counts[counts != -1])
     return np.split(vector, np.cumsum(np.where(counts == -1, rest, counts))[:-1])
 
@@ -135,7 +139,7 @@ def _split_by_sizes(op: Any, vector: Any, sizes: Any, _: Any) -> Any:
 def _strided_slice(op: Any, vector: Any, *bounds: Any) -> Any:
     if not vector.ndim:  # A slice of a scalar can only add axes.
         return vector.reshape(op.outputs[0].shape.as_list())
-    begin, end, strides = map(_numbers, bounds)
+    begin, end, strides = map(_require_integers, bounds)
     if op.get_attr("new_axis_mask") or op.get_attr("ellipsis_mask") or len(begin) != 1:
         raise _UnknownError
     if op.get_attr("shrink_axis_mask"):
@@ -146,7 +150,7 @@ def _strided_slice(op: Any, vector: Any, *bounds: Any) -> Any:
 
 
 def _slice(op: Any, vector: Any, *bounds: Any) -> Any:
-    (begin,), (count,) = map(_numbers, bounds)
+    (begin,), (count,) = map(_require_integers, bounds)
     return vector[begin:] if count == -1 else vector[begin : begin + count]
 
 
@@ -156,35 +160,35 @@ def _stitch(op: Any, *inputs: Any) -> Any:
     for index, values in zip(inputs[:half], inputs[half:], strict=True):
         if index.shape != values.shape:
             raise _UnknownError
-        found |= zip(_numbers(index).flat, values.flat, strict=True)
+        found |= zip(_require_integers(index).flat, values.flat, strict=True)
     if not found or set(found) != set(range(len(found))):
         raise _UnknownError
     return np.array([found[index] for index in range(len(found))])
 
 
-def _reduces(reduce: Callable[[AnySize, AnySize], AnySize]) -> Any:
+def _reduce_with(reduce: Callable[[AnySize, AnySize], AnySize]) -> Any:
     def read(op: Any, vector: Any, axes: Any) -> Any:
         if not axes.size or not vector.size:
             raise _UnknownError
-        return _array(functools.reduce(reduce, vector)).reshape(op.outputs[0].shape.as_list())
+        return _make_array(functools.reduce(reduce, vector)).reshape(op.outputs[0].shape.as_list())
 
     return read
 
 
-def _broadcasts(compute: Callable[[AnySize, AnySize], AnySize]) -> Any:
+def _broadcast_with(compute: Callable[[AnySize, AnySize], AnySize]) -> Any:
     return lambda op, a, b: np.frompyfunc(compute, 2, 1)(a, b)
 
 
 def _floor_divide(a: AnySize, b: AnySize) -> Any:
     if isinstance(a, int) and isinstance(b, int) and b:
         return a // b
-    return _known(quotient(a, b))
+    return _require_known(quotient(a, b))
 
 
 def _remainder(a: AnySize, b: AnySize) -> AnySize:
     if isinstance(a, int) and isinstance(b, int) and b:
         return a % b
-    _known(quotient(a, b))
+    _require_known(quotient(a, b))
     return 0
 
 
@@ -192,7 +196,7 @@ def _truncate_divide(a: AnySize, b: AnySize) -> Any:
     """Divide and round towards 0."""
     if isinstance(a, int) and isinstance(b, int) and b:
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return _known(quotient(a, b))
+    return _require_known(quotient(a, b))
 
 
 def _truncate_remainder(a: AnySize, b: AnySize) -> Any:
@@ -214,7 +218,7 @@ def _cast(op: tf.Operation, sizes: Any) -> Any:
 def _maximum(a: AnySize, b: AnySize) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    return a if a == b else _known(None)
+    return a if a == b else _require_known(None)
 
 
 def _minimum(a: AnySize, b: AnySize) -> Any:
@@ -235,42 +239,42 @@ def _broadcast_args(op: Any, *shapes: Any) -> Any:
 
 
 def _concat_offsets(op: Any, axis: Any, *shapes: Any) -> Any:
-    is_axis = np.arange(len(shapes[0])) == _numbers(axis)
+    is_axis = np.arange(len(shapes[0])) == _require_integers(axis)
     before = itertools.accumulate(shapes[:-1], operator.add, initial=np.zeros_like(shapes[0]))
     return [np.where(is_axis, total, 0) for total in before]
 
 
 _READERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("Identity", "StopGradient"), lambda op, sizes: sizes),
-    **dict.fromkeys(("EnsureShape", "ExpandDims", "Reshape", "Squeeze"), _reshaped),
+    **dict.fromkeys(("EnsureShape", "ExpandDims", "Reshape", "Squeeze"), _reshape),
     **dict.fromkeys(("Add", "AddV2"), lambda op, a, b: a + b),
     **dict.fromkeys(("DynamicStitch", "ParallelDynamicStitch"), _stitch),
     "BroadcastArgs": _broadcast_args,
-    "BroadcastTo": lambda op, sizes, shape: np.broadcast_to(sizes, _numbers(shape)),
+    "BroadcastTo": lambda op, sizes, shape: np.broadcast_to(sizes, _require_integers(shape)),
     "Cast": _cast,
     "ConcatOffset": _concat_offsets,
     "ConcatV2": lambda op, *values: np.concatenate(values[:-1]),
-    "Fill": lambda op, shape, size: np.full(_numbers(shape), size.item(), object),
-    "FloorDiv": _broadcasts(_floor_divide),
-    "FloorMod": _broadcasts(_remainder),
-    "GatherV2": lambda op, vector, index, axis: vector[_numbers(index)],
-    "InvertPermutation": lambda op, order: np.argsort(_numbers(order)),
-    "Max": _reduces(_maximum),
-    "Maximum": _broadcasts(_maximum),
-    "Min": _reduces(_minimum),
-    "Minimum": _broadcasts(_minimum),
-    "Mod": _broadcasts(_truncate_remainder),
+    "Fill": lambda op, shape, size: np.full(_require_integers(shape), size.item(), object),
+    "FloorDiv": _broadcast_with(_floor_divide),
+    "FloorMod": _broadcast_with(_remainder),
+    "GatherV2": lambda op, vector, index, axis: vector[_require_integers(index)],
+    "InvertPermutation": lambda op, order: np.argsort(_require_integers(order)),
+    "Max": _reduce_with(_maximum),
+    "Maximum": _broadcast_with(_maximum),
+    "Min": _reduce_with(_minimum),
+    "Minimum": _broadcast_with(_minimum),
+    "Mod": _broadcast_with(_truncate_remainder),
     "Mul": lambda op, a, b: a * b,
     "Neg": lambda op, sizes: sizes * -1,
     "Pack": lambda op, *sizes: np.stack(sizes),
-    "Prod": _reduces(operator.mul),
-    "Range": lambda op, *bounds: np.arange(*map(_numbers, bounds)),
+    "Prod": _reduce_with(operator.mul),
+    "Range": lambda op, *bounds: np.arange(*map(_require_integers, bounds)),
     "Slice": _slice,
     "Split": lambda op, axis, vector: np.split(vector, len(op.outputs)),
     "SplitV": _split_by_sizes,
     "StridedSlice": _strided_slice,
     "Sub": lambda op, a, b: a - b,
-    "Sum": _reduces(operator.add),
-    "TruncateDiv": _broadcasts(_truncate_divide),
+    "Sum": _reduce_with(operator.add),
+    "TruncateDiv": _broadcast_with(_truncate_divide),
     "Unpack": lambda op, vector: [*vector],
 }

@@ -315,7 +315,7 @@ class Stage:
         if is_compiled(op):
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return self.copy(op, inputs)
-        graph = self.plan.step.bodies.of(op, op.get_attr("f").name, op.inputs)
+        graph = self.plan.step.bodies.graph_of(op, op.get_attr("f").name, op.inputs)
         made = {inner.ref(): value for inner, value in zip(graph.inputs, inputs, strict=True)}
         for inner in graph.get_operations():
             if inner.type != "Placeholder":

@@ -48,7 +48,7 @@ def is_on() -> bool:
 
 
 @contextlib.contextmanager
-def validated() -> Iterator[None]:
+def validate_steps() -> Iterator[None]:
     """Validate the steps that are traced inside the `with` block."""
     before = os.environ.get("KDIST_VERIFY")
     os.environ["KDIST_VERIFY"] = "1"
@@ -104,12 +104,14 @@ class _Compared:
                 return f"the replicas have {sizes} rows, not {found['counts'].tolist()}"
             rows = np.moveaxis(whole, placement.axis, 0)
             equal = np.broadcast_to(rows[:1], rows.shape) if len(rows) else rows
-            if placement.uniform and (error := _difference(rows, equal, None, self.growth)):
+            if placement.uniform and (
+                error := _describe_difference(rows, equal, None, self.growth)
+            ):
                 return f"its rows differ, although they are said to be equal: {error}"
-        shapes = [_without(part.shape, placement) for part in parts]
-        if len({*shapes, _without(whole.shape, placement)}) > 1:
+        shapes = [_shape_without_axis(part.shape, placement) for part in parts]
+        if len({*shapes, _shape_without_axis(whole.shape, placement)}) > 1:
             return f"the replicas have shapes {shapes}, of {whole.shape}"
-        if isinstance(placement, Replicate) and not all(_same(parts[0], p) for p in parts[1:]):
+        if isinstance(placement, Replicate) and not all(_is_same(parts[0], p) for p in parts[1:]):
             return "the replicas have other values"
         if expected is None:
             return ""
@@ -117,15 +119,15 @@ class _Compared:
             return f"{whole.dtype}{whole.shape}, not {expected.dtype}{expected.shape}"
         is_sum = placement == PARTIAL and whole.dtype.kind not in "biu"
         added = sum(abs(part.astype(_wide_of(part))) for part in parts) if is_sum else 0.0
-        return _difference(whole, expected, found.get("changed"), self.growth, added)
+        return _describe_difference(whole, expected, found.get("changed"), self.growth, added)
 
 
-def _without(shape: tuple[int, ...], placement: Any) -> tuple[int, ...]:
+def _shape_without_axis(shape: tuple[int, ...], placement: Any) -> tuple[int, ...]:
     axis = placement.axis if isinstance(placement, Shard) else -1
     return tuple(size for at, size in enumerate(shape) if at != axis)
 
 
-def _same(mine: Any, other: Any) -> bool:
+def _is_same(mine: Any, other: Any) -> bool:
     return bool(np.all((mine == other) | ((mine != mine) & (other != other))))
 
 
@@ -134,20 +136,22 @@ def _wide_of(value: Any) -> Any:
     return np.complex128 if value.dtype.kind == "c" else np.float64
 
 
-def _difference(whole: Any, expected: Any, changed: Any, growth: float, added: Any = 0.0) -> str:
+def _describe_difference(
+    whole: Any, expected: Any, changed: Any, growth: float, added: Any = 0.0
+) -> str:
     """Return a text about the first difference that rounding does not explain, or an empty text.
 
     The replicas' terms of a sum have the absolute values `added` together, which may be larger than
     the sum.
     """
-    if _same(whole, expected):
+    if _is_same(whole, expected):
         return ""
     if changed is None or changed.shape != expected.shape:
         changed = expected
     if expected.dtype.kind in "OSUbiu":
         wrong = (whole != expected) & (changed == expected)
     else:
-        digits = _digits(tf.as_dtype(expected.dtype))
+        digits = _spacing_of(tf.as_dtype(expected.dtype))
         wide = _wide_of(expected)
         whole, expected, changed = (value.astype(wide) for value in (whole, expected, changed))
         with np.errstate(all="ignore"):
@@ -184,9 +188,9 @@ class Validation:
             handle = key.deref()
             if self.plan.has(handle) and (first := read_variable(handle, parts[0])) is not None:
                 self._handles[key] = handle
-                self._state[key] = self._variable(handle, parts, first)
+                self._state[key] = self._join_variable(handle, parts, first)
 
-    def _variable(self, handle: Any, parts: Sequence[Any], first: Any) -> Any:
+    def _join_variable(self, handle: Any, parts: Sequence[Any], first: Any) -> Any:
         placement = self.plan.placement(handle)
         if not isinstance(placement, Shard):
             return first
@@ -198,37 +202,37 @@ class Validation:
         before = dict(self._state)
         with tf.device(self.program.devices[0]):
             for planned in self.plan.operations:
-                self._walk(planned)
+                self._validate(planned)
             self._compare_variables(before)
             flat = [tensor for each in self._compared for tensor in each.tensors().values()]
-            checked = tf.numpy_function(self._run, flat, [], stateful=True)
+            checked = tf.numpy_function(self._compare_values, flat, [], stateful=True)
         with tf.control_dependencies([checked]):
             return tf.nest.map_structure(tf.identity, results)  # type: ignore[no-any-return]
 
-    def _run(self, *values: Any) -> None:
+    def _compare_values(self, *values: Any) -> None:
         """Compare the values of all tensors; raise an error for the first wrong operation."""
         given = iter(values)
         for compared in self._compared:
             error = compared.error({name: np.asarray(next(given)) for name in compared.tensors()})
             if error:
                 raise ValueError(
-                    f"{WRONG} {self._name(compared.op)} wrong ({compared.placement}): {error}"
+                    f"{WRONG} {self._describe(compared.op)} wrong ({compared.placement}): {error}"
                 )
 
-    def _name(self, op: tf.Operation) -> str:
+    def _describe(self, op: tf.Operation) -> str:
         if tf.is_tensor(op):
             return f"the variable {op.name}"
         return f"{op.type} of {line_of(self.plan.origin(op), self._names)}"
 
-    def _walk(self, planned: PlannedOperation) -> None:
+    def _validate(self, planned: PlannedOperation) -> None:
         op = planned.op
         self._names[op.name] = op
-        given = [self._given(self.plan.canonical(t)) for t in op.inputs]
+        given = [self._whole_input(self.plan.canonical(t)) for t in op.inputs]
         expected = None
         if self._is_computed(op, given):
-            expected = self._computed(op, given, self._state)
+            expected = self._compute_whole(op, given, self._state)
         else:
-            self._forget(given[index] for index in effects_of(op, [False] * len(given))[1])
+            self._forget_values(given[index] for index in effects_of(op, [False] * len(given))[1])
         changed = expected
         placements = planned.decision.output_placements
         results = list(zip(op.outputs, placements, strict=True))
@@ -238,8 +242,10 @@ class Validation:
         is_rounded |= any(_is_opaque(output, placement) for output, placement in results)
         if expected and (op.type not in _ELEMENTWISE or is_rounded):
             used = [variable.key for variable in variables_in(given)]
-            near = {key: self._near(self._state[key]) for key in used}
-            changed = self._computed(op, [self._near(value) for value in given], near)
+            near = {key: self._change_last_digits(self._state[key]) for key in used}
+            changed = self._compute_whole(
+                op, [self._change_last_digits(value) for value in given], near
+            )
         if changed and op.type == "Cast":
             changed = [_change_undefined(given[0], changed[0])]
         for at, (output, placement) in enumerate(results):
@@ -253,14 +259,16 @@ class Validation:
             parts = self.program.local_values(output, planned.stage)
             if parts is None or _is_fake(op, at) or _is_undefined(op, at):
                 continue
-            self._wholes[output.ref()] = self._compare(op, placement, parts, whole, near_whole)
+            self._wholes[output.ref()] = self._compare_parts(
+                op, placement, parts, whole, near_whole
+            )
         # If a change of the variable could not be computed, its value is known again from a read.
         if op.type == "ReadVariableOp":
             key = self.plan.canonical(op.inputs[0]).ref()
             if self._state.get(key, op) is None:
                 self._state[key] = self._wholes[op.outputs[0].ref()]
 
-    def _given(self, tensor: tf.Tensor) -> Any:
+    def _whole_input(self, tensor: tf.Tensor) -> Any:
         """Return an input of an operation as a single device has it; `None` if it is unknown."""
         if tensor.ref() in self._handles:
             return Variable(self._handles[tensor.ref()])
@@ -269,7 +277,7 @@ class Validation:
                 self._wholes[tensor.ref()] = copy_whole(tensor.op, [])[0]
             elif self.plan.stage_of(tensor) == INPUTS:
                 parts = self.program.inputs[tensor.ref()]
-                self._wholes[tensor.ref()] = self._joined(parts, self.plan.placement(tensor))
+                self._wholes[tensor.ref()] = self._join_parts(parts, self.plan.placement(tensor))
             else:
                 self._wholes[tensor.ref()] = None
         return self._wholes[tensor.ref()]
@@ -286,32 +294,32 @@ class Validation:
             return False
         return not self.plan.runs_once(op) or bool(variables)
 
-    def _computed(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
+    def _compute_whole(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
         try:
             return compute_whole(op, given, state)
         except NotImplementedError:  # The operation has no counterpart for a variable's value.
-            self._forget(given)
+            self._forget_values(given)
             return None
 
-    def _forget(self, variables: Iterable[Any]) -> None:
+    def _forget_values(self, variables: Iterable[Any]) -> None:
         """Mark the values of variables as unknown, until the step reads the variables."""
         for variable in variables_in(variables):
             self._state[variable.key] = None
 
-    def _compare(
+    def _compare_parts(
         self, op: tf.Operation, placement: Any, parts: Sequence[Any], expected: Any, changed: Any
     ) -> Any:
         """Add a tensor to the compared tensors; return the whole tensor."""
-        whole, counts = self._joined(parts, placement), None
+        whole, counts = self._join_parts(parts, placement), None
         if isinstance(placement, Shard):
-            counts = tf.add_n(self._segments(placement.rows))
+            counts = tf.add_n(self._segment_rows(placement.rows))
         growth = _XLA_GROWTH if self.program.jit_compile else _GROWTH
         self._compared.append(
             _Compared(op, placement, parts, whole, expected, changed, counts, growth)
         )
         return whole
 
-    def _near(self, value: Any) -> Any:
+    def _change_last_digits(self, value: Any) -> Any:
         """Return a value with changed last digits."""
         if not tf.is_tensor(value):
             return value
@@ -320,7 +328,7 @@ class Validation:
                 return value
             steps = tf.random.stateless_uniform(tf.shape(value), [3, 5], 1, 4, tf.int32)
             # All values are raised, so that changes of two values of a sum do not cancel.
-            near = value + tf.abs(value) * _digits(value.dtype) * tf.cast(steps, value.dtype)
+            near = value + tf.abs(value) * _spacing_of(value.dtype) * tf.cast(steps, value.dtype)
             self._nears[value.ref()] = near
         return self._nears[value.ref()]
 
@@ -333,11 +341,11 @@ class Validation:
             with tf.control_dependencies(calls):
                 own = [read_variable(handle, part) for part in parts]
             placement = self.plan.placement(handle)
-            self._compare(handle, placement, own, value, self._near(value))
+            self._compare_parts(handle, placement, own, value, self._change_last_digits(value))
 
     # Parts and sizes
 
-    def _joined(self, parts: Sequence[Any], placement: Any) -> Any:
+    def _join_parts(self, parts: Sequence[Any], placement: Any) -> Any:
         """Return a whole tensor from the replicas' values."""
         if isinstance(placement, Partial):
             if placement == PARTIAL:
@@ -345,7 +353,7 @@ class Validation:
             return placement.reduction.combine(tf.stack(list(parts)), self._rows_of_replicas)
         if not isinstance(placement, Shard):
             return parts[0]
-        axis, segments = placement.axis, self._segments(placement.rows)
+        axis, segments = placement.axis, self._segment_rows(placement.rows)
         if len(segments) == 1:
             return tf.concat(list(parts), axis)
         blocks = [
@@ -354,16 +362,17 @@ class Validation:
         ]
         return tf.concat([own[at] for at in range(len(segments)) for own in blocks], axis)
 
-    def _segments(self, rows: Rows) -> list[Any]:
+    def _segment_rows(self, rows: Rows) -> list[Any]:
         """Return, for each segment of rows, the replicas' numbers of rows."""
         return [
-            self._counts(batch_axis.root()) * self._size(unit) for batch_axis, unit in rows.segments
+            self._row_counts(batch_axis.root()) * self._write_size(unit)
+            for batch_axis, unit in rows.segments
         ]
 
     def _rows_of_replicas(self, rows: Rows) -> Any:
-        return tf.add_n(self._segments(rows))
+        return tf.add_n(self._segment_rows(rows))
 
-    def _counts(self, batch_axis: BatchAxis) -> Any:
+    def _row_counts(self, batch_axis: BatchAxis) -> Any:
         if batch_axis.source is None:
             return self.program.counts[batch_axis]
         if batch_axis not in self._sizes:
@@ -372,21 +381,21 @@ class Validation:
             self._sizes[batch_axis] = tf.stack([tf.shape(part)[axis] for part in parts or ()])
         return self._sizes[batch_axis]
 
-    def _size(self, size: AnySize) -> Any:
+    def _write_size(self, size: AnySize) -> Any:
         if isinstance(size, int):
             return tf.constant(size)
         total: Any = tf.constant(0)
         for symbols, factor in size.terms.items():
             term: Any = tf.constant(factor)
             for symbol in symbols:
-                term = term * self._symbol(symbol)
+                term = term * self._write_symbol(symbol)
             total = total + term
         return total
 
-    def _symbol(self, symbol: Any) -> Any:
+    def _write_symbol(self, symbol: Any) -> Any:
         if isinstance(symbol, BatchAxis):
-            return tf.reduce_sum(self._counts(symbol))
-        value = self._given(self.plan.canonical(symbol.tensor))
+            return tf.reduce_sum(self._row_counts(symbol))
+        value = self._whole_input(self.plan.canonical(symbol.tensor))
         if isinstance(symbol, AxisSize):
             return tf.shape(value)[symbol.axis]
         return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
@@ -422,6 +431,6 @@ def _change_undefined(value: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
     return tf.where(is_defined, result, tf.bitwise.invert(result))
 
 
-def _digits(dtype: Any) -> float:
+def _spacing_of(dtype: Any) -> float:
     """Return the distance of 1 to the next larger number of a type."""
     return 2.0**-7 if dtype == tf.bfloat16 else float(np.finfo(dtype.as_numpy_dtype).eps)

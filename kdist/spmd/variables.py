@@ -5,10 +5,11 @@ Each replica has a copy of a variable, or a part of a divided variable (`divided
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -356,9 +357,17 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Make variables beside a variable; in a traced step, all variables are beside it."""
         if traced_strategy() is not None or isinstance(colocate_with_variable, DividedVariable):
             return colocate_new_variables(colocate_with_variable)
-        if tf.distribute.get_strategy().extended is not self:
+        if tf.distribute.get_strategy().extended is self:
+            return super().colocate_vars_with(colocate_with_variable)
+        if not tf.executing_eagerly():
             raise UserError(_OUTSIDE)
-        return super().colocate_vars_with(colocate_with_variable)
+        return self._colocate_in_scope(colocate_with_variable)
+
+    @contextlib.contextmanager
+    def _colocate_in_scope(self, variable: Any) -> Iterator[None]:
+        """Enter the scope: an optimizer made in the scope is built outside."""
+        with self._container_strategy().scope(), super().colocate_vars_with(variable):
+            yield
 
 
 class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):

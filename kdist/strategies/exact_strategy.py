@@ -32,14 +32,14 @@ from .._upstream.seeds import global_seed
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
-from ..layers.convert import batch_norms, convert_batch_norm
+from ..layers.batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
 from ..spmd.functions import frames_of
 from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
 from ..spmd.plan import GraphPlan
-from ..spmd.remat import rematerialized
+from ..spmd.remat import rematerialize
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .steps_per_execution import steps_per_execution
@@ -105,14 +105,13 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return are_gpus(self.devices)
 
     def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
-        """Make a model in the strategy's scope, with synchronized batch norms.
+        """Make a model in the strategy's scope.
 
         Args:
             model_fn: A function without arguments that returns a `keras.Model`.
 
         Returns:
-            The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
-            kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
+            The model.
 
         Raises:
             UserError: `model_fn` is no function, or did not return a `keras.Model`.
@@ -130,8 +129,6 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
                 " end the function with `return model`"
             )
-        if batch_norms(model):
-            convert_batch_norm(model, to="synchronized")
         return model
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
@@ -282,8 +279,11 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         if is_recognized(numbers):
             warn_once(warning_in_step(frames_of(constant.op)), self._warned)
 
-    def rematerialized(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return rematerialized(fn, keeps_weights=self.extended.divides_weights)
+    def batch_norm(self, layer: Any, inputs: Any) -> Any:
+        return normalize_by_batch(layer, inputs)
+
+    def rematerialize(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return rematerialize(fn, keeps_weights=self.extended.divides_weights)
 
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         # The step's own error is the one to show, also where memory has run out.

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def describe_machine() -> dict[str, Any]:
     return {**describe_host(), "devices": devices}
 
 
-def is_on_cpu(about: dict[str, Any]) -> bool:
+def is_on_cpu(about: Mapping[str, Any]) -> bool:
     """Whether all devices of `describe_machine` are CPUs, so that replicas are parts of a CPU."""
     devices = about.get("devices")  # unknown in a damaged file
     return isinstance(devices, list) and all(str(name).startswith("CPU") for name in devices)

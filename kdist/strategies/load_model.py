@@ -34,8 +34,8 @@ def load_model(
     """Open a saved model in a strategy's scope, to be trained further on any number of replicas.
 
     The weights, the optimizer's state and the compile settings come from the file; any number of
-    replicas may have saved it. The batch norms are synchronized, as by `strategy.build`. A file
-    does not contain the state of random draws, such as dropout's; `Checkpoint` saves it, too.
+    replicas may have saved it. A file does not contain the state of random draws, such as
+    dropout's; `Checkpoint` saves it, too.
 
     Args:
         path: A path for `keras.models.load_model`: a `.keras` file or a folder with its content, or

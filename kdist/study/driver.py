@@ -2,8 +2,7 @@
 
 A sweep and a search are the same to the driver: a `Study` returns trials until no trial is left,
 and is told the result of each trial. Rows are written before the next trial begins, so that the
-same command
-continues after a kill.
+same command continues after a kill.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ from rich.console import Console
 from ..errors import UserError, error_text
 from ..launch.child import Resources
 from ..signals import signal_of
-from ..training.console import count
+from ..training.console import format_count
 from ..training.record import RunRecord, read_run
 from .folder import Row, StudyFolder
 from .tables import print_line
@@ -26,7 +25,7 @@ from .trial import Trial
 from .trial_process import TrialProcess
 
 _POLL_SECONDS = 0.1
-# For a process to end its step and to save a checkpoint.
+# Time for a process to end its step and to save a checkpoint.
 _GRACE_SECONDS = 30.0
 
 StartTrial = Callable[[Trial, Path, Resources], TrialProcess]
@@ -63,10 +62,10 @@ class Outcome:
     """The outcome of a sweep or search.
 
     Attributes:
-        rows: A row for each trial that ended, in the order in which they ended.
+        rows: A row for each trial that ended, in the order of their ends.
         folder: The folder of the sweep or search.
-        signal: The signal that ended it; `None` if there was none.
-        stopped: The reason why it stopped early; empty if it did not.
+        signal: The signal that ended the study; `None` without a signal.
+        stopped: The reason of an early stop; empty if the study did not stop early.
     """
 
     rows: Sequence[Row]
@@ -81,7 +80,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0; 1 if the study stopped early or no trial succeeded; 128 + the signal's number."""
+        """0; 1 if the study stopped early or all trials failed; 128 + the signal's number."""
         if self.signal is not None:
             return 128 + self.signal
         failed = all(row["status"] == "failed" for row in self.rows)
@@ -96,7 +95,7 @@ class Driver:
         folder: The folder of the study, open.
         rows: The rows of the trials that ended before.
         console: Takes the lines about the progress.
-        shares: GPUs and cores of the trials that run at the same time; one trial by default.
+        shares: GPUs and cores of the trials that run at the same time; a single trial by default.
         start: Starts the process of a trial.
     """
 
@@ -112,22 +111,22 @@ class Driver:
     ) -> None:
         self._study, self._folder, self._console = study, folder, console
         self._rows = list(rows)
-        self._begun: dict[str, float] = {}  # seconds of the clock, by the name of the trial
+        self._start_times: dict[str, float] = {}
         self._free, self._start = list(shares), start
         self._running: list[tuple[TrialProcess, Resources]] = []
 
     def run(self) -> Outcome:
         """Run trials until none is left.
 
-        A failed trial gets a row with its error. A file that cannot be written, as on a full disk,
-        stops the study; Ctrl-C, SIGTERM and SIGHUP end it, too. An interrupted trial gets no row:
-        the same command runs the trial again, or continues from its checkpoint.
+        A failed trial gets a row with its error. A full disk, Ctrl-C, SIGTERM and SIGHUP stop the
+        study. An interrupted trial gets no row: the same command runs the trial again, or continues
+        from its checkpoint.
         """
         outcome = Outcome(rows=self._rows, folder=self._folder.path)
         try:
             self._begin_trials()
             while self._running:
-                self._end_trial(*self._wait())
+                self._end_trial(*self._wait_for_end())
                 self._begin_trials()
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
@@ -138,18 +137,18 @@ class Driver:
         return outcome
 
     def _begin_trials(self) -> None:
-        """Begin trials while there are shares; record those that cannot be run."""
+        """Begin trials while there are free shares; record trials that cannot be run."""
         while self._free and (trial := self._study.next_trial()) is not None:
-            self._begun[trial.name] = time.perf_counter()
-            if trial.words:
-                print_line(self._console, f"{trial.name}: {trial.words}")
+            self._start_times[trial.name] = time.perf_counter()
+            if trial.description:
+                print_line(self._console, f"{trial.name}: {trial.description}")
             if trial.error:
-                self._record(trial, {"status": "failed", "error": trial.error})
+                self._record_row(trial, {"status": "failed", "error": trial.error})
                 continue
-            process = self._start(trial, self._folder.trial(trial.name), self._free[0])
+            process = self._start(trial, self._folder.trial_folder(trial.name), self._free[0])
             self._running.append((process, self._free.pop(0)))
 
-    def _wait(self) -> tuple[TrialProcess, Resources]:
+    def _wait_for_end(self) -> tuple[TrialProcess, Resources]:
         """Wait for a process to end, and return it with its share."""
         while True:
             for index, (process, _) in enumerate(self._running):
@@ -164,37 +163,38 @@ class Driver:
             process.kill()
         self._free.append(share)
         trial = process.trial
-        self._record(trial, {"status": "failed", "error": error} if error else self._read(trial))
+        result = {"status": "failed", "error": error} if error else self._read_run(trial)
+        self._record_row(trial, result)
 
-    def _read(self, trial: Trial) -> Row:
-        path = self._folder.trial(trial.name) / "run"
+    def _read_run(self, trial: Trial) -> Row:
+        path = self._folder.trial_folder(trial.name) / "run"
         try:
             result = self._study.read_result(trial, read_run(path))
         except (UserError, OSError) as error:
             return {"status": "failed", "error": f"its run cannot be used: {error}"}
         return {"status": "done", "run_dir": str(path.relative_to(self._folder.path)), **result}
 
-    def _record(self, trial: Trial, result: Row) -> None:
+    def _record_row(self, trial: Trial, result: Row) -> None:
         row = {"name": trial.name, **trial.columns, **result}
         self._folder.write_rows([*self._rows, row])
         self._rows.append(row)
         self._study.end_trial(trial, row)
-        seconds = time.perf_counter() - self._begun.pop(trial.name)
+        seconds = time.perf_counter() - self._start_times.pop(trial.name)
         ended, total = len(self._rows), self._study.total
-        of_all = "" if total is None else f"; {ended} of {count(total, self._folder.noun)}"
-        words = self._study.describe_row(row)
-        print_line(self._console, f"{trial.name}: {words} ({seconds:.1f} seconds){of_all}")
+        progress = "" if total is None else f"; {ended} of {format_count(total, self._folder.noun)}"
+        result_text = self._study.describe_row(row)
+        print_line(self._console, f"{trial.name}: {result_text} ({seconds:.1f} seconds){progress}")
 
     def _end_all(self) -> None:
         """Let each trial save a checkpoint, then end all processes; at once at a second signal."""
         try:
             saving = [process for process, _ in self._running if process.ask_to_end()]
             if saving:
-                line = f"Saving {count(len(saving), self._folder.noun)}; Ctrl-C again ends at once"
-                print_line(self._console, line)
-            until = time.monotonic() + _GRACE_SECONDS
+                number = format_count(len(saving), self._folder.noun)
+                print_line(self._console, f"Saving {number}; Ctrl-C again ends at once")
+            deadline = time.monotonic() + _GRACE_SECONDS
             for process in saving:
-                process.wait(max(0.0, until - time.monotonic()))
+                process.wait(max(0.0, deadline - time.monotonic()))
         except (KeyboardInterrupt, TimeoutError):
             pass
         finally:
@@ -206,5 +206,5 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     """Print how to resume a study that ended early."""
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-        ended = f"{count(len(outcome.rows), noun)} ended in {outcome.folder}"
+        ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
         print_line(console, f"{reason}; {ended}: run the same command again to resume.")

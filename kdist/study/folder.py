@@ -7,7 +7,6 @@ import fcntl
 import io
 import json
 import math
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,49 +26,47 @@ Row = dict[str, Any]
 
 STUDY_FILE = "study.json"
 FORMAT = 5
-_RESULTS = ("oracle.json", "best.json", "report.html")
-# The properties of a machine with which speeds can be compared.
+# Speeds can be compared if these properties of the machine are equal.
 _SAME_MACHINE = ("cpu", "cores", "devices")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class About:
-    """The contents of `study.json`: studies with equal contents are the same study.
+class StudyInfo:
+    """The contents of `study.json`; a study is resumed only with the same contents.
 
     Attributes:
         kind: `"search"`, or the kind of sweep.
         settings: The settings of the study.
-        machine: The machine that runs it, if its results depend on that.
+        machine: The machine, if the results depend on it.
     """
 
     kind: str
     settings: Mapping[str, Any]
     machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def differences(self, now: "About", may_change: Collection[str] = ()) -> list[str]:
-        """Compare with another study: a line per difference, such as `its depth is 10, not 16`.
+    def find_differences(self, other: "StudyInfo", may_change: Collection[str] = ()) -> list[str]:
+        """Return a line for each difference from another study: `its depth is 10, not 16`.
 
         Args:
-            now: The other study.
+            other: The other study.
             may_change: Settings that may differ; nested settings with a dot, as `config.depth`.
         """
-        if self.kind != now.kind:
-            return [f"its kind is {self.kind}, not {now.kind}"]
-        then, here = self._flat(), About(**json.loads(as_json(dataclasses.asdict(now))))._flat()
-        changed = [name for name in sorted({*then, *here}) if then.get(name) != here.get(name)]
-        found = []
-        for name in changed:
-            kind, _, file = name.partition(".")
-            if kind != "files" and name not in may_change:
-                found.append(
-                    f"its {name} is {as_list(then.get(name))}, not {as_list(here.get(name))}"
-                )
-            elif kind == "files" and name in then and name in here:
-                found.append(f"{file} has changed since")
-        return found
+        if self.kind != other.kind:
+            return [f"its kind is {self.kind}, not {other.kind}"]
+        # As read from a file, where tuples are lists.
+        other = StudyInfo(**json.loads(to_json(dataclasses.asdict(other))))
+        before, now = self._flatten(), other._flatten()
+        lines = []
+        for name in sorted({*before, *now} - {*may_change}):
+            old, new = before.get(name), now.get(name)
+            if old != new and not name.startswith("files."):
+                lines.append(f"its {name} is {format_option(old)}, not {format_option(new)}")
+            elif old != new and name in before and name in now:
+                lines.append(f"{name.removeprefix('files.')} has changed since")
+        return lines
 
-    def _flat(self) -> dict[str, Any]:
-        """The settings by name, nested ones with a dot, and the properties of the machine."""
+    def _flatten(self) -> dict[str, Any]:
+        """Return settings, nested settings with a dot, and properties of the machine, by name."""
         flat = {name: self.machine.get(name) for name in _SAME_MACHINE}
         for name, value in self.settings.items():
             if isinstance(value, Mapping):
@@ -79,8 +76,8 @@ class About:
         return flat
 
 
-def as_list(value: Any) -> str:
-    """Format a setting as the command line takes it, such as `8,16`."""
+def format_option(value: Any) -> str:
+    """Format a setting as on the command line: `8,16`."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -96,58 +93,46 @@ class StudyFolder:
         self.path, self.noun = Path(path), noun
         self._rows_file = f"{noun}s.json"
 
-    def trial(self, name: str) -> Path:
+    def trial_folder(self, name: str) -> Path:
         """Return the folder of a point or trial."""
         return self.path / f"{self.noun}s" / name
 
-    def about(self) -> About | None:
-        """Read `study.json`; `None` if there is none.
+    def read_info(self) -> StudyInfo | None:
+        """Read `study.json`; `None` if the file does not exist.
 
         Raises:
             UserError: The file cannot be read, or is of another version of kdist.
         """
-        found = self.read(STUDY_FILE)
-        if found is None:
+        content = self.read_json(STUDY_FILE)
+        if content is None:
             return None
-        if found.get("format") != FORMAT:
+        version = content.pop("format", None) if isinstance(content, dict) else None
+        if version != FORMAT:
             raise UserError(
-                f"{self.path} has format {found.get('format')}, this kdist reads {FORMAT}: read it"
-                " with the kdist that wrote it, or pass another --output"
+                f"{self.path} has format {version}, this kdist reads {FORMAT}: read it with the"
+                " kdist that wrote it, or pass another --output"
             )
-        types = {"kind": str, "settings": dict, "machine": dict}
-        if not all(isinstance(found.get(name), kind) for name, kind in types.items()):
-            raise UserError(
-                f"{self.path / STUDY_FILE} lacks a study's kind, settings or machine: pass another"
-                " --output"
-            )
-        return About(**{name: found[name] for name in types})
+        return StudyInfo(**content)
 
-    def check_place(self) -> bool:
+    def check_place(self) -> None:
         """Check that the folder has a study, or is empty or missing and can take one.
-
-        Returns:
-            Whether it has a study.
 
         Raises:
             UserError: The folder has other files, or cannot be written.
         """
         with explain_write_errors(self.path, hint="pass another --output"):
-            if self.about() is not None:
-                return True
-            if self.path.is_dir() and not all(map(_is_ours, self.path.iterdir())):
+            if self.read_info() is not None:
+                return
+            if self.path.is_dir() and not all(map(_is_leftover, self.path.iterdir())):
                 raise UserError(
                     f"the folder {self.path} is not empty and contains no study: pass another"
                     " --output"
                 )
         check_writable_folder(self.path, option="--output")
-        return False
 
     @contextlib.contextmanager
-    def open(self, about: About, *, may_change: Collection[str] = ()) -> Iterator[bool]:
-        """Create the folder, or resume the study in it; no other process works on it meanwhile.
-
-        Another study, by `About.differences`, gives way if none of its points or trials has ended:
-        it was stopped to be corrected.
+    def open(self, info: StudyInfo, *, may_change: Collection[str] = ()) -> Iterator[bool]:
+        """Create the folder, or resume the study in it, and lock the folder.
 
         Yields:
             Whether a study is resumed.
@@ -156,9 +141,10 @@ class StudyFolder:
             UserError: The folder contains another study or other files, another process works on
                 it, or it cannot be written. Nothing is changed then.
         """
-        before = self.about() if self.check_place() else None
-        changed = [] if before is None else before.differences(about, may_change)
-        if changed and (self.path / self._rows_file).exists():
+        self.check_place()
+        before = self.read_info()
+        changed = [] if before is None else before.find_differences(info, may_change)
+        if changed:
             raise UserError(
                 f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
                 " or another --output"
@@ -166,17 +152,13 @@ class StudyFolder:
         with contextlib.ExitStack() as stack:
             with explain_write_errors(self.path, hint="pass another --output"):
                 self.path.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(self.alone())
-                if changed:
-                    shutil.rmtree(self.path / f"{self.noun}s", ignore_errors=True)
-                    for name in _RESULTS:
-                        (self.path / name).unlink(missing_ok=True)
-                self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
-            yield before is not None and not changed
+                stack.enter_context(self.lock())
+                self.write_json(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(info)})
+            yield before is not None
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other processes from working on the study.
+    def lock(self) -> Iterator[None]:
+        """Lock the folder for this process.
 
         Raises:
             UserError: Another process works on it.
@@ -191,36 +173,33 @@ class StudyFolder:
                 ) from error
             yield
 
-    def read(self, name: str, kind: type = dict) -> Any:
-        """Read a JSON file that holds an object or a list; `None` if it does not exist.
+    def read_json(self, name: str) -> Any:
+        """Read a JSON file; `None` if the file does not exist.
 
         Raises:
-            UserError: The file cannot be read, or holds something else.
+            UserError: The file cannot be read.
         """
         try:
-            found = parse_json(read_text(self.path / name))
-            why = f"it is no {kind.__name__}"
+            return parse_json(read_text(self.path / name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            found, why = None, error_text(error)
-        if not isinstance(found, kind):
-            raise UserError(f"{self.path / name} is damaged ({why}): pass another --output")
-        return found
+            raise UserError(
+                f"{self.path / name} is damaged ({error_text(error)}): pass another --output"
+            ) from error
 
-    def read_rows(self) -> list[dict[str, Any]]:
-        """Read the rows of the points or trials that ended; see `read`."""
-        rows = self.read(self._rows_file, list) or []
-        return [sanitize_text(row) for row in rows if isinstance(row, dict)]
+    def read_rows(self) -> list[Row]:
+        """Read the rows of the points or trials that ended; see `read_json`."""
+        return [sanitize_text(row) for row in self.read_json(self._rows_file) or ()]
 
-    def write(self, name: str, values: Any) -> None:
+    def write_json(self, name: str, values: Any) -> None:
         """Write a JSON file, completely or not at all."""
-        atomic_write(self.path / name, as_json(values))
+        atomic_write(self.path / name, to_json(values))
 
-    def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def write_rows(self, rows: Sequence[Row]) -> None:
         """Write the rows of the points or trials that ended, as JSON and as CSV."""
-        # The nested values of a trial are columns of their own.
-        flat: list[dict[str, Any]] = [{**row, **row.get("values", {}), **row} for row in rows]
+        # In CSV, the values of a trial are columns; a result such as `learning_rate` goes first.
+        flat: list[Row] = [{**row, **row.get("values", {}), **row} for row in rows]
         for row in flat:
             row.pop("values", None)
         columns = dict.fromkeys(name for row in flat for name in row)
@@ -229,24 +208,24 @@ class StudyFolder:
         writer.writeheader()
         writer.writerows(flat)
         atomic_write(self.path / f"{self.noun}s.csv", text.getvalue())
-        self.write(self._rows_file, rows)
+        self.write_json(self._rows_file, rows)
 
 
-def as_json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Format as JSON, a number that is not finite as null."""
-    return json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_replace_non_finite(value), indent=1, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _is_ours(path: Path) -> bool:
-    # Left by a kill before the study was written.
+def _is_leftover(path: Path) -> bool:
+    """Whether a process that was killed before it had written `study.json` has left the file."""
     return path.name == ".lock" or (
         path.name.startswith(".") and path.name.endswith(f".{STUDY_FILE}")
     )

@@ -7,12 +7,12 @@ from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.record import RunRecord, finite
+from ..training.record import RunRecord
 from ..training.settings import Checkpoints, Output
-from .folder import Row, StudyFolder
+from .folder import Row
 from .search_settings import Search
-from .tables import ResultsTable, seconds
-from .trial import measure
+from .tables import ResultsTable, format_seconds
+from .trial import measure_run
 
 PENALTY = 10
 """Factor on the time budget of a trial that missed the target: the penalized average runtime
@@ -22,26 +22,25 @@ COLUMNS = (
     *("name", "status", "error", "score", "reached", "values", "seconds", "epochs"),
     *("images_per_sec", "learning_rate", "best_val_accuracy", "run_dir"),
 )
-"""The columns of a trial's row, in the order of `trials.csv`; those of `values` come last."""
+"""The columns of a trial's row, in the order of `trials.csv`; the hyperparameters come last."""
 
 
-def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """Return the settings of a trial, with which `kdist train` can repeat it.
+def make_trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """Return the settings of a trial for `kdist train`.
 
-    Learning rates are drawn for one replica with the `batch_size` of `base`. They are scaled to the
-    trial's own batch size by `lr_rule`, so that rate and batch size can be drawn independently: a
-    rate that suits a batch of 32 is not tried unchanged with 256. The run itself scales the rate to
-    the number of replicas.
+    Learning rates are drawn for one replica and the `batch_size` of `base`, and scaled to the
+    trial's batch size by `lr_rule`: a rate that suits a batch of 32 is not tried unchanged with
+    256. The run itself scales the rate to the number of replicas.
 
     Args:
-        base: The settings that are not tuned. Learning rates are drawn for its `batch_size`.
+        base: The settings that are not tuned.
         values: Settings of the trial, from `SearchSpace.decode`.
 
     Raises:
         UserError: Settings are incompatible, such as Adam with a momentum.
 
     Example:
-        >>> trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr
+        >>> make_trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr
         0.02
     """
     config = TrainConfig.from_dict({**base.to_dict(), **values})
@@ -58,15 +57,14 @@ def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
 def read_result(run: RunRecord, search: Search) -> Row:
     """Return the columns that are read from the run of a trial.
 
-    The score of a metric is that of the best epoch. With `seconds_to_target` a trial that missed
-    the target scores at least ten times the time budget, the same for all trials: otherwise a trial
-    that ends early would beat a trial that nearly reached the target. Of two trials that missed the
-    target, the trial with the higher accuracy has the smaller score.
+    The score is the metric of the best epoch. With `seconds_to_target`, a trial that missed the
+    target scores at least ten times the time budget, and the less, the higher its accuracy: a trial
+    that ended early shall not beat a trial that nearly reached the target.
 
     Raises:
         UserError: The loss was not finite, or no epoch has the metric.
     """
-    measured = measure(run)
+    measured = measure_run(run)
     row = {name: measured[name] for name in COLUMNS if name in measured}
     if search.objective == "seconds_to_target":
         reached, best = measured["seconds_to_target"], measured["best_val_accuracy"] or 0.0
@@ -74,45 +72,25 @@ def read_result(run: RunRecord, search: Search) -> Row:
         penalty = PENALTY * (search.config.time_budget or 0.0) * (1 + missed_by)
         score = penalty if reached is None else reached
         return row | {"score": score, "reached": reached is not None}
-    values = run.known(search.objective)
+    values = run.known_values(search.objective)
     if not values:
         raise UserError(f"{search.objective} was not finite in any epoch")
     return row | {"score": max(values) if search.direction == "max" else min(values)}
 
 
-def read_trials(folder: StudyFolder, search: Search) -> list[Row]:
-    """Read the rows of the trials that ended, in the order in which they ended.
-
-    Raises:
-        UserError: Their file is damaged, or its trials are of another search.
-    """
-    rows = [{name: row.get(name) for name in COLUMNS} for row in folder.read_rows()]
-    for row in rows:
-        is_done = row["status"] == "done" and finite(row["score"]) is not None
-        is_same = {*(row["values"] or ())} == {*(search.space or ())}
-        if not (is_done or row["status"] == "failed") or not is_same:
-            raise UserError(
-                f"the trials in {folder.path} are damaged ({row['name']}): pass another --output"
-            )
-    return rows
-
-
 def sort_trials(trials: Sequence[Row], search: Search) -> list[Row]:
-    """Sort the trials that are done, best first; those that missed the target come last."""
+    """Sort the trials that are done, best first; trials that missed the target come last."""
     sign = -1 if search.direction == "max" else 1
     scored = [row for row in trials if row["status"] == "done"]
     return sorted(scored, key=lambda row: (row["reached"] is False, sign * row["score"]))
 
 
 def best_settings(trials: Sequence[Row], search: Search) -> dict[str, Any] | None:
-    """Return the best trial's settings for `kdist train --config`; `None` if no trial is done.
-
-    They have the number of replicas of the trial; none if it had all devices of its machine.
-    """
+    """Return the best trial's settings for `kdist train --config`; `None` if no trial is done."""
     ranked = sort_trials(trials, search)
     if not ranked:
         return None
-    settings = trial_config(search.config, ranked[0]["values"]).to_dict()
+    settings = make_trial_config(search.config, ranked[0]["values"]).to_dict()
     # Tracking and checkpoints of the search are not settings of the best run.
     return {n: v for n, v in settings.items() if n not in field_names(Output, Checkpoints)}
 
@@ -125,11 +103,11 @@ def describe_values(values: Mapping[str, Any]) -> str:
     )
 
 
-def trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
-    """Make a table of trials, best first, then those that failed."""
+def make_trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
+    """Make a table of the trials, best first, failed trials last."""
     failed = [row for row in trials if row["status"] == "failed"]
 
-    def score(row: Row) -> str:
+    def format_score(row: Row) -> str:
         if row["status"] == "failed":
             return "failed"
         return f"{row['score']:.4g}" + (", missed the target" if row["reached"] is False else "")
@@ -140,13 +118,13 @@ def trials_table(trials: Sequence[Row], search: Search) -> ResultsTable:
         rows=[
             [
                 row["name"].removeprefix("trial-"),
-                score(row),
-                seconds(row["seconds"]),
+                format_score(row),
+                format_seconds(row["seconds"]),
                 "" if row["epochs"] is None else f"{row['epochs']:.0f}",
                 describe_values(row["values"]),
             ]
             for row in [*sort_trials(trials, search), *failed]
         ],
-        note=f"Best first, by {search.objective}. Learning rates are those for one replica and a"
-        f" batch of {search.config.batch_size}.",
+        note=f"Best first, by {search.objective}. Learning rates are for one replica and a batch of"
+        f" {search.config.batch_size}.",
     )

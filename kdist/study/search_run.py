@@ -10,12 +10,12 @@ from ..errors import UserError, error_text
 from ..launch.child import Resources
 from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.names import check_trackers
-from ..training.console import count
+from ..training.console import format_count
 from ..training.run import load_data
 from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, print_end
 from .folder import Row, StudyFolder
-from .search_results import best_settings, read_trials, sort_trials, trials_table
+from .search_results import best_settings, make_trials_table, sort_trials
 from .search_settings import MAY_CHANGE, Search
 from .tables import print_line, print_table
 from .trial_process import TrialProcess
@@ -24,7 +24,7 @@ from .trial_process import TrialProcess
 def tune(
     search: Search, *, start: StartTrial = TrialProcess, console: Console | None = None
 ) -> Outcome:
-    """Run a search, resume one that was interrupted, or show the results of a finished one.
+    """Run a search, resume an interrupted search, or show the results of a finished search.
 
     Every trial is a run in a process of its own; an interrupted trial continues where it was.
 
@@ -52,21 +52,21 @@ def tune(
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()
     load_data(search.config, announce=lambda line: print_line(console, line), or_sample=False)
-    with folder.open(search.about, may_change=MAY_CHANGE) as resumed:
-        rows = read_trials(folder, search)
-        resuming = f"Resuming the search in {folder.path}, {count(len(rows), 'trial')} ended"
+    with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
+        rows = folder.read_rows()
+        resuming = f"Resuming the search in {folder.path}, {format_count(len(rows), 'trial')} ended"
         print_line(console, resuming if resumed else f"Search folder: {folder.path}")
         from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
 
         trials = SearchTrials(search, folder, rows)
         outcome = Driver(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
-            number, last = count(search.max_failures, "trial"), outcome.rows[-1]["error"]
-            why = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
-            outcome = dataclasses.replace(outcome, stopped=why)
+            number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
+            reason = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
+            outcome = dataclasses.replace(outcome, stopped=reason)
         if outcome.rows:
             try:
-                _show(search, folder, outcome.rows, console)
+                _report_best(search, folder, outcome.rows, console)
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=error_text(error))
     print_end(outcome, folder.noun, console)
@@ -80,9 +80,9 @@ def tune(
 
 
 def divide_machine(search: Search) -> tuple[Search, Sequence[Resources]]:
-    """Return the search with the number of replicas of a trial, and the share of each worker.
+    """Return the search with its replicas per trial, and the share of each worker.
 
-    By default each of several trials at once has its share of the GPUs, or one replica without.
+    By default, trials at the same time divide the GPUs; without GPUs, each has one replica.
 
     Raises:
         UserError: There are too few GPUs, or they cannot be divided evenly.
@@ -104,9 +104,11 @@ def divide_machine(search: Search) -> tuple[Search, Sequence[Resources]]:
     return dataclasses.replace(search, config=config), shares
 
 
-def _show(search: Search, folder: StudyFolder, rows: Sequence[Row], console: Console) -> None:
+def _report_best(
+    search: Search, folder: StudyFolder, rows: Sequence[Row], console: Console
+) -> None:
     """Print the table, and write the best settings."""
-    print_table(console, trials_table(rows, search))
+    print_table(console, make_trials_table(rows, search))
     for row in rows:
         if row["status"] == "failed":
             print_line(console, f"Failed: {row['name']}: {row['error']}")
@@ -115,7 +117,7 @@ def _show(search: Search, folder: StudyFolder, rows: Sequence[Row], console: Con
         print_line(console, "No trial was completed.")
         return
     best = sort_trials(rows, search)[0]
-    folder.write("best.json", settings)
+    folder.write_json("best.json", settings)
     print_line(console, f"Best trial: {best['name']}, {search.objective} {best['score']:.4g}")
     if best["reached"] is False:
         print_line(

@@ -13,7 +13,7 @@ from ..training.networks import NETWORKS, SPECIFIC
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS
-from .folder import About, StudyFolder
+from .folder import StudyInfo
 from .search_space import DEFAULT_SPACE, SearchSpace
 
 DIRECTIONS = {"val_accuracy": "max", "val_loss": "min", "seconds_to_target": "min"}
@@ -38,10 +38,10 @@ class Search:
         factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
         objective: The value to optimize.
         max_failures: Stop after this many failed trials in a row.
-        workers: Trials at once, each on its share of the GPUs or cores; by default one trial after
-            the other, on all devices.
+        workers: Trials at the same time, each on its share of the GPUs or cores; by default a
+            single trial on all devices.
         output: Folder of the search; a search that was started there is resumed.
-        space: What to tune, as `SearchSpace` takes it; `None` for the default of the network.
+        space: The settings to tune, as `SearchSpace` takes them; by default those of the network.
         config: The settings that are not tuned.
 
     Raises:
@@ -75,7 +75,15 @@ class Search:
             require("tune")
         if self.max_trials is None and self.tuner != "hyperband":
             object.__setattr__(self, "max_trials", 10)
-        self._check_config()
+        if self.config.model is not None:
+            raise UserError(
+                f"received model={self.config.model}, but kdist tune is for kdist's networks: tune"
+                " your own model with KerasTuner and"
+                " distribution_strategy=kdist.MirroredStrategy()"
+            )
+        for name, fixed in {"run_dir": None, "log_dir": None, "validate": True}.items():
+            if getattr(self.config, name) != fixed:
+                raise UserError(f"received {name}, which a search sets itself: remove it")
         if self.tuner == "hyperband" and "epochs" in (self.space or ()):
             raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
         if self.space is None:
@@ -83,17 +91,6 @@ class Search:
             space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
             object.__setattr__(self, "space", space)
         self.search_space()
-
-    def _check_config(self) -> None:
-        config = self.config
-        if config.model is not None:
-            raise UserError(
-                f"received model={config.model}, but kdist tune is for kdist's networks: tune your"
-                " own model with KerasTuner and distribution_strategy=kdist.MirroredStrategy()"
-            )
-        for name, fixed in {"run_dir": None, "log_dir": None, "validate": True}.items():
-            if getattr(config, name) != fixed:
-                raise UserError(f"received {name}, which a search sets itself: remove it")
 
     @property
     def direction(self) -> str:
@@ -105,45 +102,29 @@ class Search:
         return SearchSpace(self.space or {}, base=self.config)
 
     @property
-    def about(self) -> About:
+    def info(self) -> StudyInfo:
         """The contents of `study.json`."""
-        return About(kind=KIND, settings=self.to_dict())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain data, ready for JSON."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**values, "config": self.config.to_dict()}
+        return StudyInfo(kind=KIND, settings=dataclasses.asdict(self))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Search":
-        """Make a search from the result of `to_dict`."""
-        return cls(**{**values, "config": TrainConfig.from_dict(values["config"])})
+    def from_info(cls, info: StudyInfo) -> "Search":
+        """Make a search from the contents of its `study.json`."""
+        config = TrainConfig.from_dict(info.settings["config"])
+        return cls(**{**info.settings, "config": config})
 
 
-def check_given(search: Search, given: Collection[str]) -> None:
+def refuse_tuned(search: Search, given_names: Collection[str]) -> None:
     """Reject command-line settings that the search space tunes.
 
-    `batch_size` is allowed: it is the batch size that learning rates are drawn for.
+    `batch_size` is allowed: learning rates are drawn for this batch size.
 
     Raises:
         UserError: A setting would have no effect.
     """
-    tuned = [name for name in search.space or () if name in given and name != "batch_size"]
+    tuned = [name for name in search.space or () if name in given_names and name != "batch_size"]
     if tuned:
         them = "it" if len(tuned) == 1 else "them"
         raise UserError(
             f"received {', '.join(tuned)}, which the search space tunes: remove {them}, or pass a"
             f" --space without {them}"
         )
-
-
-def read_search(folder: StudyFolder) -> Search:
-    """Read the settings of the search in a folder.
-
-    Raises:
-        UserError: There is no search, or it is of another version of kdist.
-    """
-    about = folder.about()
-    if about is None or about.kind != KIND:
-        raise UserError(f"there is no search in {folder.path}: pass the --output of kdist tune")
-    return Search.from_dict(about.settings)

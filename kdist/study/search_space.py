@@ -44,7 +44,7 @@ class Range:
     whole: bool
 
     def samples(self) -> Iterator[float]:
-        """Yield the ends; of integers also the values between, up to a thousand."""
+        """Yield both ends; of integers also the values between, up to a thousand."""
         if not self.whole:
             yield from (self.least, self.most)
             return
@@ -62,7 +62,7 @@ class Range:
         kind(name, self.least, self.most, step=self.step, sampling=self.sampling)
 
     def decode(self, value: float) -> float:
-        """Convert KerasTuner's value into the setting's, which a table shows as it is."""
+        """Convert KerasTuner's value into a setting, rounded to six digits."""
         return value if self.whole else float(f"{value:.6g}")
 
 
@@ -78,7 +78,7 @@ class Choice:
 
     @property
     def _is_encoded(self) -> bool:
-        """Whether KerasTuner gets JSON, as it takes values of one type only."""
+        """Whether KerasTuner gets JSON: it takes values of a single type only."""
         return {type(value) for value in self.values} not in ({int}, {float}, {str})
 
     def declare(self, hp: Any, name: str) -> None:
@@ -112,9 +112,9 @@ class SearchSpace:
         fields = {field.name: field for field in fields_of(TrainConfig) if field.name in TUNABLE}
         wrong = sorted(set(ranges) - set(fields))
         if wrong or not ranges:
-            found = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
-            raise UserError(f"the search space {found}: available are {', '.join(fields)}")
-        self.dimensions = {name: _read(fields[name], ranges[name]) for name in ranges}
+            problem = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
+            raise UserError(f"the search space {problem}: available are {', '.join(fields)}")
+        self.dimensions = {name: _parse_dimension(fields[name], ranges[name]) for name in ranges}
         first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
         for name, part in self.dimensions.items():
             for value in part.samples():
@@ -136,40 +136,40 @@ class SearchSpace:
         return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
 
 
-def _read(field: Field, given: Any) -> Range | Choice:
-    if isinstance(given, Mapping):
-        return _read_range(field, given)
-    if not isinstance(given, list | tuple) or not given:
+def _parse_dimension(field: Field, values: Any) -> Range | Choice:
+    if isinstance(values, Mapping):
+        return _parse_range(field, values)
+    if not isinstance(values, list | tuple) or not values:
         raise UserError(
             f"the search space of {field.name} has to be a list of choices, or a table with min"
-            f" and max; received {given!r}"
+            f" and max; received {values!r}"
         )
-    # A float setting takes both 0 and 0.5; KerasTuner takes one type only.
+    # A float setting takes both 0 and 0.5; KerasTuner takes values of a single type only.
     if field.kind is float:
-        given = [as_real(value) if as_real(value) is not None else value for value in given]
-    if any(given.count(value) > 1 for value in given):
-        raise UserError(f"the search space of {field.name} has a repeated choice: {list(given)}")
-    return Choice(tuple(given))
+        values = [value if as_real(value) is None else as_real(value) for value in values]
+    if any(values.count(value) > 1 for value in values):
+        raise UserError(f"the search space of {field.name} has a repeated choice: {list(values)}")
+    return Choice(tuple(values))
 
 
-def _read_range(field: Field, given: Mapping[str, Any]) -> Range:
-    def require(holds: bool, expected: str) -> None:
+def _parse_range(field: Field, table: Mapping[str, Any]) -> Range:
+    def check(holds: bool, expected: str) -> None:
         if not holds:
-            raise UserError(f"the range of {field.name} needs {expected}; received {dict(given)}")
+            raise UserError(f"the range of {field.name} needs {expected}; received {dict(table)}")
 
-    require(field.kind in (int, float), "a list of choices instead")
-    keys = {"min", "max"} <= given.keys() <= {"min", "max", "step", "sampling"}
-    require(keys, "min and max, and may have step and sampling")
+    check(field.kind in (int, float), "a list of choices instead")
+    keys = {"min", "max"} <= table.keys() <= {"min", "max", "step", "sampling"}
+    check(keys, "min and max, and may have step and sampling")
     whole = field.kind is int
     read = as_integer if whole else as_real
-    numbers: dict[str, Any] = {key: read(given[key]) for key in given if key != "sampling"}
+    numbers: dict[str, Any] = {key: read(table[key]) for key in table if key != "sampling"}
     are_numbers = all(n is not None and math.isfinite(n) for n in numbers.values())
-    require(are_numbers, "integers" if whole else "finite numbers")
+    check(are_numbers, "integers" if whole else "finite numbers")
     least, most, step = numbers["min"], numbers["max"], numbers.get("step")
-    sampling = given.get("sampling", "linear")
-    require(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
-    require(least < most, "a min below its max")
+    sampling = table.get("sampling", "linear")
+    check(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
+    check(least < most, "a min below its max")
     is_linear = sampling == "linear"
-    require(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
-    require(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
+    check(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
+    check(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
     return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)

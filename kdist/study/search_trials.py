@@ -1,4 +1,4 @@
-"""`SearchTrials`: the trials that an oracle of KerasTuner chooses, and is told the scores of."""
+"""`SearchTrials`: the trials of a search, which an oracle of KerasTuner chooses by their scores."""
 
 import warnings
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from .._upstream.keras_tuner import (
 )
 from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import UserError
-from ..training.config import SearchTrial, TrainConfig
+from ..training.config import SearchTrial
 from ..training.record import RunRecord
 from .folder import Row, StudyFolder
-from .search_results import COLUMNS, describe_values, read_result, trial_config
+from .search_results import COLUMNS, describe_values, make_trial_config, read_result
 from .search_settings import Search
 from .search_space import Range
 from .trial import Trial
 from .trial_process import remove_checkpoints
 
 _STATE = "oracle.json"
-_CHECKPOINT_SECONDS = 300.0
+_RUN_SETTINGS = {"save_model": False, "checkpoint_every": 300.0, "keep": 2}
 
 
 def make_oracle(search: Search) -> keras_tuner.Oracle:
@@ -41,7 +41,7 @@ def make_oracle(search: Search) -> keras_tuner.Oracle:
     if search.tuner == "hyperband":
         oracle = HyperbandOracle(
             max_epochs=search.config.epochs,
-            min_epochs=least_epochs(search),
+            min_epochs=find_min_epochs(search),
             factor=search.factor,
             **options,
         )
@@ -56,7 +56,7 @@ def make_oracle(search: Search) -> keras_tuner.Oracle:
     return oracle
 
 
-def least_epochs(search: Search) -> int:
+def find_min_epochs(search: Search) -> int:
     """Return the minimum epochs per trial for Hyperband: one more than the longest warm-up."""
     part = search.search_space().dimensions.get("warmup_epochs")
     if part is None:
@@ -67,8 +67,8 @@ def least_epochs(search: Search) -> int:
 class SearchTrials:
     """The trials of a search.
 
-    The state of the oracle is in `oracle.json`, which is written whole when a trial begins or ends.
-    A trial that had begun when the search was killed runs first, or continues.
+    The state of the oracle is in `oracle.json`, which is written when a trial begins or ends. If a
+    trial had begun when the search was killed, the same trial runs first, or continues.
 
     Args:
         search: The settings.
@@ -85,11 +85,11 @@ class SearchTrials:
         self._oracle = make_oracle(search)
         self._begun: list[KerasTrial] = []
         self.total = search.max_trials
-        state = folder.read(_STATE)
+        state = folder.read_json(_STATE)
         if state is not None:
-            self._restore(state)
+            self._restore_oracle(state)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore_oracle(self, state: dict[str, Any]) -> None:
         oracle = self._oracle
         try:
             trials = [KerasTrial.from_state(trial) for trial in state["trials"]]
@@ -102,14 +102,14 @@ class SearchTrials:
             ) from error
         rows = {row["name"]: row for row in self._rows}
         for trial in [trial for trial in trials if trial.status == "RUNNING"]:
-            row = rows.get(_name(trial.trial_id))
+            row = rows.get(_trial_name(trial.trial_id))
             if row is None:
                 self._begun.append(trial)
             else:  # killed after the row was written
-                self._tell(trial, row)
+                self._tell_oracle(trial, row)
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial; `None` if there is none, perhaps until another trial ends."""
+        """Return the next trial; `None` if no trial is left, or before another trial ends."""
         if self._begun:
             return self._make_trial(self._begun.pop(0))
         if self.failed_too_often:
@@ -119,7 +119,7 @@ class SearchTrials:
             warnings.filterwarnings("ignore", module="sklearn")
             trial = self._oracle.create_trial(str(len(self._oracle.start_order)))
         if trial.status == "RUNNING":
-            self._save()
+            self._save_oracle()
             return self._make_trial(trial)
         if trial.status == "STOPPED" and not self._is_over:  # not by the number of trials
             self._remove_checkpoints(needed=set())
@@ -127,7 +127,7 @@ class SearchTrials:
 
     @property
     def failed_too_often(self) -> bool:
-        """Whether so many trials in a row failed that the search stops before its last trial."""
+        """Whether the last `max_failures` trials failed, and the search stops early."""
         last = self._rows[-self._search.max_failures :]
         failed = [row for row in last if row["status"] == "failed"]
         return len(failed) == self._search.max_failures and not self._is_over
@@ -138,22 +138,23 @@ class SearchTrials:
 
     def _make_trial(self, trial: KerasTrial) -> Trial:
         drawn = trial.hyperparameters.values
-        values, name = self._space.decode(drawn), _name(trial.trial_id)
+        values, name = self._space.decode(drawn), _trial_name(trial.trial_id)
         epochs, parent, error = drawn.get("tuner/epochs"), None, ""
         try:
-            config = trial_config(self._search.config, values)
+            config = make_trial_config(self._search.config, values)
         except UserError as mistake:
             config, error = self._search.config, str(mistake)
         if "tuner/trial_id" in drawn:
-            before = _name(drawn["tuner/trial_id"])
-            checkpoints = self._folder.trial(before) / "run" / "checkpoints"
+            before = _trial_name(drawn["tuner/trial_id"])
+            checkpoints = self._folder.trial_folder(before) / "run" / "checkpoints"
             parent = before if checkpoint_files(checkpoints) else None
         first, group = drawn.get("tuner/initial_epoch", 0) + 1, self._folder.path.resolve().name
         return Trial(
             name=name,
-            config=_run_settings(config),
+            config=config.to_dict() | _RUN_SETTINGS,
             columns={**dict.fromkeys(COLUMNS), "name": name, "values": values},
-            words=describe_values(values) + (f", epochs {first} to {epochs}" if epochs else ""),
+            description=describe_values(values)
+            + (f", epochs {first} to {epochs}" if epochs else ""),
             search=SearchTrial(
                 epochs=epochs,
                 has_target=self._search.objective == "seconds_to_target",
@@ -163,7 +164,7 @@ class SearchTrials:
                     "hyperparameters": values,
                 },
             ),
-            continues=parent,
+            parent=parent,
             error=error,
         )
 
@@ -180,21 +181,21 @@ class SearchTrials:
     def end_trial(self, trial: Trial, row: Row) -> None:
         """Tell the oracle how a trial ended."""
         self._rows.append(row)
-        self._tell(self._oracle.get_trial(_trial_id(trial.name)), row)
-        self._remove_checkpoints(needed=self._promotable())
+        self._tell_oracle(self._oracle.get_trial(trial.name.removeprefix("trial-")), row)
+        self._remove_checkpoints(needed=self._list_promotable())
 
-    def _tell(self, trial: KerasTrial, row: Row) -> None:
+    def _tell_oracle(self, trial: KerasTrial, row: Row) -> None:
         if row["status"] == "done":
             self._oracle.update_trial(trial.trial_id, {self._search.objective: row["score"]})
         trial.status = "COMPLETED" if row["status"] == "done" else "FAILED"
         self._oracle.end_trial(trial)
-        self._save()
+        self._save_oracle()
 
-    def _save(self) -> None:
+    def _save_oracle(self) -> None:
         trials = [trial.get_state() for trial in self._oracle.trials.values()]
-        self._folder.write(_STATE, {"oracle": self._oracle.get_state(), "trials": trials})
+        self._folder.write_json(_STATE, {"oracle": self._oracle.get_state(), "trials": trials})
 
-    def _promotable(self) -> set[str]:
+    def _list_promotable(self) -> set[str]:
         """Return the trials that Hyperband may promote: of brackets that are not complete."""
         brackets = self._oracle.get_state().get("brackets", ())
         trials = [trial for bracket in brackets for part in bracket["rounds"] for trial in part]
@@ -205,17 +206,8 @@ class SearchTrials:
         for trial_id, trial in self._oracle.trials.items():
             is_needed = trial.status == "COMPLETED" and trial_id in needed
             if trial.status != "RUNNING" and not is_needed:
-                remove_checkpoints(self._folder.trial(_name(trial_id)))
+                remove_checkpoints(self._folder.trial_folder(_trial_name(trial_id)))
 
 
-def _run_settings(config: TrainConfig) -> dict[str, Any]:
-    saved = {"save_model": False, "checkpoint_every": _CHECKPOINT_SECONDS, "keep": 2}
-    return config.to_dict() | saved
-
-
-def _name(trial_id: str) -> str:
+def _trial_name(trial_id: str) -> str:
     return f"trial-{trial_id}"
-
-
-def _trial_id(name: str) -> str:
-    return name.removeprefix("trial-")

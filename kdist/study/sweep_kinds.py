@@ -15,10 +15,9 @@ from ..fields import check_fields
 from ..launch.device_assignment import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.record import finite
 from .experiment import Counts, Experiment
 from .folder import Row
-from .tables import Spread, setting
+from .tables import Spread, format_setting
 from .trial import Trial
 
 Epochs = Annotated[int, Ge(2), Le(1_000_000)]
@@ -32,8 +31,7 @@ _TIMED_RUN = {"validate": False, "save_model": False}
 class TimedSweep(Experiment):
     """A sweep of runs that time a few epochs, in rounds of alternating order.
 
-    Every run is a new process: tracing falls into the first epoch, which does not count, and
-    nothing is validated or saved.
+    Every run is a process that neither validates nor saves a model.
 
     Args:
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
@@ -49,25 +47,27 @@ class TimedSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def timed_point(self, name: str, replicas: int, batch: int, turn: int, **axes: Any) -> Trial:
-        """Make a point of a round; `turn` is from 0."""
+    def make_timed_point(
+        self, name: str, replicas: int, batch: int, index: int, **axes: Any
+    ) -> Trial:
+        """Make a point of a round; `index` counts the rounds from 0."""
         config = {**self.common_settings(), **_TIMED_RUN, "epochs": self.epochs}
-        name = f"{name}-r{replicas}-round{turn + 1}"
-        return self.point(name, replicas, batch, config, round=turn + 1, **axes)
+        name = f"{name}-r{replicas}-round{index + 1}"
+        return self.make_point(name, replicas, batch, config, round=index + 1, **axes)
 
     @classmethod
-    def results_of(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
-        alone = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
+    def summarize_setting(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
+        base_rates = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
         return {
             "images_per_sec": Spread.of(row["images_per_sec"] for row in rows),
             "milliseconds": Spread.of(
                 1e3 * row["images_per_step"] / row["images_per_sec"] for row in rows
             ),
-            # Ratios within a round, as its runs are near each other in time.
+            # Only runs of the same round are near each other in time.
             "efficiency": Spread.of(
-                row["images_per_sec"] / row["replicas"] / alone[row["round"]]
+                row["images_per_sec"] / row["replicas"] / base_rates[row["round"]]
                 for row in rows
-                if row["round"] in alone
+                if row["round"] in base_rates
             ),
         }
 
@@ -100,9 +100,9 @@ class ThroughputSweep(TimedSweep):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def round(self, turn: int) -> list[Trial]:
+    def make_round(self, index: int) -> list[Trial]:
         return [
-            self.timed_point(f"b{batch}", replicas, batch, turn)
+            self.make_timed_point(f"b{batch}", replicas, batch, index)
             for replicas in self.replicas
             for batch in self.batch_sizes
         ]
@@ -141,8 +141,8 @@ class AccuracySweep(Experiment):
         "Best accuracy": ("accuracy", ".3f"),
     }
     note: ClassVar[str] = (
-        "Batch: per replica. Median (min to max) of the seeds; a run that never reached the target"
-        " counts as the slowest."
+        "Batch: per replica. Median (min to max) of the seeds; runs that never reached the target"
+        " count as the slowest."
     )
     axis: ClassVar[tuple[str, str]] = ("global_batch", "Global batch, images")
     charts: ClassVar[Mapping[str, str]] = {
@@ -170,15 +170,15 @@ class AccuracySweep(Experiment):
     def repetitions(self) -> int:
         return self.seeds
 
-    def round(self, turn: int) -> list[Trial]:
+    def make_round(self, index: int) -> list[Trial]:
         return [
-            self._point_of_rule(batch, rule, replicas, turn)
+            self._make_rule_point(batch, rule, replicas, index)
             for replicas in self.replicas
             for rule in self.lr_rules
             for batch in self.batch_sizes
         ]
 
-    def _point_of_rule(self, batch: int, rule: str, replicas: int, seed: int) -> Trial:
+    def _make_rule_point(self, batch: int, rule: str, replicas: int, seed: int) -> Trial:
         rate = scale_learning_rate(
             self.base_lr,
             global_batch=batch * replicas,
@@ -191,14 +191,14 @@ class AccuracySweep(Experiment):
             **self.common_settings(),
             "seed": seed,
             "base_lr": rate,
-            "lr_rule": "none",  # the rate is that of the global batch already
+            "lr_rule": "none",  # the rate is scaled to the global batch already
         }
         name = f"b{batch}-r{replicas}-{rule}-seed{seed}"
         axes = {"seed": seed, "lr_rule": rule, "learning_rate": rate}
-        return self.point(name, replicas, batch, config, **axes)
+        return self.make_point(name, replicas, batch, config, **axes)
 
     @classmethod
-    def results_of(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
+    def summarize_setting(cls, rows: Sequence[Row], base: Sequence[Row]) -> Row:
         diverged = sum(bool(row["diverged"]) for row in rows)
         return {
             "reached": f"{sum(time_to_target(row) < math.inf for row in rows)} of {len(rows)}"
@@ -212,20 +212,19 @@ class AccuracySweep(Experiment):
 
     @classmethod
     def title(cls, settings: Mapping[str, Any]) -> str:
-        train = settings.get("train")
-        target = finite(train.get("target_accuracy")) if isinstance(train, Mapping) else None
-        return f"Time to validation accuracy above {setting(target)}"
+        target = settings["train"].get("target_accuracy")
+        return f"Time to validation accuracy above {format_setting(target)}"
 
 
 def time_to_target(row: Row, unit: str = "seconds") -> float:
-    """Return the seconds or epochs in which a run reached the target; infinite if it never did."""
+    """Return the seconds or epochs to the target; infinite if the run never reached the target."""
     time = row[f"{unit}_to_target"]
     is_reached = row["reached_target"] and not row["diverged"] and time is not None
     return time if is_reached else math.inf
 
 
-def replica_counts() -> list[int]:
-    """Return the powers of two up to all GPUs, and all of them; without GPUs, one and two."""
+def default_replicas() -> list[int]:
+    """Return the powers of two up to the number of GPUs, and this number; without GPUs, 1 and 2."""
     most = len(visible_gpus(os.environ)) or 2
     return sorted({most, *(2**power for power in range(most.bit_length()))})
 
@@ -238,8 +237,8 @@ class ScalingSweep(TimedSweep):
         batch_size: Weak scaling: training images per batch and replica.
         global_batch: Strong scaling: training images per global batch; by default the batch size
             times the largest number of replicas.
-        replicas: Numbers of replicas; the others are compared with the smallest. By default 1, 2,
-            4, ... up to every GPU.
+        replicas: Numbers of replicas, compared with the smallest. By default 1, 2, 4, ... up to
+            every GPU.
         modes: weak: same batch per replica; strong: same global batch.
     """
 
@@ -262,7 +261,7 @@ class ScalingSweep(TimedSweep):
 
     batch_size: Images = 64
     global_batch: Images | None = None
-    replicas: Counts = dataclasses.field(default_factory=replica_counts)
+    replicas: Counts = dataclasses.field(default_factory=default_replicas)
     modes: Sequence[Literal["weak", "strong"]] = ("weak", "strong")
 
     def __post_init__(self) -> None:
@@ -277,12 +276,14 @@ class ScalingSweep(TimedSweep):
             )
         object.__setattr__(self, "global_batch", strong)
 
-    def round(self, turn: int) -> list[Trial]:
+    def make_round(self, index: int) -> list[Trial]:
         weak, strong = self.batch_size, self.global_batch or 0
         points = [(mode, replicas) for mode in self.modes for replicas in self.replicas]
         return [
-            self.timed_point(m, n, weak if m == "weak" else strong // n, turn, mode=m)
-            for m, n in points
+            self.make_timed_point(
+                mode, replicas, weak if mode == "weak" else strong // replicas, index, mode=mode
+            )
+            for mode, replicas in points
         ]
 
     @classmethod

@@ -15,16 +15,16 @@ from ..arguments import local_path
 from ..errors import UserError, error_text
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
-from ..training.console import count
+from ..training.console import format_count
 from ..training.folder import RUNS
 from ..training.record import RunRecord
 from ..training.run import load_data
 from ..workers.place import refuse_workers
 from .driver import Driver, Outcome, StartTrial, print_end
-from .experiment import Experiment, explain_invalid, read_rows, shared_cores_warning
-from .folder import About, Row, StudyFolder
+from .experiment import Experiment, describe_shared_cores
+from .folder import Row, StudyFolder, StudyInfo
 from .tables import print_line, print_table
-from .trial import Trial, measure
+from .trial import Trial, measure_run
 from .trial_process import TrialProcess, remove_checkpoints
 
 # A day, at ten seconds a run.
@@ -40,7 +40,7 @@ def sweep(
     machine: Callable[[], dict[str, Any]] = describe_machine,
     console: Console | None = None,
 ) -> Outcome:
-    """Run a sweep, resume one, or show the results of a finished one.
+    """Run a sweep, resume an interrupted sweep, or show the results of a finished sweep.
 
     Args:
         experiment: The experiment.
@@ -65,12 +65,12 @@ def sweep(
     folder = StudyFolder(path)
     folder.check_place()
     print_line(console, "Listing this machine's devices")
-    here = machine()
-    about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
-    with folder.open(about) as resumed:
+    devices = machine()
+    info = StudyInfo(kind=experiment.kind, settings=experiment.settings, machine=devices)
+    with folder.open(info) as resumed:
         points = SweepPoints(experiment, folder)
-        left = count(len(points.left), "point")
-        resuming = f"Resuming the sweep in {folder.path}, {left} left"
+        points_left = format_count(len(points.left), "point")
+        resuming = f"Resuming the sweep in {folder.path}, {points_left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
         outcome = Driver(points, folder, points.rows, console, start=start).run()
         if points.rows and not outcome.stopped:
@@ -78,7 +78,7 @@ def sweep(
                 folder.write_rows(points.rows)  # in the order of the points
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=error_text(error))
-            _show(points, here, console)
+            _print_results(points, devices, console)
     print_end(outcome, folder.noun, console)
     if points.failed and outcome.is_whole:
         print_line(console, "Run the same command again to repeat the failed points.")
@@ -100,14 +100,14 @@ def check_experiment(
         UserError: There are too many runs, the settings of a run are invalid, its data cannot be
             found, or its speed could not be measured.
     """
-    runs = len(experiment.round(0)) * experiment.repetitions
+    runs = len(experiment.make_round(0)) * experiment.repetitions
     if runs > _MOST_RUNS:
         raise UserError(
             f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
             " values, rounds or seeds"
         )
     # Rounds differ only in the seed, and the last round has the largest seed.
-    last = experiment.round(experiment.repetitions - 1)
+    last = experiment.make_round(experiment.repetitions - 1)
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
     if config.model is None:
         images = len(load_data(config, announce=announce, or_sample=False).train_images)
@@ -120,14 +120,14 @@ def check_experiment(
 
 
 def default_folder(experiment: Experiment) -> Path:
-    """Return the folder of a sweep without `output`: equal settings have the same folder."""
+    """Return the folder of a sweep without `output`, named after its settings."""
     settings = json.dumps(experiment.settings, sort_keys=True)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     return RUNS / f"sweep-{experiment.kind}-{digest}"
 
 
 class SweepPoints:
-    """The points of a sweep: a list of trials, each with a row when it has ended.
+    """The points of a sweep: the trials that are left, and the rows of trials that ended.
 
     Args:
         experiment: The experiment.
@@ -136,10 +136,9 @@ class SweepPoints:
 
     def __init__(self, experiment: Experiment, folder: StudyFolder) -> None:
         self.experiment, self._folder = experiment, folder
-        self._points = experiment.points()
-        names = {point.name for point in self._points}
-        done = [row for row in read_rows(folder, type(experiment)) if row["status"] == "done"]
-        self._rows = {row["name"]: row for row in done if row["name"] in names}
+        self._points = experiment.make_points()
+        done = [row for row in folder.read_rows() if row["status"] == "done"]
+        self._rows = {row["name"]: row for row in done}
         self.left = [point for point in self._points if point.name not in self._rows]
         self.total: int | None = len(self._points)
 
@@ -159,50 +158,48 @@ class SweepPoints:
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a point; see `Study`."""
-        found = measure(run, may_diverge=self.experiment.trains)
-        asked = trial.columns["global_batch"]
-        if trial.config.get("model") and found["global_batch"] != asked:
+        result = measure_run(run, may_diverge=self.experiment.trains)
+        batch = trial.columns["global_batch"]
+        if trial.config.get("model") and result["global_batch"] != batch:
             raise UserError(
-                f"its data have batches of {found['global_batch']}, not of {asked}: let the data"
+                f"its data have batches of {result['global_batch']}, not of {batch}: let the data"
                 " function take batch_size, or return arrays"
             )
-        row = {**trial.columns, **found, "status": "done"}
-        invalid = explain_invalid(row, type(self.experiment))
-        if invalid:
-            raise UserError(invalid)
-        return found
+        missing = [name for name in self.experiment.required if result[name] is None]
+        if missing:
+            raise UserError(f"it has no {missing[0]}")
+        return result
 
     def describe_row(self, row: Row) -> str:
         """Return the result of a point in a few words."""
         if row["status"] == "failed":
             return f"failed: {row['error']}"
-        words = []
+        parts = []
         if row["images_per_sec"] is not None:
-            words.append(f"{row['images_per_sec']:,.0f} images/s")
+            parts.append(f"{row['images_per_sec']:,.0f} images/s")
         if row["diverged"]:
-            words.append("target not met: the loss was not finite")
+            parts.append("target not met: the loss was not finite")
         elif row["reached_target"]:
             seconds = f"{row['seconds_to_target']:.1f} seconds"
-            words.append(f"target met in epoch {row['epochs_to_target']}, {seconds}")
+            parts.append(f"target met in epoch {row['epochs_to_target']}, {seconds}")
         elif row["reached_target"] is not None:
-            words.append(f"target not met, best {row['best_val_accuracy']:.3f}")
-        return ", ".join(words) or "done"
+            parts.append(f"target not met, best {row['best_val_accuracy']:.3f}")
+        return ", ".join(parts) or "done"
 
     def end_trial(self, trial: Trial, row: Row) -> None:
-        """Keep the row; a failed point keeps its checkpoints, to be continued later."""
+        """Record the row; a failed point keeps its checkpoints, from which it can be resumed."""
         self._rows[trial.name] = row
         if row["status"] == "done":
-            remove_checkpoints(self._folder.trial(trial.name))
+            remove_checkpoints(self._folder.trial_folder(trial.name))
 
 
-def _show(points: SweepPoints, machine: dict[str, Any], console: Console) -> None:
-    """Print the table of the points that ended, the errors, and a warning about shared cores."""
+def _print_results(points: SweepPoints, machine: dict[str, Any], console: Console) -> None:
     experiment = points.experiment
     ended = [row for row in points.rows if row["status"] == "done"]
     if ended:
         print_table(console, experiment.table(experiment.summarize(ended), experiment.settings))
     for row in points.failed:
         print_line(console, f"Failed: {row['name']}: {row['error']}")
-    warning = shared_cores_warning(machine, points.rows)
+    warning = describe_shared_cores(machine, points.rows)
     if warning:
         print_line(console, f"Warning: {warning}")

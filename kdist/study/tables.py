@@ -15,19 +15,19 @@ MISSING = "\N{EN DASH}"
 """Shown where there is no value."""
 
 
-def accuracy(value: float | None) -> str:
+def format_accuracy(value: float | None) -> str:
     """Format an accuracy with four digits, as Keras does."""
     return MISSING if value is None else f"{value:.4f}"
 
 
-def rate(value: float | None) -> str:
+def format_rate(value: float | None) -> str:
     """Format images per second with at least three digits: `1,235`, `12.3`."""
     if value is None:
         return MISSING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     """Format a duration with its unit: `0.0213 s`, `41.7 s`, `12.3 min`, `3.4 h`."""
     if value is None:
         return MISSING
@@ -36,7 +36,7 @@ def seconds(value: float | None) -> str:
     return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
-def setting(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """Format the value of a setting; `None` is a dash."""
     if value is None:
         return MISSING
@@ -45,9 +45,9 @@ def setting(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(setting(part) for part in value)
+        return ", ".join(format_setting(part) for part in value)
     if isinstance(value, dict):
-        return ", ".join(f"{name} {setting(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {format_setting(part)}" for name, part in value.items())
     return str(value)
 
 
@@ -55,8 +55,8 @@ def setting(value: Any) -> str:
 class Spread:
     """Median, minimum and maximum of repeated measurements.
 
-    A time to a target that was never reached is infinite, slower than all others: to leave it out,
-    or to take the run's duration for it, would make a setting look better than it is.
+    The time to a target that was never reached is infinite: left out, or replaced by the run's
+    duration, it would make a setting look better than it is.
     """
 
     median: float
@@ -69,11 +69,11 @@ class Spread:
         values: Iterable[float | None],
         middle: Callable[[list[float]], float] = statistics.median,
     ) -> "Spread | None":
-        """Return the spread of the values that are not `None`; `None` if all are.
+        """Return the spread of the values that are not `None`; `None` if no value is left.
 
         Args:
             values: The measurements.
-            middle: Returns the median; `statistics.median_low` of values that may be infinite.
+            middle: Returns the median; `statistics.median_low` if values may be infinite.
 
         Example:
             >>> Spread.of([3.0, None, 1.0, 2.0])
@@ -82,16 +82,16 @@ class Spread:
         known = [value for value in values if value is not None]
         return cls(middle(known), min(known), max(known)) if known else None
 
-    def text(self, form: str) -> str:
-        """Format as `median (low-high)`; of equal numbers, or without a median, as one.
+    def format(self, spec: str) -> str:
+        """Format as `median (low-high)`; equal numbers as a single number.
 
         Example:
-            >>> Spread(18.0, 17.0, math.inf).text(".1f")
+            >>> Spread(18.0, 17.0, math.inf).format(".1f")
             '18.0 (17.0-never)'
         """
 
         def number(value: float) -> str:
-            return format(value, form) if math.isfinite(value) else "never"
+            return format(value, spec) if math.isfinite(value) else "never"
 
         if math.isinf(self.median) or self.low == self.high:
             return number(self.median)
@@ -104,9 +104,9 @@ class ResultsTable:
 
     Attributes:
         title: The subject of the table.
-        columns: The heading.
-        rows: The cells' text, each row as long as the heading.
-        note: A sentence or two below it.
+        columns: The headings.
+        rows: The text of the cells.
+        note: A sentence or two below the table.
     """
 
     title: str
@@ -121,7 +121,7 @@ def print_line(console: Console, line: str) -> None:
 
 
 def print_table(console: Console, table: ResultsTable) -> None:
-    """Print a table whose cells wrap between words, so that no number is broken, and its note."""
+    """Print a table and its note; cells wrap between words, so that no number is broken."""
     shown = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, *cells in zip(table.columns, *table.rows, strict=True):
         words = [word for text in (name, *cells) for word in text.split()]

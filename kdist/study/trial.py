@@ -1,4 +1,4 @@
-"""`Trial`: a run of a study, and the columns that are measured of it."""
+"""`Trial`: a run of a study; `measure_run` reads its result."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,50 +16,49 @@ class Trial:
 
     Attributes:
         name: The name of its folder.
-        config: The settings of its run, as `TrainConfig` takes them.
-        columns: The values that identify it, which are columns of its row.
-        words: Its settings, printed when it begins.
-        search: The place of its run in a search; `None` in a sweep.
-        continues: The name of the trial whose run it trains further; `None` to begin anew.
-        error: The reason why it cannot be run; empty if it can.
+        config: The settings of the run, as `TrainConfig` takes them.
+        columns: The columns of the row that identify the trial.
+        description: The settings in a line, printed when the trial begins.
+        search: The place of the run in a search; `None` in a sweep.
+        parent: The name of the trial to continue; `None` to begin anew.
+        error: The reason why the settings are invalid; empty for valid settings.
     """
 
     name: str
     config: Mapping[str, Any]
     columns: Mapping[str, Any]
-    words: str = ""
+    description: str = ""
     search: SearchTrial | None = None
-    continues: str | None = None
+    parent: str | None = None
     error: str = ""
 
 
-def measure(run: RunRecord, *, may_diverge: bool = False) -> Row:
+def measure_run(run: RunRecord, *, may_diverge: bool = False) -> Row:
     """Return the columns that are read from the folder of a run.
 
     Raises:
         UserError: Nothing was trained, or the loss was not finite and `may_diverge` is false.
     """
-    images, batch = (int(run.fact(name) or 0) for name in ("training_images", "global_batch"))
-    diverged = run.summary.get("diverged") is not None
+    images, batch = (
+        int(run.summary_number(name) or 0) for name in ("training_images", "global_batch")
+    )
+    diverged = run.status == "diverged"
     if diverged and not may_diverge:
-        where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
-        raise UserError(f"the loss was not finite: {where}")
+        raise UserError(f"the loss was not finite: {run.diverged_at}")
     if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
-    rates, met_epoch = run.rates if run.is_warm else [], run.fact("met_epoch")
+    met_epoch = run.summary_number("met_epoch")
     return {
         "global_batch": batch,
         "images_per_step": images / -(-images // batch),
-        "images_per_sec": run.images_per_sec if rates else None,
-        "images_per_sec_low": min(rates, default=None),
-        "images_per_sec_high": max(rates, default=None),
-        "learning_rate": run.fact("learning_rate"),
-        "seconds": run.fact("seconds") if diverged else run.epochs[-1]["seconds"],
+        "images_per_sec": run.images_per_sec if run.is_warm else None,
+        "learning_rate": run.summary_number("learning_rate"),
+        "seconds": run.summary_number("seconds") if diverged else run.epochs[-1]["seconds"],
         "epochs": len(run.epochs),
         "diverged": diverged,
         "reached_target": met_epoch is not None if run.settings.get("validate") else None,
-        "seconds_to_target": run.fact("met_seconds"),
+        "seconds_to_target": run.summary_number("met_seconds"),
         "epochs_to_target": None if met_epoch is None else int(met_epoch),
-        "val_accuracy": run.fact("val_accuracy"),
-        "best_val_accuracy": run.fact("best_val_accuracy"),
+        "val_accuracy": run.summary_number("val_accuracy"),
+        "best_val_accuracy": run.summary_number("best_val_accuracy"),
     }

@@ -1,4 +1,4 @@
-"""`TrialProcess`: the process of a trial, which is this program: `python -m … ORDER.json`."""
+"""`TrialProcess`: the process of a trial, `python -m kdist.study.trial_process ORDER.json`."""
 
 import dataclasses
 import errno
@@ -17,15 +17,15 @@ from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Resources, send_answer
 from ..strategies.tensorflow_logging import prepare_process
 from ..training.config import SearchTrial, TrainConfig
-from .folder import as_json
+from .folder import to_json
 from .trial import Trial
 
-# A process cannot say that the disk is full where it is.
+# Less free space means a full disk, on which the process could not even write its error.
 _LEAST_FREE_BYTES = 2**16
 
 
 class TrialProcess:
-    """The process of a trial, which trains it in `run/` of the trial's folder.
+    """The process that trains a trial in `run/` of the trial's folder.
 
     Output and errors of the process go into `output.log` and `errors.log`. An interrupted run with
     checkpoints is resumed if its settings are the same.
@@ -43,7 +43,7 @@ class TrialProcess:
         self.trial, self.folder = trial, folder
         order = make_order(trial, folder)
         resume = can_be_resumed(folder, order) or _begin_folder(trial, folder)
-        atomic_write(folder / "order.json", as_json(order | {"resume": resume}))
+        atomic_write(folder / "order.json", to_json(order | {"resume": resume}))
         errors = folder / "errors.log"
         with open(folder / "output.log", "ab") as output, open(errors, "ab") as file:
             self._errors_begin = file.tell()
@@ -63,22 +63,21 @@ class TrialProcess:
         """Return the reason why the process failed, in one line; empty if it did not.
 
         Raises:
-            OSError: The disk is full, for the process or for this one.
+            OSError: The disk is full.
         """
         self._child.wait()
-        self._child.kill()  # processes that it has started
+        self._child.kill()  # also the processes that it has started
         with open(self.folder / "errors.log", "rb") as file:
             file.seek(self._errors_begin)
             errors = file.read().decode("utf-8", errors="replace")
         verdict = self._child.verdict(errors)
-        # On a full disk the process cannot even write that it is full.
         is_full = verdict.cause == "disk" or shutil.disk_usage(self.folder).free < _LEAST_FREE_BYTES
         if verdict.cause and is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return verdict.line if verdict.cause else ""
 
     def ask_to_end(self) -> bool:
-        """Ask a process that saves checkpoints to save and end; return whether it was asked."""
+        """Ask the process to save a checkpoint and end; `False` if it saves no checkpoints."""
         saves = self.trial.config.get("checkpoint_every") is not None
         if saves:
             self._child.send(signal.SIGTERM)
@@ -88,15 +87,15 @@ class TrialProcess:
         """Wait for the end of the process.
 
         Raises:
-            TimeoutError: The process has not ended after so many seconds.
+            TimeoutError: The process has not ended within `seconds`.
         """
         self._child.wait(seconds)
 
     def kill(self) -> None:
         """Kill the process, and remove the files that it was writing."""
         self._child.kill()
-        for part in self.folder.rglob(f".{self._child.pid}.*"):  # of `atomic_path`
-            part.unlink(missing_ok=True)
+        for file in self.folder.rglob(f".{self._child.pid}.*"):  # of `atomic_path`
+            file.unlink(missing_ok=True)
 
 
 def make_command(order: Path) -> list[str]:
@@ -105,7 +104,7 @@ def make_command(order: Path) -> list[str]:
 
 
 def make_order(trial: Trial, folder: Path) -> dict[str, Any]:
-    """Return the order to the process of a trial: the settings of its run."""
+    """Return the contents of `order.json`: the settings of a trial's run."""
     config = {**trial.config, "run_dir": str(folder / "run")}
     search = None if trial.search is None else dataclasses.asdict(trial.search)
     order: dict[str, Any] = json.loads(json.dumps({"config": config, "search": search}))
@@ -115,27 +114,27 @@ def make_order(trial: Trial, folder: Path) -> dict[str, Any]:
 def can_be_resumed(folder: Path, order: Mapping[str, Any]) -> bool:
     """Return whether a trial's folder has checkpoints of a run with the same order."""
     try:
-        before = parse_json(read_text(folder / "order.json"))
-        same = all(before[name] == value for name, value in order.items())
-    except (OSError, ValueError, KeyError, TypeError):
+        previous = parse_json(read_text(folder / "order.json"))
+    except (OSError, ValueError):
         return False
+    same = all(previous.get(name) == value for name, value in order.items())
     saves = order["config"].get("checkpoint_every") is not None
     return same and saves and bool(checkpoint_files(folder / "run" / "checkpoints"))
 
 
 def _begin_folder(trial: Trial, folder: Path) -> bool:
-    """Make the folder of a trial anew; return whether it has a copy of a run to continue."""
-    if folder.is_dir():  # of an interrupted run
+    """Make the folder of a trial anew; return whether it has a copy of the parent's run."""
+    if folder.is_dir():  # left by an interrupted run
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    if trial.continues is None:
+    if trial.parent is None:
         return False
-    shutil.copytree(folder.parent / trial.continues / "run", folder / "run", symlinks=True)
+    shutil.copytree(folder.parent / trial.parent / "run", folder / "run", symlinks=True)
     return True
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of the trial in `folder`."""
+    """Remove the checkpoints of the trial with this folder."""
     shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
 
 
@@ -143,7 +142,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def main() -> None:
-    """Train as the order says."""
+    """Train with the settings of an order."""
     prepare_process()
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
@@ -163,7 +162,7 @@ def _train(order: Mapping[str, Any]) -> None:
     config = TrainConfig.from_dict(order["config"])
     trial = None if order["search"] is None else SearchTrial(**order["search"])
     result = train(config, verbose=2, resume=order["resume"], or_sample=False, trial=trial)
-    if result.interrupted and result.signal is not None:  # its epochs are not whole
+    if result.interrupted and result.signal is not None:  # the last epoch is not complete
         print(f"interrupted by {result.signal.name}", file=sys.stderr)
         sys.exit(128 + result.signal)
 

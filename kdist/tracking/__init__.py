@@ -1,4 +1,7 @@
-"""Track a run with Weights & Biases, TensorBoard or MLflow."""
+"""Track a run with Weights & Biases or TensorBoard.
+
+Begin with `tracker.py`, the base class.
+"""
 
 import lazy_loader
 

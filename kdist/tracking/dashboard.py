@@ -32,7 +32,7 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
         )
     try:
         owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
-        return str(workspace_of(entity=owner, project=project).save().url)
+        return str(make_workspace(entity=owner, project=project).save().url)
     except Exception as error:  # an error of the network, the server or the account
         raise UserError(
             f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
@@ -40,7 +40,7 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
         ) from error
 
 
-def workspace_of(*, entity: str, project: str) -> Any:
+def make_workspace(*, entity: str, project: str) -> Any:
     """Return the workspace, a `wandb_workspaces.workspaces.Workspace`, not yet saved."""
     import wandb_workspaces.workspaces as ws
 
@@ -50,23 +50,23 @@ def workspace_of(*, entity: str, project: str) -> Any:
         name="kdist",
         sections=[
             ws.Section(name=name, panels=panels, is_open=True)
-            for name, panels in _sections().items()
+            for name, panels in _make_sections().items()
         ],
     )
 
 
-def _sections() -> dict[str, list[Any]]:
+def _make_sections() -> dict[str, list[Any]]:
     """Return the panels by section: a line or a point for each run, and a line for each trial."""
     import wandb_workspaces.reports.v2 as wr
 
-    def lines(title: str, *values: str) -> Any:
+    def plot_lines(title: str, *values: str) -> Any:
         return wr.LinePlot(title=title, x="epoch/epoch", y=[f"epoch/{value}" for value in values])
 
-    def points(title: str, *, setting: str, value: str) -> Any:
+    def plot_points(title: str, *, setting: str, value: str) -> Any:
         y = wr.SummaryMetric(f"epoch/{value}")
         return wr.ScatterPlot(title=title, x=wr.Config(setting), y=y)
 
-    def trials(title: str, *settings: str) -> Any:
+    def plot_trials(title: str, *settings: str) -> Any:
         axes = [*map(wr.Config, settings), wr.SummaryMetric("best_val_accuracy")]
         columns = [wr.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
         return wr.ParallelCoordinatesPlot(title=title, columns=columns)
@@ -74,27 +74,27 @@ def _sections() -> dict[str, list[Any]]:
     speed, batch = "images_per_sec", "global_batch"
     return {
         "Learning": [
-            lines("Accuracy", "accuracy", "val_accuracy"),
-            lines("Loss", "loss", "val_loss"),
-            lines("Learning rate", "learning_rate"),
+            plot_lines("Accuracy", "accuracy", "val_accuracy"),
+            plot_lines("Loss", "loss", "val_loss"),
+            plot_lines("Learning rate", "learning_rate"),
         ],
         "Speed": [
-            lines("Images per second", speed),
-            points("Images per second by replicas", setting="replicas", value=speed),
-            points("Images per second by global batch", setting=batch, value=speed),
+            plot_lines("Images per second", speed),
+            plot_points("Images per second by replicas", setting="replicas", value=speed),
+            plot_points("Images per second by global batch", setting=batch, value=speed),
         ],
         "Batch": [
-            lines(
+            plot_lines(
                 "Batch norm: error of moving statistics",
                 "batch_norm_gap",
                 "batch_norm_replica_gap",
             ),
-            lines(
+            plot_lines(
                 "Loss in training and inference mode",
                 "loss_in_training_mode",
                 "loss_in_inference_mode",
             ),
-            points("Accuracy by global batch", setting=batch, value="val_accuracy"),
+            plot_points("Accuracy by global batch", setting=batch, value="val_accuracy"),
         ],
-        "Search": [trials("Trials", "base_lr", "batch_size", "optimizer", "dropout", "wd")],
+        "Search": [plot_trials("Trials", "base_lr", "batch_size", "optimizer", "dropout", "wd")],
     }

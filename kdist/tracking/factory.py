@@ -31,7 +31,7 @@ def tracking(
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
-    """Make the Keras callbacks that track a run with W&B, TensorBoard or MLflow.
+    """Make the Keras callbacks that track a run with W&B or TensorBoard.
 
     Put the trackers last in the list of callbacks: values that earlier callbacks add to `logs` are
     tracked, too, such as images per second (`PrintThroughput`) and batch norm gaps
@@ -44,9 +44,6 @@ def tracking(
       packages, console and code are not recorded. A run that is already active is used, and not
       closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
-    * `"mlflow"`: parameters and metrics, on the server or in the database that
-      `MLFLOW_TRACKING_URI` names; MLflow's default is `mlflow.db` in the working directory. It
-      needs `pip install 'kdist[mlflow]'`.
     * `"none"`: nothing.
 
     Args:
@@ -60,8 +57,8 @@ def tracking(
             per epoch only. With a number, Keras waits for the metrics after every execution.
         hyperparameters: Hyperparameters of a trial; by default `config`.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
-        telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
-            before the trackers, which get its norms and, but for MLflow, histograms, by step.
+        telemetry: A `kdist.callbacks.TrainingTelemetry`, which has to be in the list of callbacks,
+            before the trackers, which then write norms and histograms by step.
         verbose: 0 does not print where the run is.
 
     Returns:
@@ -69,7 +66,7 @@ def tracking(
 
     Raises:
         UserError: A tracker is unknown, `every_batches` is out of range, a folder cannot be
-            written, `WANDB_MODE` is invalid, or MLflow is not installed.
+            written, or `WANDB_MODE` is invalid.
 
     Example:
         ```python
@@ -106,10 +103,6 @@ def tracking(
         from .tensorboard_tracker import TensorBoardTracker
 
         trackers.append(TensorBoardTracker(folders["tensorboard"], **options))
-    if "mlflow" in chosen:
-        from .mlflow_tracker import MlflowTracker
-
-        trackers.append(MlflowTracker(folders["mlflow"], **options))
     if every_batches is None:
         return [*trackers]
     from .tracker import BatchTracking

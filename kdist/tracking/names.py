@@ -1,12 +1,11 @@
-"""Names of trackers, checked before wandb, TensorBoard or MLflow is imported."""
+"""Names of trackers, checked before wandb or TensorBoard is imported."""
 
 import os
 from collections.abc import Collection, Sequence
 
 from ..errors import UserError
-from ..versions import require
 
-TRACKERS = ("wandb", "tensorboard", "mlflow", "none")
+TRACKERS = ("wandb", "tensorboard", "none")
 _WANDB_MODES = ("online", "offline", "shared", "disabled", "run", "dryrun", "")
 
 
@@ -24,21 +23,21 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
         ('wandb', 'tensorboard')
     """
     parts = names if isinstance(names, list | tuple) else [] if names is None else [names]
-    asked = {name.strip() for part in parts for name in str(part).split(",")} - {""}
-    unknown = sorted(asked - set(TRACKERS))
+    requested = {name.strip() for part in parts for name in str(part).split(",")} - {""}
+    unknown = sorted(requested - set(TRACKERS))
     if unknown:
         raise UserError(f"unknown tracker {', '.join(unknown)}: known are {', '.join(TRACKERS)}")
-    if "none" in asked and len(asked) > 1:
-        others = ", ".join(sorted(asked - {"none"}))
+    if "none" in requested and len(requested) > 1:
+        others = ", ".join(sorted(requested - {"none"}))
         raise UserError(f"received the tracker none together with {others}: remove one of them")
-    return tuple(name for name in TRACKERS if name in asked - {"none"})
+    return tuple(name for name in TRACKERS if name in requested - {"none"})
 
 
 def check_trackers(trackers: Collection[str]) -> None:
-    """Check, before their packages are imported, that trackers can start.
+    """Check, before wandb is imported, that trackers can start.
 
     Raises:
-        UserError: `WANDB_MODE` is invalid, or MLflow is not installed.
+        UserError: `WANDB_MODE` is invalid.
     """
     mode = os.environ.get("WANDB_MODE", "")
     if "wandb" in trackers and mode not in _WANDB_MODES:
@@ -46,5 +45,3 @@ def check_trackers(trackers: Collection[str]) -> None:
             f"WANDB_MODE has to be one of {', '.join(_WANDB_MODES[:4])}; received {mode}: change or"
             " unset it"
         )
-    if "mlflow" in trackers:
-        require("mlflow")

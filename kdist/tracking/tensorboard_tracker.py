@@ -9,8 +9,8 @@ from tensorboard.plugins.hparams import api as hparams
 
 from .tracker import Tracker
 
-# The run and the prefix of the names of each axis. TensorBoard reads only one file of a run at a
-# time, so that values within epochs are in runs of their own.
+# The run and the prefix of names, for each axis. TensorBoard reads the files of a run one after the
+# other, so that values within epochs are in separate runs.
 _RUNS = {
     "epoch": ("train", "epoch_"),
     "best": (".", ""),
@@ -31,18 +31,20 @@ class TensorBoardTracker(Tracker):
 
     title: ClassVar[str] = "TensorBoard"
 
-    def config(self, made_on: Mapping[str, Any]) -> None:
+    def config(self, environment: Mapping[str, Any]) -> None:
         """Write the device, the versions, the model and the hyperparameters, once for a run."""
         self._writers: dict[str, Any] = {}
         types = bool | int | float | str
-        kept = {n: v for n, v in self.hyperparameters.items() if isinstance(v, types)}
-        self._session = hparams.KerasCallback(self._writer("."), kept, self.name) if kept else None
+        values = {n: v for n, v in self.hyperparameters.items() if isinstance(v, types)}
+        self._session = (
+            hparams.KerasCallback(self._get_writer("."), values, self.name) if values else None
+        )
         if self.sent:
             return
-        with self._writer(".").as_default(0):
-            for name, value in {"device": made_on["device"], **made_on["versions"]}.items():
+        with self._get_writer(".").as_default(0):
+            for name, value in {"device": environment["device"], **environment["versions"]}.items():
                 tf.summary.text(name, value)
-        with self._writer("train").as_default(0):
+        with self._get_writer("train").as_default(0):
             _write_graph(self.model)
         if self._session is not None:
             self._session.on_train_begin()
@@ -53,7 +55,7 @@ class TensorBoardTracker(Tracker):
         for name, value in values.items():
             is_validation = axis == "epoch" and name.startswith("val_")
             tag = prefix + (name.removeprefix("val_") if is_validation else name)
-            with self._writer("validation" if is_validation else run).as_default(step):
+            with self._get_writer("validation" if is_validation else run).as_default(step):
                 if isinstance(value, np.ndarray):
                     tf.summary.histogram(tag, value, buckets=64)
                 else:
@@ -68,7 +70,7 @@ class TensorBoardTracker(Tracker):
         for writer in self._writers.values():
             writer.close()
 
-    def _writer(self, run: str) -> Any:
+    def _get_writer(self, run: str) -> Any:
         if run not in self._writers:
             self._writers[run] = tf.summary.create_file_writer(str(self.folder / run))
         return self._writers[run]
@@ -78,7 +80,7 @@ def _write_graph(model: Any) -> None:
     """Write the model's layers for TensorBoard's graph plugin, unless JSON cannot hold them."""
     try:
         layers = model.to_json()
-    except Exception:  # whatever a user's get_config raises
+    except Exception:  # any exception of a user's get_config
         return
     metadata = tf.compat.v1.SummaryMetadata()
     metadata.plugin_data.plugin_name = "graph_keras_model"

@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 class Tracker(keras.callbacks.Callback):
     """Records the settings and the values of a fit.
 
-    A subclass has three methods: `config`, `scalars` and `finish`. Epochs are counted from 1, as
-    everywhere in kdist. If a method fails, the tracker warns and finishes, and training continues.
-    No file is opened before training begins, so that a tracker can be copied, and a fit that never
-    starts leaves no files. A tracker handles no batches, as Keras would wait for the metrics of
-    every execution.
+    A subclass has three methods: `config`, `scalars` and `finish`. Epochs are counted from 1. If a
+    method fails, the tracker warns and finishes, and training continues. No file is opened before
+    training begins, so that a tracker can be copied, and a fit that never starts leaves no files. A
+    tracker handles no batches: Keras would wait for the metrics of every execution.
 
-    A killed process may have written epochs and steps after its last checkpoint. The file
-    `sent.json` in the tracker's folder has the last of each, so that the resumed training does not
-    write them again. The file is written before the values: a value that is written twice is drawn
-    twice, whereas a value that a killed process did not write is a single missing point.
+    A killed process may have written epochs and steps after its last checkpoint. `sent.json` in the
+    tracker's folder has the last epoch and step, so that the resumed training does not write them
+    again. The file is written before the values: a missing point does less harm than a repeated
+    one.
 
     Args:
         folder: Folder of the tracker's files.
@@ -52,9 +51,9 @@ class Tracker(keras.callbacks.Callback):
         UserError: When training begins: the telemetry is not among the callbacks of the fit.
 
     Attributes:
-        continues: Whether files of an earlier process of this run may exist.
+        continues_run: Whether files of an earlier process of this run may exist.
         sent: Content of `sent.json`: the last `epoch` and the last steps of the axes `batch` and
-            `telemetry`, the number of `rows`, and what a subclass notes. Empty for a new run.
+            `telemetry`, the number of `rows`, and values of a subclass. Empty for a new run.
     """
 
     title: ClassVar[str] = ""
@@ -86,19 +85,19 @@ class Tracker(keras.callbacks.Callback):
         self.name = name
         self.telemetry = telemetry
         self.verbose = verbose
-        self.continues = False
+        self.continues_run = False
         self.sent: dict[str, Any] = {}
         self._clock = clock
         self._state: Mapping[str, Any] = {}
         self._best: dict[str, float] = {}
         self._is_open = False
-        self._began = 0.0
+        self._start_time = 0.0
 
-    def config(self, made_on: Mapping[str, Any]) -> None:
+    def config(self, environment: Mapping[str, Any]) -> None:
         """Begin a run and record its settings, or continue the run that `sent` describes.
 
         Args:
-            made_on: The number of `replicas`, the `device`, and the `versions` of packages by name.
+            environment: The number of `replicas`, the `device`, and `versions` of packages by name.
         """
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
@@ -117,7 +116,7 @@ class Tracker(keras.callbacks.Callback):
             exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
         """
 
-    def note(self, **values: Any) -> None:
+    def record_sent(self, **values: Any) -> None:
         """Write values into `sent.json`."""
         self.sent |= values
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -125,13 +124,13 @@ class Tracker(keras.callbacks.Callback):
 
     def track_step(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step, unless the tracker is closed or has written the step."""
-        with self._guarded(f"write {axis} values"):
-            if self._is_new(axis, step):
+        with self._catch_errors(f"write {axis} values"):
+            if self._record_step(axis, step):
                 self.scalars(axis, step, values)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that a resumed run needs."""
-        return {"seconds": self._clock() - self._began, "best": self._best}
+        return {"seconds": self._clock() - self._start_time, "best": self._best}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next fit continue from `state`, a result of `get_state`."""
@@ -140,34 +139,32 @@ class Tracker(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Begin or continue the run."""
         if self.telemetry is not None:
-            self._listen(self.telemetry)
+            self._subscribe(self.telemetry)
         state, self._state = self._state, {}
         self._is_open = True
-        self._began = self._clock() - state.get("seconds", 0.0)
+        self._start_time = self._clock() - state.get("seconds", 0.0)
         self._best = dict(state.get("best", {}))
-        with self._guarded("start"):
-            self.sent = self._read_sent() if self.continues or state else {}
+        with self._catch_errors("start"):
+            file = self.folder / "sent.json"
+            is_resumed = (self.continues_run or state) and file.exists()
+            self.sent = json.loads(file.read_text(encoding="utf-8")) if is_resumed else {}
             self.config(
                 {
                     "replicas": self.model.distribute_strategy.num_replicas_in_sync,
-                    "device": device_of(self.model.distribute_strategy),
+                    "device": describe_device(self.model.distribute_strategy),
                     "versions": versions(),
                 }
             )
-            self.note()
+            self.record_sent()
 
-    def _read_sent(self) -> dict[str, Any]:
-        path = self.folder / "sent.json"
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-    def _is_new(self, axis: str, step: int) -> bool:
-        """Whether the tracker is open and the step was not written yet; if so, note it."""
+    def _record_step(self, axis: str, step: int) -> bool:
+        """Record a step in `sent.json`; `False` if the tracker is closed or has written it."""
         if not self._is_open or step <= self.sent.get(axis, 0):
             return False
-        self.note(**{axis: step, "rows": self.sent.get("rows", 0) + 1})
+        self.record_sent(**{axis: step, "rows": self.sent.get("rows", 0) + 1})
         return True
 
-    def _listen(self, telemetry: "TrainingTelemetry") -> None:
+    def _subscribe(self, telemetry: "TrainingTelemetry") -> None:
         if telemetry.model is not self.model:
             raise UserError(
                 "the TrainingTelemetry of tracking(telemetry=…) is not among the callbacks of fit,"
@@ -175,17 +172,17 @@ class Tracker(keras.callbacks.Callback):
             )
         telemetry.listen(
             lambda measurement: self.track_step(
-                "telemetry", measurement.step, _norms_and_values(measurement)
+                "telemetry", measurement.step, _compute_norms(measurement)
             )
         )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the values of the epoch, the learning rate, the seconds, and the best values."""
-        values = {"seconds": self._clock() - self._began} | dict(logs or {})
-        with self._guarded("write an epoch"):
+        values = {"seconds": self._clock() - self._start_time} | dict(logs or {})
+        with self._catch_errors("write an epoch"):
             keep_best(self._best, values)
-            if self._is_new("epoch", epoch + 1):
-                values["learning_rate"] = learning_rate(self.model)
+            if self._record_step("epoch", epoch + 1):
+                values["learning_rate"] = read_learning_rate(self.model)
                 self.scalars("epoch", epoch + 1, values)
                 self.scalars("best", epoch + 1, dict(self._best))
 
@@ -195,13 +192,13 @@ class Tracker(keras.callbacks.Callback):
 
     def end(self, exit_code: int) -> None:
         """Close the tracker, unless it is already closed; `exit_code` as in `finish`."""
-        with self._guarded("end"):
+        with self._catch_errors("end"):
             if self._is_open:
                 self.finish(exit_code)
         self._is_open = False
 
     @contextlib.contextmanager
-    def _guarded(self, doing: str) -> Iterator[None]:
+    def _catch_errors(self, doing: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -217,7 +214,7 @@ class Tracker(keras.callbacks.Callback):
 
 
 @contextlib.contextmanager
-def ended(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
+def end_trackers(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
     """End the trackers among `callbacks`, also after an exception.
 
     Keras ends callbacks only if the fit finishes.
@@ -248,7 +245,7 @@ class BatchTracking(ResumableCallback):
     steps: int
 
     on_chief_only: ClassVar[bool] = True
-    """Of several workers, the chief tracks."""
+    """With several workers, only the chief tracks."""
 
     def __init__(self, every: int, trackers: Sequence[Tracker]) -> None:
         super().__init__(verbose=0)
@@ -266,17 +263,17 @@ class BatchTracking(ResumableCallback):
         super().on_train_batch_end(batch, logs)
         before, self.steps = self.steps, self.steps + self.steps_done(batch) - self._first
         if self.steps // self.every > before // self.every:
-            values = {**(logs or {}), "learning_rate": learning_rate(self.model)}
+            values = {**(logs or {}), "learning_rate": read_learning_rate(self.model)}
             for tracker in self.trackers:
                 tracker.track_step("batch", self.steps, values)
 
 
-def learning_rate(model: keras.Model) -> float:
+def read_learning_rate(model: keras.Model) -> float:
     """Return the learning rate of the next step."""
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
 
-def _norms_and_values(measurement: "StepMeasurement") -> dict[str, Any]:
+def _compute_norms(measurement: "StepMeasurement") -> dict[str, Any]:
     """Return finite weights and gradients, by names such as `gradients/conv1/kernel`, and norms.
 
     The name of a norm is `gradients/conv1/kernel/norm`; values that are not finite do not count.
@@ -297,8 +294,7 @@ def keep_best(best: dict[str, float], values: Mapping[str, Any]) -> None:
 
     Args:
         best: The best values so far, by names such as `best_val_accuracy`.
-        values: Values of an epoch, of which the names that end in `accuracy` or `loss` count. NaN
-            is ignored.
+        values: Values of an epoch. Names have to end in `accuracy` or `loss`; NaN is ignored.
 
     Example:
         >>> best = {"best_val_accuracy": 0.7}
@@ -312,11 +308,12 @@ def keep_best(best: dict[str, float], values: Mapping[str, Any]) -> None:
             best[f"best_{name}"] = choose(float(value), best.get(f"best_{name}", float(value)))
 
 
-def device_of(strategy: Any) -> str:
+def describe_device(strategy: Any) -> str:
     """Return the product names of a strategy's devices, each once, such as `NVIDIA H100 80GB HBM3`.
 
     Args:
-        strategy: A `tf.distribute.Strategy`. If it is not kdist's, the first device is named.
+        strategy: A `tf.distribute.Strategy`. Of a strategy that is not kdist's, only the first
+            device is named.
     """
     devices: tuple[str, ...] = ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
     if isinstance(strategy, ExactStrategy):

@@ -43,8 +43,8 @@ def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
     token, the netrc file, or wandb's settings. A run without an account is offline, unless
     `WANDB_MODE` is `disabled`. wandb never prompts, and does not ask its server.
     """
-    asked = environment.get("WANDB_MODE", "")
-    mode = {"run": "online", "dryrun": "offline"}.get(asked, asked)
+    requested = environment.get("WANDB_MODE", "")
+    mode = {"run": "online", "dryrun": "offline"}.get(requested, requested)
     if mode in ("offline", "disabled"):
         return mode
     try:
@@ -82,17 +82,17 @@ def begin_run(
     online = {} if run_id is None else {"resume": "allow"}
     if mode not in ("offline", "disabled"):
         try:
-            return _init(given | online, settings | {"mode": mode, "quiet": True})
+            return _start_wandb(given | online, settings | {"mode": mode, "quiet": True})
         except Exception as error:
             warnings.warn(
                 f"W&B cannot be reached ({error_line(error)}): the run is saved offline",
                 stacklevel=2,
             )
             mode = "offline"
-    return _init(given, settings | {"mode": mode, "silent": True})
+    return _start_wandb(given, settings | {"mode": mode, "silent": True})
 
 
-def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def _start_wandb(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     # A sweep has its own project; wandb warns if a different project is passed.
     named = {"WANDB_PROJECT", "WANDB_SWEEP_ID"} & set(os.environ)
     return wandb.init(
@@ -103,7 +103,7 @@ def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 # The step metric of each axis.
 _AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
-# Runs that trackers have begun and not finished. After a fit that failed they stay open.
+# Runs that trackers have begun and not finished; a run stays open after a fit that failed.
 _open_runs: list[Any] = []
 
 
@@ -130,15 +130,15 @@ class WandbTracker(Tracker):
         self._run: Any = None
         self._is_own = False
 
-    def config(self, made_on: Mapping[str, Any]) -> None:
+    def config(self, environment: Mapping[str, Any]) -> None:
         """Start the run, or use the active one."""
-        config = {**made_on, **self.settings}
+        config = {**environment, **self.settings}
         if wandb.run is not None and wandb.run in _open_runs:
             wandb.run.finish(exit_code=1)
         _open_runs.clear()
         self._is_own = wandb.run is None
         if self._is_own:
-            self._begin(config)
+            self._begin_run(config)
         else:
             self._run = wandb.run
             # The config of an active run keeps its values, such as the parameters of a sweep.
@@ -148,7 +148,7 @@ class WandbTracker(Tracker):
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
 
-    def _begin(self, config: Mapping[str, Any]) -> None:
+    def _begin_run(self, config: Mapping[str, Any]) -> None:
         self._run = begin_run(
             self.folder.parent,
             config=config,
@@ -160,7 +160,7 @@ class WandbTracker(Tracker):
         # Online, the server knows the number of rows.
         if self.sent.get("rows") and self._run.offline:
             self._run.log({}, step=self.sent["rows"])
-        self.note(id=self._run.id)
+        self.record_sent(id=self._run.id)
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Send the values of a step, without empty histograms."""
@@ -181,10 +181,10 @@ class WandbTracker(Tracker):
         run, self._run = self._run, None
         if run is None or not self._is_own:
             return
-        where = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
+        location = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
         if not run.offline:
-            where = run.url
+            location = run.url
         _open_runs.clear()
         run.finish(exit_code=exit_code)
         if self.verbose and not run.disabled:
-            print(f"W&B run: {where}", flush=True)
+            print(f"W&B run: {location}", flush=True)

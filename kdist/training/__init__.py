@@ -1,4 +1,7 @@
-"""`kdist train`: one run, from its settings to its result."""
+"""`kdist train`: a run, from its settings to its result.
+
+Begin with `run.py`; the settings are in `settings.py`.
+"""
 
 import lazy_loader
 

@@ -14,7 +14,7 @@ from ..optimizers.table import check_momentum
 from ..tracking.names import tracker_names
 from .networks import NETWORKS, SPECIFIC
 from .settings import (
-    OF_THE_NETWORK,
+    NETWORK_SETTINGS,
     SHAREABLE,
     Batches,
     Checkpoints,
@@ -27,7 +27,7 @@ from .settings import (
     OwnModel,
     Stopping,
 )
-from .user_model.functions import data_name, split_name
+from .user_model.functions import split_data_name, split_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class TrainConfig(
 
         The run can then be resumed and evaluated from any folder.
         """
-        self._refuse_unused(OF_THE_NETWORK, "model")
+        self._refuse_unused(NETWORK_SETTINGS, "model")
         if self.monitor is None:
             self._refuse_unused(("target_accuracy", "patience"), "monitor")
         elif "loss" in self.monitor:
@@ -94,7 +94,7 @@ class TrainConfig(
         path, function = split_name(model)
         object.__setattr__(self, "model", f"{os.path.abspath(path)}:{function}")
         if self.data is not None:
-            path, function = data_name(model, self.data)
+            path, function = split_data_name(model, self.data)
             if self.data != function:
                 object.__setattr__(self, "data", f"{os.path.abspath(path)}:{function}")
 
@@ -151,16 +151,16 @@ class TrainConfig(
         """Return the settings as plain data, ready for JSON."""
         return dataclasses.asdict(self)
 
-    def used(self) -> dict[str, Any]:
+    def used_settings(self) -> dict[str, Any]:
         """Return the settings that affect the run, without settings that its model decides."""
-        unused = set(OF_THE_NETWORK) if self.model is not None else set(field_names(OwnModel))
+        unused = set(NETWORK_SETTINGS) if self.model is not None else set(field_names(OwnModel))
         if self.model is not None and self.monitor is None:
             unused |= {"target_accuracy", "patience"}
         return {name: value for name, value in self.to_dict().items() if name not in unused}
 
-    def shareable(self) -> dict[str, Any]:
+    def shareable_settings(self) -> dict[str, Any]:
         """Return the training settings that a dashboard may show: no paths."""
-        return {name: value for name, value in self.used().items() if name in SHAREABLE}
+        return {name: value for name, value in self.used_settings().items() if name in SHAREABLE}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,12 +227,12 @@ def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
     )
 
 
-def resumed_plan(values: Mapping[str, Any], *, replicas: int) -> TrainPlan:
+def make_resumed_plan(values: Mapping[str, Any], *, replicas: int) -> TrainPlan:
     """Return the plan of a resumed run: the saved batches and learning rate, for new replicas.
 
     Example:
         >>> plan = make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)
-        >>> resumed_plan(dataclasses.asdict(plan), replicas=3)
+        >>> make_resumed_plan(dataclasses.asdict(plan), replicas=3)
         TrainPlan(replicas=3, global_batch=32, validation_batch=64, learning_rate=0.02)
     """
     return TrainPlan(**{**values, "replicas": replicas})

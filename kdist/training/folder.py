@@ -29,10 +29,10 @@ _HINT = "free some space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
 REMOTE_FILES = re.compile(rf"{_FILES}|checkpoints/[^./]+\.safetensors|wandb/sent\.json")
-_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb|mlflow")
+_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
 
 
-def saved_model(folder: Path) -> Path | None:
+def find_saved_model(folder: Path) -> Path | None:
     """Return the trained model in a run folder; `None` if there is none.
 
     A run saves only the weights if a file cannot describe the user's model.
@@ -68,7 +68,7 @@ class RunFolder:
         if path is not None and is_remote(path):
             self.remote = _open_remote(path, resumed=resumed)
             path = str(self.remote.local)
-        self.path = Path(path) if path is not None else unused_path()
+        self.path = Path(path) if path is not None else make_unused_path()
         self._made = writable_folder(self.path, option="--run-dir")
         if not resumed and not self._was_never_begun():
             raise UserError(
@@ -208,7 +208,7 @@ def clear_run(path: Path) -> bool:
     return bool(files)
 
 
-def unused_path() -> Path:
+def make_unused_path() -> Path:
     """Return a path in `runs/` that does not exist yet: the date and the time."""
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
     names = (stamp if tries == 1 else f"{stamp}-{tries}" for tries in itertools.count(1))

@@ -1,10 +1,9 @@
 """The model and the data of a run: a built-in network and its images, or the user's own."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +16,19 @@ from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
-from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
+from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
 from .folder import RunFolder
 from .networks import NETWORKS
 from .settings import Batches
 from .user_model.compiled_model import (
     check_input,
-    checked_model,
-    compiled_rate,
+    check_model_result,
+    read_compiled_rate,
     scale_compiled_rate,
     set_compiled_rate,
 )
 from .user_model.data import UserData
-from .user_model.functions import UserFunctions, load_functions, reason_of
+from .user_model.functions import UserFunctions, explain_exception, load_functions
 
 if TYPE_CHECKING:
     from ..strategies.exact_strategy import ExactStrategy
@@ -58,7 +57,7 @@ def make_model(
         model.compile(
             make_optimizer(
                 config.optimizer,
-                run_schedule(config, plan, data),
+                make_run_schedule(config, plan, data),
                 momentum=config.momentum,
                 wd=config.wd,
                 ema_momentum=config.ema_momentum,
@@ -72,7 +71,7 @@ def make_model(
     return model
 
 
-def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
+def make_run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
     """Return the learning rate schedule of a run; a float if the rate is constant."""
     return make_schedule(
         config.schedule,
@@ -92,13 +91,13 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
         Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
     """
 
-    def labels(of_images: Any) -> Any:  # Keras smooths one-hot labels only
-        return np.eye(data.classes)[of_images] if config.label_smoothing else of_images
+    def encode(labels: Any) -> Any:  # Keras smooths one-hot labels only
+        return np.eye(data.classes)[labels] if config.label_smoothing else labels
 
     standardization = Standardization.of(data.train_images)
     training = training_batches(
         data.train_images,
-        labels(data.train_labels),
+        encode(data.train_labels),
         batch_size=plan.global_batch,
         seed=config.seed,
         standardization=standardization,
@@ -108,62 +107,38 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     )
     validation = evaluation_batches(
         data.test_images,
-        labels(data.test_labels),
+        encode(data.test_labels),
         batch_size=plan.validation_batch,
         standardization=standardization,
     )
     return training, validation
 
 
-def save_stock_model(
-    model: keras.Model, folder: RunFolder, announce: Callable[[str], None]
-) -> None:
-    """Save the model in the run folder, with Keras's own batch normalization layers.
+def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], None]) -> None:
+    """Save the model in the run folder.
 
     If the model's configuration cannot be serialized, only the weights are saved, and announced.
     """
-    with stock_batch_norms(model):
-        fault = _fault_of_configuration(model)
-        if fault is None:
-            folder.write(folder.model, model.save)
-            return
-        folder.write(folder.weights, model.save_weights)
+    fault = _explain_config_error(model)
+    if fault is None:
+        folder.write(folder.model, model.save)
+        return
+    folder.write(folder.weights, model.save_weights)
     announce(
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
         f" {folder.weights} has its weights, for load_weights"
     )
 
 
-def _fault_of_configuration(model: keras.Model) -> str | None:
+def _explain_config_error(model: keras.Model) -> str | None:
     """Return why the model's configuration cannot be serialized; `None` if it can be."""
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
     except (NotImplementedError, TypeError, ValueError):
         return "does not describe it"
-    except Exception as error:  # whatever a user's class raises, its weights are saved
-        return f"raises {reason_of(error)}"
+    except Exception as error:  # any exception of a user's class
+        return f"raises {explain_exception(error)}"
     return None
-
-
-@contextlib.contextmanager
-def stock_batch_norms(model: keras.Model) -> Iterator[None]:
-    """Replace a model's synchronized batch norms by Keras's own within the block.
-
-    A model with a user's subclass of kdist's layer keeps all its layers.
-    """
-    from ..layers.convert import batch_norms, convert_batch_norm
-
-    try:
-        if batch_norms(model):
-            convert_batch_norm(model, to="stock")
-    except UserError:  # a user's subclass of kdist's layer: its file needs kdist
-        yield
-        return
-    try:
-        yield
-    finally:
-        if batch_norms(model):
-            convert_batch_norm(model, to="synchronized")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,7 +177,7 @@ class RunParts:
         return f"{self.training_images} images with SHA-256 {digest.hexdigest()[:12]}"
 
 
-def image_parts(
+def make_image_parts(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
 ) -> RunParts:
     """Make the built-in model and the batches of its images."""
@@ -222,7 +197,7 @@ def image_parts(
     )
 
 
-def own_parts(
+def make_own_parts(
     config: TrainConfig, strategy: "ExactStrategy", saved: Mapping[str, Any] | None
 ) -> RunParts:
     """Load the user's functions, and make the model and the data.
@@ -236,33 +211,36 @@ def own_parts(
         UserError: The functions fail, or their model or data cannot be used for training.
     """
     functions = load_functions(config.model or "", config.data or "data")
-    plan, data = own_data(config, functions, replicas=strategy.num_replicas_in_sync, saved=saved)
+    plan, data = load_own_data(
+        config, functions, replicas=strategy.num_replicas_in_sync, saved=saved
+    )
     rate = None if saved is None else plan.learning_rate
-    model = own_model(config, functions, data, strategy, plan, rate=rate)
+    model = make_own_model(config, functions, data, strategy, plan, rate=rate)
     validation = data.validation if config.validate else None
     arguments = dataclasses.replace(data, validation=validation).fit_arguments(
         batch=plan.global_batch, validation_batch=plan.validation_batch
     )
     return RunParts(
-        plan=dataclasses.replace(plan, learning_rate=compiled_rate(model)),
+        plan=dataclasses.replace(plan, learning_rate=read_compiled_rate(model)),
         model=model,
         fit=arguments,
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
-        # The data are read once if neither they nor the model's train step count the samples.
-        training_images=data.samples() or (None if counts_images(model) else data.count()),
-        validation_images=UserData(training=data.validation).samples(),
-        arrays=_arrays(data),
+        # Without a known number, all data are read once, unless the train step counts samples.
+        training_images=data.known_samples()
+        or (None if counts_images(model) else data.count_samples()),
+        validation_images=UserData(training=data.validation).known_samples(),
+        arrays=_as_arrays(data),
     )
 
 
-def own_data(
+def load_own_data(
     config: TrainConfig,
     functions: UserFunctions,
     *,
     replicas: int,
     saved: Mapping[str, Any] | None = None,
 ) -> tuple[TrainPlan, UserData]:
-    """Load the user's data, and plan their batches; see `own_parts`.
+    """Load the user's data, and plan their batches; see `make_own_parts`.
 
     Returns:
         The plan and the data. The plan of a new run has learning rate 0.0.
@@ -270,7 +248,7 @@ def own_data(
     if saved is None:
         plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)
     else:
-        plan = resumed_plan(saved, replicas=replicas)
+        plan = make_resumed_plan(saved, replicas=replicas)
     data = functions.load_data(plan.global_batch)
     batch, validation_batch = config.batch_size, config.val_batch_size
     functions.check_batch(
@@ -280,8 +258,8 @@ def own_data(
     )
     if (config.monitor or "").startswith("val_") and data.validation is None:
         raise UserError(
-            f"monitor={config.monitor} is of a validation, but {functions.data_name}()"
-            " returns no validation data: return some, or monitor a metric of the training"
+            f"monitor={config.monitor} needs validation data, but {functions.data_name}()"
+            " returns none: return some, or monitor a metric of the training"
         )
     if not data.has_arrays and not functions.takes_batch:
         # A resumed run reads a batch as well: reading shuffled data changes the order of the next
@@ -291,7 +269,7 @@ def own_data(
     return plan, data
 
 
-def own_model(
+def make_own_model(
     config: TrainConfig,
     functions: UserFunctions,
     data: UserData,
@@ -300,7 +278,7 @@ def own_model(
     *,
     rate: float | None = None,
 ) -> keras.Model:
-    """Make the user's model in the strategy's scope; see `own_parts`.
+    """Make the user's model in the strategy's scope; see `make_own_parts`.
 
     Args:
         config: The settings.
@@ -314,7 +292,7 @@ def own_model(
     name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 
     def make() -> keras.Model:
-        model = checked_model(functions.make_model(), function=name)
+        model = check_model_result(functions.make_model(), function=name)
         if data.has_arrays or functions.takes_batch:
             scale_compiled_rate(
                 model,
@@ -335,7 +313,7 @@ def own_model(
     return model
 
 
-def _arrays(data: UserData) -> tuple[Any, ...]:
+def _as_arrays(data: UserData) -> tuple[Any, ...]:
     """Return the training data as NumPy arrays; empty if they are not arrays, or hold objects."""
     if not data.has_arrays:
         return ()

@@ -77,51 +77,15 @@ def median_rate(rates: Sequence[float | None]) -> float | None:
     return statistics.median(warm) if warm else None
 
 
-@dataclass(frozen=True)
-class RunStatus:
-    """The end of a run.
-
-    Attributes:
-        word: `"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`.
-        detail: Details of the end, such as `"diverged in epoch 4, step 17"`.
-    """
-
-    word: str
-    detail: str
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the run trained to its end."""
-        return self.word == "complete"
-
-
-def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
-    """Return the status of a run from its `summary.json`, if the file exists.
-
-    Example:
-        >>> run_status({"diverged": {"epoch": 4, "step": 17}}, finished=True).detail
-        'diverged in epoch 4, step 17'
-    """
-    if not finished:
-        return RunStatus("unfinished", "killed or still running")
-    diverged = summary.get("diverged")
-    if isinstance(diverged, Mapping):
-        where = ", ".join(f"{name} {number}" for name, number in diverged.items())
-        return RunStatus("diverged", f"diverged in {where}")
-    if summary.get("interrupted"):
-        return RunStatus("interrupted", "interrupted")
-    return RunStatus("complete", "complete")
-
-
-# Columns of `history.csv` that are also in a summary.
+# Columns of `history.csv` that are also in `summary.json`.
 _FACTS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
 
 
-def summary_so_far(epochs: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+def summarize_epochs(epochs: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     """Return the summary of an unfinished run; unknown values are missing.
 
     Example:
-        >>> summary_so_far([{"epoch": 1, "seconds": 9.5, "replicas": 4}])
+        >>> summarize_epochs([{"epoch": 1, "seconds": 9.5, "replicas": 4}])
         {'epochs': 1, 'replicas': 4, 'seconds': 9.5}
     """
     known = {
@@ -131,7 +95,6 @@ def summary_so_far(epochs: Sequence[Mapping[str, float | None]]) -> dict[str, An
 
 
 FILES = ("config.json", "history.csv", "summary.json")
-_REQUIRED = ("replicas", "global_batch", "seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +106,7 @@ class RunRecord:
         path: The folder.
         settings: The contents of `config.json`.
         summary: The contents of `summary.json`; for an unfinished run, the result of
-            `summary_so_far`.
+            `summarize_epochs`.
         epochs: The lines of `history.csv`: numbers or `None` by column.
         finished: Whether there is a `summary.json`; a killed run lacks the file.
     """
@@ -155,10 +118,19 @@ class RunRecord:
     epochs: Sequence[Mapping[str, float | None]]
     finished: bool = True
 
-    @cached_property
-    def status(self) -> RunStatus:
-        """The status of the run at its end."""
-        return run_status(self.summary, finished=self.finished)
+    @property
+    def status(self) -> str:
+        """`"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`."""
+        if not self.finished:
+            return "unfinished"
+        if self.summary.get("diverged") is not None:
+            return "diverged"
+        return "interrupted" if self.summary.get("interrupted") else "complete"
+
+    @property
+    def diverged_at(self) -> str:
+        """The place of the loss that was not finite, such as `epoch 4, step 17`."""
+        return ", ".join(f"{name} {number}" for name, number in self.summary["diverged"].items())
 
     @cached_property
     def shares_cores(self) -> bool:
@@ -168,36 +140,36 @@ class RunRecord:
         return len(names) > 1 and all("CPU" in str(name) for name in names)
 
     @property
-    def of_workers(self) -> str:
+    def workers_suffix(self) -> str:
         """The workers of the replicas as text: ` of 2 workers`; empty for a single worker."""
-        workers = self.fact("workers") or 1
+        workers = self.summary_number("workers") or 1
         return f" of {workers:.0f} workers" if workers > 1 else ""
 
-    def fact(self, name: str) -> float | None:
+    def summary_number(self, name: str) -> float | None:
         """Return a number of the summary if it is finite, otherwise `None`."""
-        return finite(self.summary.get(name))
+        return as_finite(self.summary.get(name))
 
     def values(self, column: str) -> list[float | None]:
         """Return a column of the history."""
         return [epoch.get(column) for epoch in self.epochs]
 
-    def known(self, column: str) -> list[float]:
+    def known_values(self, column: str) -> list[float]:
         """Return the values of a column, without epochs that lack a value."""
         return [value for value in self.values(column) if value is not None]
 
-    def logged(self, column: str) -> bool:
+    def has_values(self, column: str) -> bool:
         """Whether any epoch has a value in the column."""
-        return bool(self.known(column))
+        return bool(self.known_values(column))
 
     @cached_property
     def best(self) -> tuple[float, int] | None:
         """The best validation accuracy and its epoch, from 1."""
-        found = [
+        candidates = [
             (value, -number)
             for number, value in enumerate(self.values("val_accuracy"), start=1)
             if value is not None
         ]
-        value, epoch = max(found, default=(None, 0))
+        value, epoch = max(candidates, default=(None, 0))
         return None if value is None else (value, -epoch)
 
     @cached_property
@@ -216,7 +188,7 @@ class RunRecord:
         return median_rate(self.values("images_per_sec"))
 
 
-def finite(value: Any) -> float | None:
+def as_finite(value: Any) -> float | None:
     """Return the value if it is a finite number, otherwise `None`."""
     number = as_real(value)
     return number if number is not None and math.isfinite(number) else None
@@ -246,10 +218,7 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
     # An unfinished run may not have written a line yet.
     has_epochs = finished or (history.is_file() and history.stat().st_size > 0)
     epochs = _read_history(history) if has_epochs else []
-    summary = _read_json(path / "summary.json") if finished else summary_so_far(epochs)
-    absent = [fact for fact in _REQUIRED if finished and finite(summary.get(fact)) is None]
-    if absent:
-        raise UserError(f"summary.json lacks {', '.join(absent)}: it is not of kdist train")
+    summary = _read_json(path / "summary.json") if finished else summarize_epochs(epochs)
     return RunRecord(
         name=sanitize_text(path.name),
         path=path,
@@ -262,32 +231,26 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = parse_json(read_text(path))
-    except (OSError, ValueError) as error:
+        return dict(sanitize_text(parse_json(read_text(path))))
+    except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path.name} contains a {type(content).__name__}, not an object")
-    return dict(sanitize_text(content))
 
 
 def _read_history(path: Path) -> list[dict[str, float | None]]:
     try:
         text = io.StringIO(read_text(path), newline="")
-        reader = csv.DictReader(text, restkey="beyond", restval="")
-        columns = set(reader.fieldnames or ())
+        reader = csv.DictReader(text, restval="")
         rows = list(reader)
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
-    if not {"epoch", "seconds"} <= columns:
+    if not {"epoch", "seconds"} <= set(reader.fieldnames or ()):
         raise UserError(f"{path.name} has no columns epoch and seconds")
-    if any("beyond" in row for row in rows):
-        raise UserError(f"a line of {path.name} is longer than its header")
-    return [{name: _number(text) for name, text in row.items()} for row in rows]
+    return [{name: _parse_number(text) for name, text in row.items()} for row in rows]
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
-        return finite(float(text))
+        return as_finite(float(text))
     except ValueError:
         return None
 

@@ -1,4 +1,4 @@
-"""The run that restarted workers continue, and the run folder of workers that write nothing."""
+"""Run folders under `kdist launch`: restarted workers, and workers that write nothing."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,12 +8,12 @@ from ..arguments import is_remote
 from ..errors import UserError
 from ..remote import local_records
 from ..workers.place import NOTES, RESTART_COUNT, worker_place
-from .folder import RunFolder, clear_run, saved_model
+from .folder import RunFolder, clear_run, find_saved_model
 from .record import read_run
 
 
 class OtherWorkersFolder(RunFolder):
-    """The run folder of a worker that is not the chief: it writes nothing."""
+    """The run folder of a worker that is not the chief, and writes nothing."""
 
     is_written = False
 
@@ -46,14 +46,14 @@ def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
         Path(notes, _NAME).write_text(folder.show(folder.path), encoding="utf-8")
 
 
-def after_restart(
+def restore_after_restart(
     environment: Mapping[str, str],
     settings: Mapping[str, Any],
     resume: str | None,
     *,
     announce: Callable[[str], None] = print,
 ) -> tuple[dict[str, Any], str | None]:
-    """Return the settings, and the folder of the run that the workers trained before a restart.
+    """Return the settings, and the run that the workers trained before they were restarted.
 
     A run without `checkpoint_every` begins again in its folder, after the chief has cleared it.
 
@@ -73,14 +73,14 @@ def after_restart(
         run = Path(notes, _NAME).read_text(encoding="utf-8")
     except FileNotFoundError:  # the workers ended before a run began
         return dict(settings), resume
-    own = {**settings, "run_dir": run}
-    if Path(settings.get("run_dir") or run) != Path(run):  # a different run of the program
+    run_settings = {**settings, "run_dir": run}
+    if Path(settings.get("run_dir") or run) != Path(run):  # the program trains several runs
         return dict(settings), resume
     if _can_be_resumed(run):
-        return own, run
+        return run_settings, run
     if worker_place(environment).is_chief and clear_run(Path(run)):
         announce(f"{run} has no checkpoints (see --checkpoint-every): training starts again")
-    return own, resume
+    return run_settings, resume
 
 
 def _can_be_resumed(path: str) -> bool:
@@ -91,11 +91,11 @@ def _can_be_resumed(path: str) -> bool:
     try:
         with local_records(path) as folder:
             run = read_run(folder, unfinished=True)
-    except (UserError, OSError):  # ended before it was trained, or the chief has cleared it
+    except (UserError, OSError):  # the run was never trained, or the chief has cleared its folder
         return False
     if run.settings.get("checkpoint_every") is not None:
         return True
     # Of a remote run, the model is uploaded before the summary.
     needs_model = bool(run.settings.get("save_model")) and not is_remote(path)
-    lacks_model = needs_model and saved_model(Path(path)) is None
-    return run.status.is_complete and not lacks_model
+    lacks_model = needs_model and find_saved_model(Path(path)) is None
+    return run.status == "complete" and not lacks_model

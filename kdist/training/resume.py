@@ -14,15 +14,15 @@ from ..files import explain_write_errors
 from ..remote import folder_address, local_records
 from ..workers.place import worker_place
 from .config import TrainConfig
-from .folder import RunFolder, saved_model
+from .folder import RunFolder, find_saved_model
 from .record import RunRecord, TrainResult, read_run
 from .run import train
 from .settings import Checkpoints
 
 _DEVICES = {"replicas", "shard_optimizer", "shard_weights"}
 MAY_CHANGE = field_names(Checkpoints) | _DEVICES | {"epochs", "data_dir"}
-"""Settings that may differ when a run is resumed. With another `data_dir`, the images are compared
-instead of the folder."""
+"""Settings that may differ when a run is resumed. If `data_dir` differs, the images have to be
+the same."""
 
 
 def resume_run(
@@ -52,8 +52,8 @@ def resume_run(
         The result; `None` if the run is finished.
 
     Raises:
-        UserError: `path` is not a run folder, has no checkpoints or those of a different training
-            run, is in use by another process, or a setting differs. The folder is unchanged.
+        UserError: `path` is not a run folder, has no checkpoints or checkpoints of a different run,
+            is in use by another process, or a setting differs. The folder is unchanged.
         TrainingError: As for `train`.
 
     Example:
@@ -61,13 +61,13 @@ def resume_run(
         result = kdist.training.resume_run("runs/fast", {"epochs": 8})
         ```
     """
-    config = config_to_resume(path, changes or {}, announce=announce)
+    config = load_config_to_resume(path, changes or {}, announce=announce)
     if config is None:
         return None
     return train(config, resume=True, announce=announce, **options)
 
 
-def config_to_resume(
+def load_config_to_resume(
     path: str | Path, changes: Mapping[str, Any], *, announce: Callable[[str], None] = print
 ) -> TrainConfig | None:
     """Return the settings for `train(..., resume=True)`; `None` if the run is finished.
@@ -81,8 +81,8 @@ def config_to_resume(
             run = read_run(folder, unfinished=True)
         except (UserError, OSError) as error:
             raise UserError(f"cannot resume {name}: {error_text(error)}") from error
-        config = resumed_config(run, changes, run_dir=name)
-        line = nothing_left(run, config)
+        config = make_resumed_config(run, changes, run_dir=name)
+        line = explain_finished_run(run, config)
     is_chief = worker_place(os.environ).is_chief
     if line is not None:
         if is_chief:
@@ -93,7 +93,7 @@ def config_to_resume(
     return config
 
 
-def resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
+def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
     """Return the settings to resume a run with: the run's own, with the permitted changes.
 
     Args:
@@ -104,22 +104,24 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) 
     Raises:
         UserError: A setting that may not change differs. The message names the first such setting.
     """
-    own = TrainConfig.from_dict({**run.settings, "run_dir": run_dir, **_moved_files(run, changes)})
-    config = TrainConfig.from_dict({**own.to_dict(), **changes})
-    for name, was in own.to_dict().items():
-        asked = getattr(config, name)
-        if asked != was and name not in MAY_CHANGE:
+    saved = TrainConfig.from_dict(
+        {**run.settings, "run_dir": run_dir, **_moved_files(run, changes)}
+    )
+    config = TrainConfig.from_dict({**saved.to_dict(), **changes})
+    for name, saved_value in saved.to_dict().items():
+        value = getattr(config, name)
+        if value != saved_value and name not in MAY_CHANGE:
             option = "the model" if name == "model" else f"--{name.replace('_', '-')}"
             raise UserError(
-                f"{run.path} was trained with {name}={was}, received {name}={asked}: leave out"
-                f" {option} to resume the run, or start a new run with --run-dir"
+                f"{run.path} was trained with {name}={saved_value}, received {name}={value}: leave"
+                f" out {option} to resume the run, or start a new run with --run-dir"
             )
-    if config.epochs < own.epochs:
+    if config.epochs < saved.epochs:
         raise UserError(
-            f"{run.path} was started with epochs={own.epochs}, received {config.epochs}: a"
+            f"{run.path} was started with epochs={saved.epochs}, received {config.epochs}: a"
             " resumed run can have more epochs, not fewer: leave out --epochs to resume the run"
         )
-    if own.checkpoint_every is None and not run.status.is_complete:
+    if saved.checkpoint_every is None and run.status != "complete":
         raise UserError(
             f"{run.path} was trained without checkpoints, so it cannot be resumed: begin anew with"
             " --checkpoint-every SECONDS and another --run-dir"
@@ -144,19 +146,19 @@ def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
     return moved
 
 
-def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:
+def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
     """Return a line that says why no training is left; `None` if there is training to do.
 
     Raises:
         UserError: More epochs are requested, but the finished run has no checkpoints.
     """
-    if not run.status.is_complete or _lacks_model(run, config):
+    if run.status != "complete" or _lacks_model(run, config):
         return None
-    epochs = int(run.fact("epochs") or 0)
+    epochs = int(run.summary_number("epochs") or 0)
     reached = run.summary.get("reached_target")
     if reached or epochs < run.settings["epochs"]:
-        why = ", as its target was reached" if reached else ""
-        return f"{run.path} stopped after epoch {epochs}{why}: nothing is left to train"
+        reason = ", as its target was reached" if reached else ""
+        return f"{run.path} stopped after epoch {epochs}{reason}: nothing is left to train"
     if config.epochs <= epochs:
         return (
             f"{run.path} is finished after {epochs} epochs: nothing is left to train; --epochs with"
@@ -179,7 +181,7 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
     if not config.save_model or not checkpoint_files(run.path / "checkpoints"):
         return False
     summary = (run.path / "summary.json").stat().st_mtime_ns
-    saved = saved_model(run.path)
+    saved = find_saved_model(run.path)
     return saved is None or saved.stat().st_mtime_ns < summary
 
 

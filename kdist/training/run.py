@@ -30,13 +30,13 @@ from ..tracking.factory import tracking
 from ..tracking.names import check_trackers
 from ..versions import versions
 from ..workers.place import WorkerPlace, worker_place
-from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, resumed_plan
-from .console import result_lines, settings_lines
+from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
+from .console import format_result, format_settings
 from .folder import RunFolder
 from .record import TrainResult, median_rate
 from .restart import OtherWorkersFolder, note_run
 from .settings import model_name
-from .user_model.functions import explain_errors_of, files_of
+from .user_model.functions import explain_user_errors, list_user_files
 
 if TYPE_CHECKING:
     import keras
@@ -114,18 +114,18 @@ def train(
         if config.model is None:
             data = load_data(config, announce=announce, or_sample=or_sample)
         else:
-            own_files += files_of(config.model, config.data or "data")
+            own_files += list_user_files(config.model, config.data or "data")
         # 2. The strategy, before the user's file makes a tensor, and the number format.
         strategy = _make_strategy(config, place)
         with (
-            explain_errors_of(*own_files),
+            explain_user_errors(*own_files),
             precision_scope(config.precision, strategy.devices),
             explain_out_of_memory(config),
         ):
             result = _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
             folder.upload()
             return dataclasses.replace(result, run_dir=folder.show(folder.path))
-    except NonFiniteWeightsError as error:  # where the loss was finite still
+    except NonFiniteWeightsError as error:  # found before the loss was not finite
         folder.discard()
         raise TrainingError(str(error)) from error
     except BaseException:
@@ -146,14 +146,14 @@ def _train(
     import keras
 
     from ..strategies.devices import describe_xla
-    from .model import save_stock_model
+    from .model import save_model
 
     # 3. The plan, the model, and the arguments of `fit`.
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
     announce(describe_xla(parts.model.jit_compile, config.xla, strategy.devices))
     # 4. The callbacks.
-    made = _make_callbacks(config, parts, folder, callbacks, verbose, trial)
+    run_callbacks = _make_callbacks(config, parts, folder, callbacks, verbose, trial)
     more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
     with hold_signals(*more_signals) as received:
         checkpoint = _make_checkpoint(config, parts, folder, held=received, verbose=verbose)
@@ -162,22 +162,26 @@ def _train(
         # 5. `fit`.
         start = time.perf_counter()
         epochs = (trial and trial.epochs) or config.epochs
-        interrupted = _fit(parts, made, checkpoint, received, epochs=epochs, verbose=verbose)
+        interrupted = _fit(
+            parts, run_callbacks, checkpoint, received, epochs=epochs, verbose=verbose
+        )
         seconds = time.perf_counter() - start
         if folder.is_resumed:
-            seconds = made.total_time.seconds  # including the time before the resume
+            seconds = run_callbacks.total_time.seconds  # including the time before the resume
         # A signal may have reached a single worker.
         interrupted = any(strategy.exchange("the end of the training", interrupted))
         # 6. The result. The summary is written before the large model file: the disk may be full,
         # and a batch system may not wait.
-        result = _make_result(made, folder, parts.model, seconds, interrupted, received.first)
+        result = _make_result(
+            run_callbacks, folder, parts.model, seconds, interrupted, received.first
+        )
         run_dir = folder.show(folder.path)
-        folder.write_json("summary.json", _summary(result, strategy, parts, run_dir))
+        folder.write_json("summary.json", _make_summary(result, strategy, parts, run_dir))
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
-            save_stock_model(parts.model, folder, announce)
-    for line in result_lines(result):
+            save_model(parts.model, folder, announce)
+    for line in format_result(result):
         announce(line)
     if received.first is not None:
         resume = f"; kdist train --resume {folder.path} continues it" if checkpoint else ""
@@ -197,7 +201,7 @@ def load_data(
         config: The settings.
         announce: Called with a line that names the source of the images.
         or_sample: Whether the embedded sample may replace a data set that cannot be downloaded.
-            Runs that are compared must train on the same data, so they pass `False`.
+            `False` for runs that are compared, which have to train on the same data.
 
     Raises:
         UserError: The images cannot be found, or `subset` exceeds the number of training images.
@@ -286,24 +290,26 @@ def _make_parts(
     announce: Callable[[str], None],
 ) -> "RunParts":
     """Make model and data, and announce the settings."""
-    from .model import image_parts, own_parts
+    from .model import make_image_parts, make_own_parts
 
     def announce_settings(plan: TrainPlan) -> None:
-        for line in settings_lines(config, plan, strategy.devices, folder):
+        for line in format_settings(config, plan, strategy.devices, folder):
             announce(line)
 
     # The chief reads the saved plan of a resumed run: its batches and learning rate.
     saved = folder.read_json("plan.json") if folder.is_resumed else None
     saved = strategy.exchange("the plan of the run", saved)[0]
     if data is None:
-        parts = own_parts(config, strategy, saved)
+        parts = make_own_parts(config, strategy, saved)
         announce_settings(parts.plan)
         return parts
     replicas = strategy.num_replicas_in_sync
     new = saved is None
-    plan = make_plan(config, replicas=replicas) if new else resumed_plan(saved, replicas=replicas)
+    plan = (
+        make_plan(config, replicas=replicas) if new else make_resumed_plan(saved, replicas=replicas)
+    )
     announce_settings(plan)
-    return image_parts(config, data, strategy, plan)
+    return make_image_parts(config, data, strategy, plan)
 
 
 # 4. The callbacks.
@@ -311,7 +317,7 @@ def _make_parts(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCallbacks:
-    """The callbacks of a run, in calling order, and four of them by name."""
+    """The callbacks of a run in calling order; four callbacks also by name."""
 
     ordered: Sequence["keras.callbacks.Callback"]
     stop: "StopAtAccuracy"
@@ -328,7 +334,7 @@ def _make_callbacks(
     verbose: int,
     trial: SearchTrial | None,
 ) -> RunCallbacks:
-    """Make the callbacks of a run, in calling order; `more` are the caller's own."""
+    """Make the callbacks of a run, in calling order; `more` come from the caller."""
     import keras
 
     from ..callbacks import (
@@ -399,12 +405,12 @@ def _make_trackers(
     from ..tracking.tracker import Tracker
 
     plan, model = parts.plan, parts.model
-    own = {} if config.model is None else {"model": model_name(config.to_dict())}
+    model_settings = {} if config.model is None else {"model": model_name(config.to_dict())}
     trackers = tracking(
         *config.trackers,
         folder=folder.path,
-        config=config.shareable()
-        | own
+        config=config.shareable_settings()
+        | model_settings
         | {
             "replicas": plan.replicas,
             "global_batch": plan.global_batch,
@@ -420,7 +426,7 @@ def _make_trackers(
     )
     for tracker in trackers:
         if isinstance(tracker, Tracker):
-            tracker.continues = folder.is_resumed
+            tracker.continues_run = folder.is_resumed
     return trackers
 
 
@@ -456,7 +462,7 @@ def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> N
     folder.remove_summary()
     if config.checkpoint_every is not None and not folder.is_resumed:
         folder.write_json("plan.json", dataclasses.asdict(plan))
-    folder.write_json("config.json", config.used())
+    folder.write_json("config.json", config.used_settings())
 
 
 # 5. `fit`.
@@ -464,21 +470,21 @@ def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> N
 
 def _fit(
     parts: "RunParts",
-    made: RunCallbacks,
+    run_callbacks: RunCallbacks,
     checkpoint: "RunCheckpoint | None",
     received: ReceivedSignals,
     *,
     epochs: int,
     verbose: int,
 ) -> bool:
-    """Train, and end as after the last epoch if a signal or a loss that is not finite ends it.
+    """Train; after a signal or a loss that is not finite, end as after the last epoch.
 
     A second signal raises `KeyboardInterrupt`. Any other exception passes through unchanged.
 
     Returns:
         Whether a signal to this worker interrupted the training.
     """
-    from ..tracking.tracker import ended
+    from ..tracking.tracker import end_trackers
     from .run_callbacks import (
         DivergedError,
         RaiseAtBatchEnd,
@@ -491,16 +497,16 @@ def _fit(
     has_workers = parts.model.distribute_strategy.workers > 1
     # If a single worker left within an epoch, the remaining workers would wait forever.
     ender = checkpoint or (StopAfterEpoch(received) if has_workers else RaiseAtBatchEnd(received))
-    callbacks = [*made.ordered, RaiseWhenDiverged(made.finite), ender]
+    callbacks = [*run_callbacks.ordered, RaiseWhenDiverged(run_callbacks.finite), ender]
     try:
-        with ended(made.ordered):
+        with end_trackers(run_callbacks.ordered):
             parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
     except (KeyboardInterrupt, DivergedError) as error:
         if received.has_second:
             raise
-        if any(isinstance(callback, ShortBar) for callback in made.ordered):
+        if any(isinstance(callback, ShortBar) for callback in run_callbacks.ordered):
             print()  # Keras's bar has not ended its line
-        end_training(parts.model, made.ordered)
+        end_training(parts.model, run_callbacks.ordered)
         return isinstance(error, KeyboardInterrupt)
     return has_workers and received.first is not None
 
@@ -509,14 +515,15 @@ def _fit(
 
 
 def _make_result(
-    made: RunCallbacks,
+    run_callbacks: RunCallbacks,
     folder: RunFolder,
     model: "keras.Model",
     seconds: float,
     interrupted: bool,
     received: Signals | None,
 ) -> TrainResult:
-    history: dict[str, list[float]] = made.history.history
+    history: dict[str, list[float]] = run_callbacks.history.history
+    stop = run_callbacks.stop
     accuracies = history.get("val_accuracy", [])
     return TrainResult(
         val_accuracy=accuracies[-1] if accuracies else None,
@@ -524,29 +531,29 @@ def _make_result(
         images_per_sec=median_rate(history.get("images_per_sec", [])),
         seconds=seconds,
         epochs=max(map(len, history.values()), default=0),
-        reached_target=made.stop.reached,
-        met_epoch=made.stop.met_epoch if made.stop.reached else None,
-        met_seconds=made.stop.met_seconds if made.stop.reached else None,
+        reached_target=stop.reached,
+        met_epoch=stop.met_epoch if stop.reached else None,
+        met_seconds=stop.met_seconds if stop.reached else None,
         interrupted=interrupted,
         signal=received,
-        diverged=made.finite.found,
+        diverged=run_callbacks.finite.found,
         run_dir=str(folder.path),
         history=history,
         model=model,
     )
 
 
-def _summary(
+def _make_summary(
     result: TrainResult, strategy: "ExactStrategy", parts: "RunParts", run_dir: str
 ) -> dict[str, Any]:
     """Return the result, hardware and versions as plain data for `summary.json`."""
     names = [field.name for field in dataclasses.fields(result)]
     values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
-    found = result.diverged
+    diverged = result.diverged
     return values | {
         "run_dir": run_dir,
         "signal": None if result.signal is None else result.signal.name,
-        "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
+        "diverged": None if diverged is None else {"epoch": diverged.epoch, "step": diverged.step},
         "replicas": parts.plan.replicas,
         "workers": strategy.workers,
         "devices": list(strategy.devices),

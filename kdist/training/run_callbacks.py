@@ -55,7 +55,7 @@ class RunCheckpoint(Checkpoint):
             held=held,
             data=data,
             run=folder.remote,
-            any_rate=True,  # more epochs change the schedule; the settings were compared
+            any_rate=True,  # more epochs change the schedule
         )
         self._begin = begin
 
@@ -201,13 +201,13 @@ def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
         'val_accuracy 0.8521, 1,185 images/s, 9.5 seconds so far'
     """
     rate = logs.get("images_per_sec", math.nan)
-    words = [f"{name} {_number(v)}" for name, v in logs.items() if name != "images_per_sec"]
+    parts = [f"{name} {_format_number(v)}" for name, v in logs.items() if name != "images_per_sec"]
     if math.isfinite(rate):
-        words.append(f"{rate:,.0f} images/s")
-    return ", ".join([*words, f"{seconds:,.1f} seconds so far"])
+        parts.append(f"{rate:,.0f} images/s")
+    return ", ".join([*parts, f"{seconds:,.1f} seconds so far"])
 
 
-def _number(value: Any) -> str:
+def _format_number(value: Any) -> str:
     number = float(value)
     if abs(number) >= 1000:
         return f"{number:,.0f}"

@@ -259,7 +259,7 @@ class Output:
 
 
 FOLDERS = folder_names(Data, Output)
-OF_THE_NETWORK = field_names(Data, Model, Optimization) - {"lr_rule"}
+NETWORK_SETTINGS = field_names(Data, Model, Optimization) - {"lr_rule"}
 """Settings that the user's model decides itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
 """Settings that a dashboard may show. Paths may contain the name of a user or a company, so

@@ -57,7 +57,7 @@ def _all_reduce_seconds(strategy: MultiWorkerMirroredStrategy, count: int) -> fl
         for device, place in zip(collectives.devices, collectives.places, strict=True):
             with tf.device(device):
                 parts.append(tf.fill((count,), place + 1.0))
-        return collectives.sums([parts])[0][0]
+        return collectives.sum_all([parts])[0][0]
 
     seconds = []
     for _ in range(_ROUNDS + 1):  # the first traces

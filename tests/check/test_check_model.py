@@ -13,7 +13,7 @@ from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import REPLICATE
 from kdist.strategies.exact_strategy import ExactStrategy
 from kdist.tools.check.batches import read_batches
-from kdist.training.user_model.data import checked_data
+from kdist.training.user_model.data import check_data_result
 from keras import layers, ops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -264,7 +264,7 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_samples_as_fit_passes_them(name):
     data = DATA[name]
-    batches = read_batches(checked_data(data), 2, 8)
+    batches = read_batches(check_data_result(data), 2, 8)
     assert batches.sizes == [8, 5]
     fit = passed(*data, batch_size=8) if isinstance(data, tuple) else passed(data)
     assert passed(batches.to_dataset()) == fit
@@ -272,7 +272,7 @@ def test_samples_as_fit_passes_them(name):
 
 def test_batches_of_a_fixed_size_stay_whole():
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8, drop_remainder=True)
-    batches = read_batches(checked_data(data), 2, 8)
+    batches = read_batches(check_data_result(data), 2, 8)
     assert batches.sizes == [8, 8]
     assert batches.to_dataset().element_spec[0].shape == (8, 6)
 
@@ -282,7 +282,7 @@ TEXTS = ["a", "b c", "dé", "a"] * 10
 
 @pytest.mark.parametrize("texts", [np.array(TEXTS, object), np.array(TEXTS), tf.constant(TEXTS)])
 def test_texts(texts):
-    batches = read_batches(checked_data((texts, Y)), 2, 8)
+    batches = read_batches(check_data_result((texts, Y)), 2, 8)
     (found, _), *_ = batches.to_dataset()
     assert [text.decode() for text in found.numpy()] == TEXTS[:8]
 
@@ -290,7 +290,7 @@ def test_texts(texts):
 def test_ragged_batches_stay_ragged():
     rows = tf.ragged.constant([[1.5], [2.0, 3.0], [], [4.0]] * 5, dtype="float32")
     data = tf.data.Dataset.from_tensor_slices((rows, Y[:20])).batch(8)
-    batches = read_batches(checked_data(data), 2, 8).to_float64()
+    batches = read_batches(check_data_result(data), 2, 8).to_float64()
     (first, _), (last, _) = batches.to_dataset()
     assert (first.dtype, first.to_list()) == (tf.float64, rows[:8].to_list())
     assert last.to_list() == rows[8:13].to_list()

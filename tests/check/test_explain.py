@@ -218,7 +218,7 @@ def test_products_are_counted_as_tensorflow_counts_them():
     plan = GraphPlan()
     plan.plan_operations(op for op in graph.get_operations() if op.type != "Placeholder")
     counted = {}
-    for item, work, _ in Costs(plan, rows=1).each():
+    for item, work, _ in Costs(plan, rows=1).each_operation():
         expected = get_stats_for_node_def(graph, item.op.node_def, "flops").value
         if item.op.type.startswith(("MatMul", "BatchMatMul", "Conv2D", "Depthwise")) and expected:
             counted[item.op.type] = (work.total, float(expected))
@@ -237,5 +237,5 @@ def test_an_einsum_counts_as_the_product_that_it_is():
     for placeholder in graph.inputs:
         plan.set_input(placeholder, kdist.spmd.placements.REPLICATE)
     plan.plan_operations(op for op in graph.get_operations() if op.type != "Placeholder")
-    found = {item.op.type: work.total for item, work, _ in Costs(plan, rows=1).each()}
+    found = {item.op.type: work.total for item, work, _ in Costs(plan, rows=1).each_operation()}
     assert found["Einsum"] == found["MatMul"] == 2 * 2 * 3 * 4 * 5 * 6

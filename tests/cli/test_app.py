@@ -21,7 +21,7 @@ from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
 from kdist.cli import one_line
-from kdist.cli.options import given, options_of, read_settings
+from kdist.cli.options import given_options, make_options_class, read_settings
 from kdist.errors import TrainingError, UserError
 from kdist.signals import ENDING
 from kdist.training.config import TrainConfig
@@ -220,11 +220,11 @@ class Extended(TrainConfig):
 def test_a_new_setting_is_one_field(capsys, tmp_path):
     """It is an option with its help, can be given in a file, is checked, documented and private."""
     app = App(result_action="return_value")
-    options = options_of(Extended)
+    options = make_options_class(Extended)
 
     @app.default
     def command(*, settings: Annotated[options, Parameter(name="*")] = options()):  # noqa: B008
-        return given(settings)
+        return given_options(settings)
 
     app(["--help"])
     shown = capsys.readouterr().out
@@ -237,7 +237,7 @@ def test_a_new_setting_is_one_field(capsys, tmp_path):
     path.write_text("mixup = 1\n")
     config = Extended.from_dict(read_settings(None, str(path), options()))
     assert config.to_dict()["mixup"] == 1
-    assert "mixup" not in config.shareable()
+    assert "mixup" not in config.shareable_settings()
     with pytest.raises(UserError, match="mixup has to be at least 0 and below 2, received 2"):
         Extended(mixup=2)
     page = runpy.run_path(str(ROOT / "docs" / "settings_page.py"))["page"]([Extended])

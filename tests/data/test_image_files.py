@@ -21,7 +21,7 @@ from kdist.data.image_files import (
     CIFAR10_FILES,
     CIFAR10_FOLDER,
     DownloadError,
-    keras_datasets,
+    keras_datasets_folder,
     read_sample,
 )
 from kdist.errors import UserError
@@ -92,7 +92,7 @@ def assert_is_fashion(data, source):
 
 
 def test_a_given_folder_comes_first(tmp_path):
-    fill(keras_datasets() / "fashion-mnist", {"train-images-idx3-ubyte.gz": b"other"})
+    fill(keras_datasets_folder() / "fashion-mnist", {"train-images-idx3-ubyte.gz": b"other"})
     given_folder = fill(tmp_path / "given", FASHION)
     lines = []
     data = fashion_mnist(data_dir=str(given_folder), announce=lines.append)
@@ -101,7 +101,7 @@ def test_a_given_folder_comes_first(tmp_path):
 
 
 def test_then_the_cache_which_a_download_fills(tmp_path):
-    cache, server = keras_datasets() / "fashion-mnist", tmp_path / "server"
+    cache, server = keras_datasets_folder() / "fashion-mnist", tmp_path / "server"
     fill(server, FASHION)
     late = server / "t10k-images-idx3-ubyte.gz"
     late.rename(server / "later")
@@ -123,7 +123,7 @@ def test_without_a_network_the_sample_is_taken_and_said(tmp_path):
     (line,) = lines
     words = f"{SAMPLE}; the full set was not found and could not be downloaded (URL fetch "
     assert line.startswith(words)
-    assert list((keras_datasets() / "fashion-mnist").iterdir()) == []
+    assert list((keras_datasets_folder() / "fashion-mnist").iterdir()) == []
 
 
 def test_a_download_of_something_else_is_not_kept(tmp_path):
@@ -132,12 +132,12 @@ def test_a_download_of_something_else_is_not_kept(tmp_path):
     lines = []
     assert fashion_mnist(announce=lines.append).source == "the embedded sample"
     assert "train-labels-idx1-ubyte.gz: the content has sha256" in lines[0]
-    cache = keras_datasets() / "fashion-mnist"
+    cache = keras_datasets_folder() / "fashion-mnist"
     assert [path.name for path in cache.iterdir()] == ["train-images-idx3-ubyte.gz"]
 
 
 def test_the_sample_is_taken_when_asked_for(capsys, tmp_path):
-    fill(keras_datasets() / "fashion-mnist", FASHION)
+    fill(keras_datasets_folder() / "fashion-mnist", FASHION)
     assert len(fashion_mnist(sample=True).test_images) == 2_000
     assert capsys.readouterr().out == f"{SAMPLE}\n"
 
@@ -192,7 +192,7 @@ def test_cifar10_in_a_given_folder(inner, tmp_path):
 
 @pytest.mark.parametrize("inner", [CIFAR10_FOLDER, f"{CIFAR10_FOLDER}-target/{CIFAR10_FOLDER}"])
 def test_cifar10_in_the_cache_of_keras(inner):
-    folder = fill(keras_datasets() / inner, CIFAR)
+    folder = fill(keras_datasets_folder() / inner, CIFAR)
     assert_is_cifar(cifar10(), folder)
 
 
@@ -213,13 +213,13 @@ def packed(folder, monkeypatch):
 
 def test_cifar10_is_downloaded_and_kept(tmp_path, monkeypatch):
     archive = packed(tmp_path / "server", monkeypatch)
-    source = keras_datasets() / f"{CIFAR10_FOLDER}-target" / CIFAR10_FOLDER
+    source = keras_datasets_folder() / f"{CIFAR10_FOLDER}-target" / CIFAR10_FOLDER
     lines = []
     assert_is_cifar(cifar10(announce=lines.append), source)
     assert lines[0] == f"CIFAR-10: downloading 170 MB from file://{archive}"
     archive.unlink()  # it needs no network any more
     assert_is_cifar(cifar10(), source)
-    assert list(keras_datasets().iterdir()) == [source.parent]
+    assert list(keras_datasets_folder().iterdir()) == [source.parent]
 
 
 def test_another_archive_is_not_unpacked(tmp_path, monkeypatch):
@@ -227,7 +227,7 @@ def test_another_archive_is_not_unpacked(tmp_path, monkeypatch):
     archive.write_bytes(archive.read_bytes() + b"more")
     with pytest.raises(UserError, match=r"downloaded \(.* does not match .*\): download file"):
         cifar10()
-    assert list(keras_datasets().iterdir()) == []
+    assert list(keras_datasets_folder().iterdir()) == []
 
 
 def test_cifar10_without_a_network(tmp_path):
@@ -330,9 +330,9 @@ def test_a_server_that_does_not_answer(tmp_path, monkeypatch):
 def test_the_cache_is_where_keras_has_it(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KERAS_HOME")
-    assert keras_datasets() == tmp_path / ".keras/datasets"
+    assert keras_datasets_folder() == tmp_path / ".keras/datasets"
     monkeypatch.setenv("KERAS_HOME", "~/elsewhere")
-    assert keras_datasets() == tmp_path / "elsewhere/datasets"
+    assert keras_datasets_folder() == tmp_path / "elsewhere/datasets"
 
 
 def test_loading_needs_no_tensorflow():

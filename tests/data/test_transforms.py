@@ -15,7 +15,6 @@ from kdist.data import (
     RandomCrop,
     RandomCutout,
     RandomHorizontalFlip,
-    center_crop,
     training_batches,
 )
 from kdist.errors import UserError
@@ -106,16 +105,6 @@ def test_flips_are_numpys(shape, seed):
     check(RandomHorizontalFlip(), images, seed, expected)
 
 
-@pytest.mark.parametrize("size", [4, (5, 4), 9])
-def test_the_center_is_that_of_tf_image(size):
-    images = random_images((3, 9, 9, 2))
-    height, width = (size, size) if isinstance(size, int) else size
-    expected = tf.image.resize_with_crop_or_pad(images, height, width)
-    np.testing.assert_array_equal(center_crop(images, size), expected)
-    np.testing.assert_array_equal(center_crop(tf.constant(images), size), expected)
-    assert isinstance(center_crop(images, size), np.ndarray)
-
-
 @pytest.mark.parametrize("augmentation", ALL, ids=lambda one: type(one).__name__)
 def test_the_seed_decides_and_any_number_of_images_will_do(augmentation):
     images = random_images((6, 8, 9, 3))
@@ -138,8 +127,6 @@ def test_images_that_do_not_fit_are_an_error():
     for change in (RandomCrop(9, padding=2), RandomCutout((5, 2))):
         with pytest.raises(UserError, match="pixels was asked for of images of .* choose a smal"):
             change(images, seed=SEED)
-    with pytest.raises(UserError, match="of 9x9 pixels was asked for of images of 4x8 pixels"):
-        center_crop(images, 9)
 
 
 # In the pipeline

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 from kdist.errors import UserError
-from kdist.report.charts import learning_rate_figure
+from kdist.report.charts import draw_learning_rates
 from kdist.tools.find.rate_curve import (
     RateCurve,
     average_losses,
@@ -109,7 +109,7 @@ def test_ranges_that_are_refused(wrong):
 
 def test_the_picture():
     found = curve(valley)
-    figure = learning_rate_figure(
+    figure = draw_learning_rates(
         found.rates,
         [*found.losses[:-1], math.nan],
         found.smoothed,

@@ -12,7 +12,7 @@ from harness import Case
 from kdist.spmd import partition
 from kdist.spmd.placements import Partial
 from kdist.spmd.reduction import ONE_TERM
-from kdist.spmd.validation import validated
+from kdist.spmd.validation import validate_steps
 from keras import layers, optimizers
 from samples import WORDS
 
@@ -183,7 +183,7 @@ def test_compiled_by_xla(lookups):
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])
 def test_validated(name, lookups):
-    with validated():
+    with validate_steps():
         check(name, 3, lookups)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.report.charts import Chart, Figure, Point, Series
 from kdist.report.sources import read_study
-from kdist.report.write_report import learning_curves, name_series, search_figure, sweep_figure
+from kdist.report.write_report import draw_learning_curves, draw_search, draw_sweep, name_series
 from kdist.training.config import TrainConfig
 from kdist.training.record import read_run
 from report_folders import (
@@ -28,7 +28,7 @@ def charts_of(figure):
 
 
 def curves_of(*runs):
-    return learning_curves([read_run(run) for run in runs])
+    return draw_learning_curves([read_run(run) for run in runs])
 
 
 def test_the_curves_of_a_run(tmp_path):
@@ -54,13 +54,13 @@ def test_a_run_of_which_nothing_is_known_is_not_drawn(tmp_path):
     run = write_run(tmp_path / "a")
     for file in ("summary.json", "history.csv"):
         (run / file).unlink()
-    assert learning_curves([read_run(run, unfinished=True)]).drawn == []
+    assert draw_learning_curves([read_run(run, unfinished=True)]).drawn == []
 
 
 def drawn(folder, kind, rows):
     """The charts of a sweep by title; of each series the points by place."""
     sweep = read_study(write_sweep(folder, kind, rows))
-    figure = sweep_figure(sweep, sweep.experiment.summarize(sweep.done))
+    figure = draw_sweep(sweep, sweep.experiment.summarize(sweep.done))
     return {
         chart.title: {s.name: {point.x: point for point in s.drawn} for s in chart.series}
         for chart in figure.drawn
@@ -125,7 +125,7 @@ def search(folder, scores, *, reached=(None,) * 3, **options):
         | ({} if score is not None else {"status": "failed", "error": "no"})
         for values, score, met in zip(VALUES, scores, reached, strict=True)
     ]
-    return search_figure(read_study(write_search(folder, trials, space=SPACE, **options)))
+    return draw_search(read_study(write_search(folder, trials, space=SPACE, **options)))
 
 
 def test_a_chart_for_each_hyperparameter_that_varied(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.sources import compare_settings, data_set, find_sources
+from kdist.report.sources import compare_settings, find_sources, name_data_set
 from report_folders import accuracy_rows, scaling_rows, write_run, write_sweep
 
 
@@ -134,12 +134,14 @@ def test_settings_that_differ_are_compared_but_not_where_files_lie(tmp_path):
 
 
 def test_the_data_set_of_a_run():
-    assert data_set({"dataset": "cifar10"}) == "cifar10"
-    assert data_set({"dataset": "sample"}) == "the embedded sample"
-    assert data_set({"dataset": "fashion_mnist"}, "the embedded sample") == "the embedded sample"
+    assert name_data_set({"dataset": "cifar10"}) == "cifar10"
+    assert name_data_set({"dataset": "sample"}) == "the embedded sample"
+    assert (
+        name_data_set({"dataset": "fashion_mnist"}, "the embedded sample") == "the embedded sample"
+    )
     own = {"dataset": "fashion_mnist", "model": "a/mine.py:build", "data": "signs"}
-    assert data_set(own) == "signs() of a/mine.py"
-    assert data_set(own | {"data": None}) == "data() of a/mine.py"
+    assert name_data_set(own) == "signs() of a/mine.py"
+    assert name_data_set(own | {"data": None}) == "data() of a/mine.py"
 
 
 def test_a_folder_of_the_name_of_a_link_is_shown_by_its_own(tmp_path):

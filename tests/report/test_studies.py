@@ -20,8 +20,7 @@ def write_sweep(folder, **about):
 def point(name="one", /, **values):
     row = dict.fromkeys(COLUMNS) | {"kind": "throughput", "status": "done"}
     row |= {"name": name, "batch_size": 8, "replicas": 1, "images_per_step": 8}
-    row |= dict.fromkeys(("images_per_sec", "images_per_sec_low", "images_per_sec_high"), 50.0)
-    return row | values
+    return row | {"images_per_sec": 50.0} | values
 
 
 def test_rows_come_back(tmp_path):
@@ -35,26 +34,7 @@ def test_rows_come_back(tmp_path):
     assert (sweep.path, sweep.settings, sweep.machine) == (tmp_path, {"epochs": 3}, {})
 
 
-def test_what_is_no_row_is_left_out(tmp_path):
-    write_sweep(tmp_path)
-    good = point("good")
-    failed = point("failed", images_per_sec=None, status="failed", error="no")
-    others = [
-        point(images_per_sec=None),
-        point(status="running"),
-        point(status=None),
-        point(None),
-        {"epochs": 3},
-        [],
-        "one",
-        None,
-    ]
-    rows = [*others, good | {"of another version": 1}, failed]
-    (tmp_path / "points.json").write_text(json.dumps(rows))
-    assert read_study(tmp_path).rows == [good, failed]
-
-
-@pytest.mark.parametrize("content", [b'[{"name": "br', b"{}", b"[" * 100_000, b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b'[{"name": "br', b"[" * 100_000, b"\xff\xfe"])
 def test_rows_that_are_damaged_are_told(tmp_path, content):
     write_sweep(tmp_path)
     (tmp_path / "points.json").write_bytes(content)
@@ -62,25 +42,16 @@ def test_rows_that_are_damaged_are_told(tmp_path, content):
         read_study(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("about", "words"),
-    [
-        ({"format": 99}, "has format 99, this kdist reads 5"),
-        ({"kind": "speed"}, "kind 'speed', which is unknown"),
-        ({"kind": []}, "lacks a study's kind"),
-        ({"settings": None}, "lacks a study's kind, settings or machine"),
-    ],
-)
-def test_another_version_or_content_is_told(tmp_path, about, words):
-    write_sweep(tmp_path, **about)
-    with pytest.raises(UserError, match=words):
+def test_another_version_is_told(tmp_path):
+    write_sweep(tmp_path, format=99)
+    with pytest.raises(UserError, match="has format 99, this kdist reads 5"):
         read_study(tmp_path)
 
 
 def test_no_sweep_is_told(tmp_path):
     with pytest.raises(UserError, match="not the folder of a study"):
         read_study(tmp_path / "missing")
-    for text in ("{", "[" * 100_000, "[]"):
+    for text in ("{", "[" * 100_000):
         (tmp_path / "study.json").write_text(text)
         with pytest.raises(UserError, match="study.json is damaged"):
             read_study(tmp_path)

@@ -1,12 +1,8 @@
-"""Loops, conditions, lists, state, and kdist's own kernels."""
-
-import functools
+"""Loops, conditions, lists and state."""
 
 import numpy as np
 import tensorflow as tf
-from kdist.layers.batch_norm_kernels import Kernels, merge
-from kdist.layers.compiled_kernels import compiled_method
-from rule_harness import NONE, B, Table, bools, positive, twin
+from rule_harness import NONE, B, Table, positive, twin
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -289,49 +285,4 @@ def state():
         variable=np.arange(12.0).reshape(4, 3),
         divided=NONE,
     )
-    return rows
-
-
-def kernels():
-    """Return rows of kdist's own functions."""
-    rows = Table(static=False)
-
-    def normalized(x, dy, mask, gamma, beta, axis):
-        arithmetic = Kernels(3, axis, "float64", "float64", 1e-3)
-        local = compiled_method(arithmetic, "local_moments", x)(x, mask)
-        moments = merge(local[None])
-        sums = compiled_method(arithmetic, "gradient_sums", x)(dy, x, moments)
-        return [
-            local,
-            compiled_method(arithmetic, "normalize", x)(x, moments, gamma, beta),
-            sums,
-            compiled_method(arithmetic, "input_gradient", x)(dy, x, moments, gamma, sums, mask),
-        ]
-
-    kinds = ["local_moments", "normalize", "gradient_sums", "input_gradient"]
-    types = " ".join(f"kernel:Kernels.{kind}" for kind in kinds)
-    for axis in (1, 2):
-        x, vector = (B, 4, 4), (4,)
-        rows.add(
-            types,
-            lambda x, dy, gamma, beta, axis=axis: normalized(x, dy, None, gamma, beta, axis),
-            [x, x, vector, vector],
-            replicated=False,
-            tolerance=1e-10,
-        )
-        rows.add(
-            types,
-            functools.partial(normalized, axis=axis),
-            [x, x, bools(*x), vector, vector],
-            batches=False,
-            replicated=axis == 2,
-            tolerance=1e-10,
-        )
-
-    def selected(x):
-        arithmetic = Kernels(2, 1, "float64", "float64", 1e-3)
-        x = tf.boolean_mask(x, x[:, 0] > 0)
-        return compiled_method(arithmetic, "local_moments", x)(x, None)
-
-    rows.add("kernel:Kernels.local_moments", selected, [(B, 4)], batches=False, tolerance=1e-10)
     return rows

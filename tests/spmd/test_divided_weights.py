@@ -101,7 +101,7 @@ def test_a_gather_waits_for_the_stage_before_the_last_one(monkeypatch):
     for number in rounds[2:]:
         stage = made.stages[StageNumber(number, on_every_replica=True)]
         (key,) = weights_read(stage)
-        whole = made._values(key)[0]
+        whole = made._replica_values(key)[0]
         waits, todo = set(), [whole.op]
         while todo:
             op = todo.pop()

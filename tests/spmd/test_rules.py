@@ -27,7 +27,6 @@ FAMILIES = {
     "rowwise": rules_of_samples.rowwise,
     "control_flow": rules_of_control.control,
     "state": rules_of_control.state,
-    "kernels": rules_of_control.kernels,
 }
 
 # Rules that do not divide anything, and why.

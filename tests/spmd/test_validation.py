@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import PARTIAL, REPLICATE
-from kdist.spmd.validation import validated
+from kdist.spmd.validation import validate_steps
 
 ROWS = np.random.default_rng(0).normal(size=(7, 3))
 
@@ -16,7 +16,7 @@ ROWS = np.random.default_rng(0).normal(size=(7, 3))
 def run(step, rows=ROWS):
     strategy = kdist.MirroredStrategy(replicas=2)
     data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(rows))
-    with validated():
+    with validate_steps():
         return [tf.function(lambda x: strategy.run(step, args=(x,)))(x) for x in data]
 
 
@@ -81,7 +81,7 @@ def test_a_variable_that_is_read_too_early_is_found(monkeypatch):
         return variable * 2.0
 
     def run():
-        with validated():
+        with validate_steps():
             return tf.function(
                 lambda: strategy.run(step, args=(tf.constant([1.0, 2.0], "float64"),))
             )()
@@ -113,7 +113,7 @@ def test_functions_may_have_the_same_names_as_those_that_validate_them():
         return tape.gradient(made, x)
 
     x = tf.constant(ROWS)
-    with validated():
+    with validate_steps():
         made = tf.function(lambda: strategy.gather(strategy.run(step, args=(x,)), 0))()
     np.testing.assert_allclose(made, 2 * ROWS * (0.5 + np.mean(ROWS, 0)) ** 2 + 2)
 
@@ -140,7 +140,7 @@ def test_a_variable_that_is_changed_in_an_unknown_way_is_trusted():
     expected = x * (
         1 - 0.5 * (0.5 + tf.reduce_sum(x, 0)) - 0.5 * (0.25 + 1.5 * tf.reduce_sum(x, 0))
     )
-    with validated():
+    with validate_steps():
         made = tf.function(lambda: strategy.gather(strategy.run(step, args=(x,)), 0))()
     np.testing.assert_allclose(made, expected)
 

@@ -7,6 +7,7 @@ import kdist
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from kdist.errors import UserError
 
 X, Y = np.ones((4, 3)), np.ones((4, 1))
@@ -80,3 +81,47 @@ def test_an_eager_step_builds_the_model(replicas, is_inside):
         copies = [copy.numpy() for copy in strategy.experimental_local_results(variable.value)]
         assert len(copies) == replicas
         np.testing.assert_array_equal(copies, copies[:1] * replicas)
+
+
+def fit_loss(strategy, loss, **options):
+    """Return the loss of the first epoch of a model with the same weights each time."""
+    keras.utils.set_random_seed(0)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
+    model.compile("sgd", loss, **options)
+    rows = np.linspace(-1, 1, 96, dtype="float32").reshape(16, 6)
+    data = tf.data.Dataset.from_tensor_slices((rows, rows[:, :4])).batch(8, drop_remainder=True)
+    return model.fit(data, shuffle=False, verbose=0).history["loss"]
+
+
+def of_pairs(y, predicted):
+    """Read the size of the batch, which the step has and Keras's build of the model has not."""
+    pairs = tf.reshape(predicted, (predicted.shape[0] // 2, 2, 4))
+    return tf.reduce_mean(tf.square(pairs[:, 0] - pairs[:, 1]))
+
+
+def of_values(y, predicted):
+    """Read values, as a debugger does."""
+    return tf.reduce_mean(tf.square(y - predicted)) * float(predicted.numpy().shape[0])
+
+
+@pytest.mark.parametrize(("loss", "eager"), [(of_pairs, False), (of_values, True)])
+def test_code_that_reads_the_size_or_values_of_a_batch(loss, eager):
+    plain = fit_loss(tf.distribute.get_strategy(), loss, run_eagerly=eager)
+    divided = fit_loss(kdist.MirroredStrategy(replicas=2), loss, run_eagerly=eager)
+    np.testing.assert_allclose(divided, plain, rtol=1e-6)
+
+
+def test_an_optimizer_is_built_outside_of_the_scope():
+    """As Keras recommends before a `tf.function`."""
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        model = make_model("built")
+        optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    assert len(optimizer.variables) == 6
+    for variable in optimizer.variables:
+        assert len(strategy.experimental_local_results(variable.value)) == 2
+    model.compile(optimizer, "mse")
+    model.fit(X, Y, verbose=0)
+    assert int(optimizer.iterations) == 1

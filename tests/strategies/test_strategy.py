@@ -134,22 +134,6 @@ def test_cpus_reduce_to_one_device_unless_told_otherwise():
     assert kdist.MirroredStrategy(["CPU:0"], own).extended._cross_device_ops is own
 
 
-def test_build_synchronizes_nested_batch_norms():
-    def nested():
-        inner = small_model()
-        inputs = keras.Input((6,))
-        return keras.Model(inputs, inner(keras.layers.BatchNormalization()(inputs)))
-
-    model = kdist.MirroredStrategy(replicas=2).build(nested)
-    norms = [
-        layer
-        for layer in model._flatten_layers()
-        if isinstance(layer, keras.layers.BatchNormalization)
-    ]
-    assert len(norms) == 2
-    assert all(isinstance(norm, kdist.layers.SyncBatchNormalization) for norm in norms)
-
-
 @pytest.mark.parametrize(
     ("received", "words"),
     [

@@ -6,10 +6,9 @@ from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
 from kdist.study.search_results import (
     best_settings,
+    make_trials_table,
     read_result,
-    read_trials,
     sort_trials,
-    trials_table,
 )
 from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
@@ -64,7 +63,7 @@ def searched(tmp_path):
     """A search of six trials, of which one failed, and its rows."""
     write_search(tmp_path, search_trials(), objective="val_accuracy")
     search = Search(**SEARCHED)
-    return search, read_trials(StudyFolder(tmp_path, "trial"), search)
+    return search, StudyFolder(tmp_path, "trial").read_rows()
 
 
 SEARCHED = {
@@ -105,22 +104,12 @@ def test_the_best_settings_are_those_of_a_run(searched, replicas):
     assert best_settings([], search) is None
 
 
-def test_a_damaged_trial_is_told(tmp_path, searched):
-    search, _ = searched
-    file = tmp_path / "trials.json"
-    rows = json.loads(file.read_text())
-    for name, value in (("values", {"width": 1}), ("status", "new"), ("score", "x")):
-        file.write_text(json.dumps([rows[0] | {name: value}]))
-        with pytest.raises(UserError, match="the trials in .* are damaged"):
-            read_trials(StudyFolder(tmp_path, "trial"), search)
-
-
 def test_the_table_has_scores_and_settings(searched):
     search, rows = searched
-    table = trials_table(rows, search)
+    table = make_trials_table(rows, search)
     assert list(table.columns) == ["Trial", "val_accuracy", "Time", "Epochs", "Settings"]
     assert table.rows[0] == ["3", "0.9", "13.0 s", "3", "base_lr 0.03, batch_size 32, dropout 0.1"]
     assert table.rows[-1][:4] == ["5", "failed", "\N{EN DASH}", ""]
     missed = {**rows[0], "reached": False, "score": 600.0, "values": {"width": 1}}
-    (row,) = trials_table([missed], TIMED).rows
+    (row,) = make_trials_table([missed], TIMED).rows
     assert row[1] == "600, missed the target"

@@ -1,13 +1,14 @@
+import dataclasses
 import json
 import subprocess
 import sys
 
 import pytest
 from kdist.errors import UserError
-from kdist.study.folder import StudyFolder
+from kdist.study.folder import StudyFolder, StudyInfo
 from kdist.study.search_run import divide_machine, tune
-from kdist.study.search_settings import MAY_CHANGE, Search, check_given, read_search
-from kdist.study.search_trials import least_epochs
+from kdist.study.search_settings import MAY_CHANGE, Search, refuse_tuned
+from kdist.study.search_trials import find_min_epochs
 from kdist.training.config import TrainConfig
 
 
@@ -34,9 +35,9 @@ def test_a_mistake_is_named(values, words):
 def test_a_setting_that_is_tuned_is_not_given_too():
     search = Search(config=TrainConfig(optimizer="adam", batch_size=64))
     with pytest.raises(UserError, match="received optimizer, which the search space tunes"):
-        check_given(search, {"optimizer", "batch_size", "epochs"})
-    check_given(search, {"batch_size", "epochs"})
-    check_given(Search(space={"width": [1, 2]}), {"optimizer"})
+        refuse_tuned(search, {"optimizer", "batch_size", "epochs"})
+    refuse_tuned(search, {"batch_size", "epochs"})
+    refuse_tuned(Search(space={"width": [1, 2]}), {"optimizer"})
 
 
 def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
@@ -47,17 +48,20 @@ def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
 
 def test_a_search_is_plain_data():
     search = Search(space={"momentum": [None, 0.9]}, config=TrainConfig(epochs=3))
-    assert Search.from_dict(json.loads(json.dumps(search.to_dict()))) == search
+    assert (
+        Search.from_info(StudyInfo(**json.loads(json.dumps(dataclasses.asdict(search.info)))))
+        == search
+    )
     assert Search().max_trials == 10
     assert Search(tuner="hyperband").max_trials is None
 
 
 def test_only_what_makes_trials_incomparable_is_a_difference():
-    one = Search(max_trials=4, config=TrainConfig(track="wandb")).about
-    more = Search(max_trials=9, max_failures=2, workers=2, output="elsewhere").about
-    assert one.differences(more, MAY_CHANGE) == []
-    other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).about
-    found = one.differences(other, MAY_CHANGE)
+    one = Search(max_trials=4, config=TrainConfig(track="wandb")).info
+    more = Search(max_trials=9, max_failures=2, workers=2, output="elsewhere").info
+    assert one.find_differences(more, MAY_CHANGE) == []
+    other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).info
+    found = one.find_differences(other, MAY_CHANGE)
     assert "its config.depth is 16, not 10" in found
     assert "its tuner is random, not hyperband" in found
     assert any(line.startswith("its space.base_lr is") for line in found)
@@ -65,14 +69,14 @@ def test_only_what_makes_trials_incomparable_is_a_difference():
 
 def test_hyperband_grants_more_than_the_warm_up():
     config = TrainConfig(epochs=9, warmup_epochs=1.5)
-    assert least_epochs(Search(config=config)) == 2
-    assert least_epochs(Search(config=config, space={"warmup_epochs": [0, 3]})) == 4
+    assert find_min_epochs(Search(config=config)) == 2
+    assert find_min_epochs(Search(config=config, space={"warmup_epochs": [0, 3]})) == 4
     ranged = {"warmup_epochs": {"min": 0.0, "max": 4.5}}
-    assert least_epochs(Search(config=config, space=ranged)) == 5
+    assert find_min_epochs(Search(config=config, space=ranged)) == 5
 
 
 def opened(path, search):
-    return StudyFolder(path, "trial").open(search.about, may_change=MAY_CHANGE)
+    return StudyFolder(path, "trial").open(search.info, may_change=MAY_CHANGE)
 
 
 def test_a_folder_holds_one_search(tmp_path):
@@ -81,23 +85,12 @@ def test_a_folder_holds_one_search(tmp_path):
         assert not resumed
         with pytest.raises(UserError, match="another process works on the study"):
             opened(path, search).__enter__()
-    StudyFolder(path, "trial").write_rows([])
     before = (path / "study.json").read_bytes()
     with pytest.raises(UserError, match="another study: its config.epochs is 3, not 4;"):
         opened(path, Search(config=TrainConfig(epochs=4))).__enter__()
     assert (path / "study.json").read_bytes() == before
     with opened(path, Search(max_trials=20, config=TrainConfig(epochs=3))) as resumed:
         assert resumed
-
-
-def test_a_search_without_a_trial_gives_way_to_a_corrected_one(tmp_path):
-    with opened(tmp_path, Search()):
-        (tmp_path / "oracle.json").write_text("{}")
-    corrected = Search(config=TrainConfig(epochs=4))
-    with opened(tmp_path, corrected) as resumed:
-        assert not resumed
-    assert not (tmp_path / "oracle.json").exists()
-    assert read_search(StudyFolder(tmp_path)) == corrected
 
 
 def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
@@ -192,4 +185,4 @@ def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
 def test_a_folder_in_the_place_of_a_file_is_an_error_in_a_line(tmp_path):
     (tmp_path / "space.json").mkdir()
     with pytest.raises(UserError, match=r"space.json is damaged \(Is a directory\)"):
-        StudyFolder(str(tmp_path)).read("space.json")
+        StudyFolder(str(tmp_path)).read_json("space.json")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
-from kdist.study.search_results import trial_config
+from kdist.study.search_results import make_trial_config
 from kdist.study.search_settings import Search
 from kdist.study.search_space import DEFAULT_SPACE, TUNABLE, Choice, Range, SearchSpace
 from kdist.training.config import TrainConfig
@@ -94,7 +94,7 @@ def test_keras_tuners_values_come_back_as_settings(seed):
     assert values["label_smoothing"] in (0.0, 0.1)
     assert values["augment"] in (True, False)
     assert isinstance(values["augment"], bool)
-    trial_config(BASE, values)
+    make_trial_config(BASE, values)
     assert json.loads(json.dumps(values)) == values
 
 
@@ -104,14 +104,14 @@ def test_keras_tuners_values_come_back_as_settings(seed):
 )
 def test_the_rate_follows_the_batch_by_its_rule(optimizer, rule, factor):
     base = TrainConfig(batch_size=32, lr_rule=rule)
-    config = trial_config(base, {"base_lr": 0.01, "batch_size": 128, "optimizer": optimizer})
+    config = make_trial_config(base, {"base_lr": 0.01, "batch_size": 128, "optimizer": optimizer})
     assert config.base_lr == pytest.approx(0.01 * factor)
     assert (config.batch_size, config.optimizer) == (128, optimizer)
 
 
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(UserError, match="received momentum=0.9 with optimizer=adam"):
-        trial_config(BASE, {"optimizer": "adam", "momentum": 0.9})
+        make_trial_config(BASE, {"optimizer": "adam", "momentum": 0.9})
 
 
 def test_a_network_is_searched_in_the_settings_that_it_has():

@@ -55,7 +55,7 @@ class Records:
 
 
 def describe(trial):
-    return trial.name, trial.columns["values"]["base_lr"], trial.search.epochs, trial.continues
+    return trial.name, trial.columns["values"]["base_lr"], trial.search.epochs, trial.parent
 
 
 def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
@@ -73,7 +73,7 @@ def test_a_trial_is_a_run_with_the_settings_of_the_search(tmp_path):
         "run_name": "tune-0000",
         "hyperparameters": trial.columns["values"],
     }
-    assert trial.words == f"momentum {config.momentum}, batch_size 64, epochs 1 to 1"
+    assert trial.description == f"momentum {config.momentum}, batch_size 64, epochs 1 to 1"
 
 
 def test_settings_that_do_not_go_together_fail_the_trial(tmp_path):
@@ -144,7 +144,7 @@ def test_a_damaged_state_is_told(tmp_path):
 
 def checkpoint(folder, name):
     """Save a checkpoint of a trial."""
-    store = CheckpointStore(folder.trial(name) / "run" / "checkpoints")
+    store = CheckpointStore(folder.trial_folder(name) / "run" / "checkpoints")
     store.commit(epoch=1, batch=2, arrays={}, state={})
     store.close()
 
@@ -157,13 +157,13 @@ def test_only_a_trial_with_checkpoints_is_continued(tmp_path):
         if trial.search.epochs == 3:
             break
         records.end(trial)
-    assert trial.continues is None
+    assert trial.parent is None
     begun = Records(tmp_path / "b", search)
     while (trial := begun.trials.next_trial()).search.epochs < 3:
         checkpoint(begun.folder, trial.name)
         begun.end(trial)
     best = max(begun.rows, key=lambda row: row["score"])
-    assert (trial.continues, trial.columns["values"]) == (best["name"], best["values"])
+    assert (trial.parent, trial.columns["values"]) == (best["name"], best["values"])
 
 
 @hypothesis_settings(max_examples=15, deadline=None)
@@ -192,14 +192,14 @@ def test_checkpoints_are_there_for_as_long_as_they_are_needed(
             trial = trials.next_trial()
             left = trial is not None or bool(running)
             if trial is not None:
-                is_promoted = trial.search.epochs > 1 and "epochs 1 to" not in trial.words
-                assert (trial.continues is not None) == is_promoted
+                is_promoted = trial.search.epochs > 1 and "epochs 1 to" not in trial.description
+                assert (trial.parent is not None) == is_promoted
                 promoted += is_promoted
                 checkpoint(folder, trial.name)
                 running.append(trial)
         elif running:
             trial = running.pop(draw.randrange(len(running)))
-            assert (folder.trial(trial.name) / "run" / "checkpoints").exists()
+            assert (folder.trial_folder(trial.name) / "run" / "checkpoints").exists()
             status = draw.choice(["done"] * 5 + ["failed"])
             trials.end_trial(trial, trial.columns | {"status": status, "score": draw.random()})
             left = True

@@ -5,8 +5,8 @@ import math
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.errors import UserError
-from kdist.study.experiment import COLUMNS, explain_invalid
-from kdist.study.folder import About, StudyFolder
+from kdist.study.experiment import COLUMNS
+from kdist.study.folder import StudyFolder, StudyInfo
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from kdist.study.sweep_run import check_experiment
 from kdist.study.tables import Spread
@@ -39,7 +39,7 @@ def experiments():
 def finished_rows(experiment):
     extra = {"reached_target": True, "seconds_to_target": 0.5, "epochs_to_target": 2}
     extra |= {"best_val_accuracy": 0.9}
-    return [done_row(point, **extra) for point in experiment.points()]
+    return [done_row(point, **extra) for point in experiment.make_points()]
 
 
 @pytest.fixture(params=experiments(), ids=lambda kind: kind.kind)
@@ -49,12 +49,8 @@ def experiment(request):
 
 def test_columns_are_declared(experiment):
     assert {*experiment.setting, *experiment.required} <= {*COLUMNS}
-    for point in experiment.points():
+    for point in experiment.make_points():
         assert list(point.columns) == list(COLUMNS)
-        row = done_row(point, reached_target=True)
-        assert explain_invalid(row, type(experiment)) == ""
-        for name in (*experiment.setting, *experiment.required):
-            assert explain_invalid(row | {name: None}, type(experiment)) == f"it has no {name}"
 
 
 def test_settings_are_the_fields(experiment):
@@ -64,7 +60,7 @@ def test_settings_are_the_fields(experiment):
 
 def test_every_column_and_chart_is_a_result(experiment):
     summary = experiment.summarize(finished_rows(experiment))
-    assert len(summary) == len(experiment.round(0))
+    assert len(summary) == len(experiment.make_round(0))
     table = experiment.table(summary, experiment.settings)
     assert all(all(row) for row in table.rows)
     for row in summary:
@@ -85,11 +81,10 @@ def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
         options = {"batch_sizes": [8], "replicas": [1], "epochs": 2, "rounds": 1}
         made = ThroughputSweep(train=train, **options)
         assert "mine.py" not in made.describe()
-        with StudyFolder(output).open(About(kind=made.kind, settings=made.settings)) as resumed:
+        with StudyFolder(output).open(StudyInfo(kind=made.kind, settings=made.settings)) as resumed:
             return resumed
 
     assert [opened(), opened()] == [False, True]
-    (tmp_path / "sweep" / "points.json").write_text("[]")  # a point has ended
     other.write_text("more data")
     with pytest.raises(UserError, match=r"contains another study: .*other\.py has changed since;"):
         opened()
@@ -101,7 +96,7 @@ def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
 
 
 def test_the_rate_follows_the_global_batch_by_each_rule():
-    points = {point.name: point for point in accuracy().points()}
+    points = {point.name: point for point in accuracy().make_points()}
     assert len(points) == 2 * 3 * 3
     rates = {
         name: points[f"b128-r2-{name}-seed1"].config["base_lr"]
@@ -116,7 +111,7 @@ def test_the_rate_follows_the_global_batch_by_each_rule():
 def accuracy_rows(experiment, outcomes):
     """Rows with seconds to the target, or `None` for a run given up after 100 seconds."""
     rows = []
-    for point in experiment.points():
+    for point in experiment.make_points():
         seconds = outcomes[point.columns["batch_size"]][point.columns["seed"]]
         there = seconds is not None
         rows.append(
@@ -143,7 +138,7 @@ def test_a_run_that_diverged_early_counts_as_one_that_never_reaches_the_target()
     (given_up,) = experiment.summarize(rows)
     for unit in ("seconds", "epochs"):
         assert group[unit] == given_up[unit]
-    assert "2 of 3, 1 diverged" in experiment.table(measured, {}).rows[0]
+    assert "2 of 3, 1 diverged" in experiment.table(measured, experiment.settings).rows[0]
     assert group["seconds"].median == 50
 
 
@@ -178,7 +173,7 @@ def test_a_table_of_accuracies(here):
 
 
 def test_the_same_batch_a_replica_or_the_same_global_batch():
-    points = scaling(rounds=1).points()
+    points = scaling(rounds=1).make_points()
     batches = {
         (p.columns["mode"], p.columns["replicas"]): (
             p.config["batch_size"],
@@ -209,7 +204,7 @@ def test_the_same_batch_a_replica_or_the_same_global_batch():
     ],
 )
 def test_all_points_are_compiled_alike(settings, xla):
-    assert {point.config.get("xla") for point in scaling(**settings).points()} == {xla}
+    assert {point.config.get("xla") for point in scaling(**settings).make_points()} == {xla}
 
 
 # Seconds of a step of 64 images on one replica, and what comes to it on two.
@@ -219,13 +214,11 @@ DRIFT = {1: 1.0, 2: 2.0, 3: 1.5}  # a machine that is slower in some rounds
 
 def scaling_rows(experiment):
     rows = []
-    for point in experiment.points():
+    for point in experiment.make_points():
         axes = point.columns
         seconds = ALONE * axes["batch_size"] / 64 + TOGETHER * (axes["replicas"] > 1)
         rate = axes["global_batch"] / (seconds * DRIFT[axes["round"]])
-        rows.append(
-            done_row(point, images_per_sec=rate, images_per_sec_low=rate, images_per_sec_high=rate)
-        )
+        rows.append(done_row(point, images_per_sec=rate))
     return rows
 
 

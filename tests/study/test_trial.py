@@ -20,7 +20,7 @@ from kdist.study.experiment import COLUMNS
 from kdist.study.folder import StudyFolder
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep, time_to_target
 from kdist.study.sweep_run import SweepPoints
-from kdist.study.trial import Trial, measure
+from kdist.study.trial import Trial, measure_run
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
 from kdist.training.config import SearchTrial
 from kdist.training.record import read_run
@@ -41,10 +41,8 @@ def run_folder(run, *, images=512, **options):
 
 def test_a_row_is_read_from_the_run_folder(tmp_path):
     run_folder(tmp_path / "run", images=20, target_accuracy=0.65)
-    row = measure(read_run(tmp_path / "run"))
-    assert (row["images_per_sec"], row["images_per_sec_low"], row["images_per_sec_high"]) == (
-        *(250, 200, 300),  # of the epochs after the first
-    )
+    row = measure_run(read_run(tmp_path / "run"))
+    assert row["images_per_sec"] == 250  # the median of the epochs after the first
     assert row["images_per_step"] == pytest.approx(20 / 3)
     # The first of the two epochs in a row that patience asks for.
     assert (row["epochs_to_target"], row["seconds_to_target"]) == (2, 20)
@@ -54,12 +52,12 @@ def test_a_row_is_read_from_the_run_folder(tmp_path):
 
 def test_a_run_that_never_reached_its_target(tmp_path):
     run_folder(tmp_path / "run", target_accuracy=0.75)  # beaten once, not twice
-    row = measure(read_run(tmp_path / "run"))
+    row = measure_run(read_run(tmp_path / "run"))
     assert (row["reached_target"], row["epochs_to_target"], row["seconds_to_target"]) == (
         *(False, None, None),
     )
     run_folder(tmp_path / "timed", validate=False)
-    assert measure(read_run(tmp_path / "timed"))["reached_target"] is None
+    assert measure_run(read_run(tmp_path / "timed"))["reached_target"] is None
 
 
 class OnePoint(SweepPoints):
@@ -121,7 +119,7 @@ def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
     run_folder(tmp_path / "run")
     (tmp_path / "run" / "history.csv").write_text("epoch,seconds\n")
     assert "it has no epoch, or no training images" in process(copy_run(tmp_path))["error"]
-    (tmp_path / "run" / "summary.json").write_text("[]")
+    (tmp_path / "run" / "summary.json").write_text("{")
     assert "its run cannot be used: summary.json" in process(copy_run(tmp_path))["error"]
 
 
@@ -292,7 +290,7 @@ def test_an_error_is_a_line_and_an_exit_code(order, monkeypatch, capsys, error, 
     assert (end.value.code, answers, capsys.readouterr().err) == (code, told, "why\n")
 
 
-def tiny(name, epochs=None, continues=None):
+def tiny(name, epochs=None, parent=None):
     """A trial of the tiniest network, which pauses after so many of its two epochs."""
     return Trial(
         name=name,
@@ -324,7 +322,7 @@ def tiny(name, epochs=None, continues=None):
                 "hyperparameters": {"drawn_rate": 0.05},
             },
         ),
-        continues=continues,
+        parent=parent,
     )
 
 
@@ -332,7 +330,7 @@ def tiny(name, epochs=None, continues=None):
 def test_a_trial_that_continues_another_ends_as_if_it_had_been_trained_at_once(tmp_path):
     """Real processes, whose target would end them if they had one."""
     whole, first = TrialProcess(tiny("whole"), tmp_path / "whole"), tiny("first", epochs=1)
-    for trial in (first, tiny("second", epochs=2, continues="first")):
+    for trial in (first, tiny("second", epochs=2, parent="first")):
         process = TrialProcess(trial, tmp_path / trial.name)
         assert process.find_error() == ""
     assert whole.find_error() == ""

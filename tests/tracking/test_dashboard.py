@@ -3,7 +3,7 @@ import json
 import kdist.tracking.dashboard
 import pytest
 from kdist.errors import UserError
-from kdist.tracking.dashboard import dashboard, workspace_of
+from kdist.tracking.dashboard import dashboard, make_workspace
 
 # wandb-workspaces has validators in the style of pydantic 1.
 pytestmark = pytest.mark.filterwarnings(
@@ -19,7 +19,7 @@ SETTINGS = "replicas global_batch base_lr batch_size optimizer dropout wd"
 
 
 def test_what_would_be_sent_shows_every_value():
-    sent = workspace_of(entity="us", project="ours")._to_model().model_dump_json()
+    sent = make_workspace(entity="us", project="ours")._to_model().model_dump_json()
     assert json.loads(sent)["entity"] == "us"
     for name in LINES.split():
         assert f'"epoch/{name}"' in sent
@@ -38,7 +38,7 @@ def test_it_says_so_when_the_server_does_not_answer(monkeypatch):
             raise ConnectionError("no such host\nand more")
 
     monkeypatch.setattr("kdist.tracking.wandb_tracker.wandb_mode", lambda: "online")
-    monkeypatch.setattr(kdist.tracking.dashboard, "workspace_of", lambda **_: Unsaved())
+    monkeypatch.setattr(kdist.tracking.dashboard, "make_workspace", lambda **_: Unsaved())
     with pytest.raises(UserError, match="no such host; check that the network.*us/kdist") as error:
         dashboard(project="kdist", entity="us")
     assert "\n" not in str(error.value)

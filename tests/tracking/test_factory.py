@@ -1,7 +1,5 @@
 """Trackers by their names, their options, and W&B's account."""
 
-import importlib.util
-
 import keras
 import pytest
 import wandb
@@ -72,15 +70,6 @@ def test_a_mode_that_wandb_does_not_know(tmp_path, monkeypatch):
         tracking("wandb", folder=tmp_path, config={})
 
 
-def test_mlflow_that_is_not_installed(tmp_path, monkeypatch):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "mlflow" else real(name)
-    )
-    with pytest.raises(UserError, match=r"this needs mlflow, .*pip install 'kdist\[mlflow\]'"):
-        tracking("mlflow", folder=tmp_path, config={})
-
-
 def test_a_file_in_the_way_of_wandbs_folder(tmp_path):
     (tmp_path / "wandb").write_text("")
     with pytest.raises(UserError, match="cannot write .*/wandb: .*; pass another folder"):
@@ -108,7 +97,7 @@ def test_none_is_no_tracker(nothing):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, mlflow, none"),
+        ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, none"),
         (["none", "wandb"], "none together with wandb"),
         ([1], "unknown tracker 1"),
     ],

@@ -6,7 +6,7 @@ import math
 import keras
 import pytest
 import tensorflow as tf
-from kdist.tracking.tracker import BatchTracking, Tracker, ended, keep_best
+from kdist.tracking.tracker import BatchTracking, Tracker, end_trackers, keep_best
 
 
 class Recording(Tracker):
@@ -25,9 +25,9 @@ class Recording(Tracker):
         if name == self.fails_at:
             raise OSError("no space left\non device")
 
-    def config(self, made_on):
+    def config(self, environment):
         self.seen = dict(self.sent)
-        self._note("config", made_on["replicas"])
+        self._note("config", environment["replicas"])
 
     def scalars(self, axis, step, values):
         if axis == "epoch":
@@ -112,10 +112,10 @@ def test_a_fit_that_is_left_early_is_finished(error, code, tmp_path):
     tracker = Recording(tmp_path)
     tracker.on_train_begin()
     if error is None:
-        with ended([keras.callbacks.Callback(), tracker]):
+        with end_trackers([keras.callbacks.Callback(), tracker]):
             pass
     else:
-        with pytest.raises(error), ended([tracker]):
+        with pytest.raises(error), end_trackers([tracker]):
             raise error
     assert tracker.calls[-1] == ("finish", code)
 
@@ -123,9 +123,9 @@ def test_a_fit_that_is_left_early_is_finished(error, code, tmp_path):
 def test_what_an_earlier_process_has_written_is_not_written_again(tmp_path):
     first = Recording(tmp_path)
     fit(first)
-    first.note(id="seven")
+    first.record_sent(id="seven")
     resumed = Recording(tmp_path)
-    resumed.continues = True
+    resumed.continues_run = True
     fit(resumed, range(1, 3))
     assert resumed.seen == {"epoch": 2, "rows": 2, "id": "seven"}
     assert resumed.calls == [("config", 1), ("epoch", 3), ("best", 3), ("finish", 0)]

@@ -3,7 +3,7 @@
 import keras
 from kdist.optimizers.table import make_optimizer
 from kdist.training import model as training_model
-from kdist.training.model import run_schedule
+from kdist.training.model import make_run_schedule
 
 
 def small_model(config, data, strategy, plan):
@@ -12,7 +12,7 @@ def small_model(config, data, strategy, plan):
     layers += [keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
     layers += [keras.layers.Dense(10, activation="softmax")]
     model = strategy.build(lambda: keras.Sequential(layers))
-    rate = run_schedule(config, plan, data)
+    rate = make_run_schedule(config, plan, data)
     options = {name: getattr(config, name) for name in ("momentum", "wd", "ema_momentum")}
     with strategy.scope():
         optimizer = make_optimizer(config.optimizer, rate, **options)

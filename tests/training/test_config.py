@@ -130,7 +130,7 @@ def test_every_setting_is_documented_in_a_sentence_of_its_own():
 
 
 def test_what_may_be_shared_holds_no_path():
-    shared = TrainConfig(width=4).shareable()
+    shared = TrainConfig(width=4).shareable_settings()
     assert shared["width"] == 4
     assert {"data_dir", "run_dir", "log_dir"} == FOLDERS
     assert not FOLDERS & set(shared)

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 from kdist.training.config import TrainConfig, make_plan
-from kdist.training.console import result_lines, settings_lines
+from kdist.training.console import format_result, format_settings
 
 
 class Folder:
@@ -16,7 +16,7 @@ def result(run_dir, **values):
 
 
 def test_a_run_without_an_epoch_or_a_model_says_so(tmp_path):
-    assert [line.split("  ", 2)[-1].strip() for line in result_lines(result("my runs"))] == [
+    assert [line.split("  ", 2)[-1].strip() for line in format_result(result("my runs"))] == [
         "unknown, no epoch was validated",
         "unknown, no epoch was finished",
         "3,600.0 seconds",
@@ -41,7 +41,7 @@ def test_a_run_without_an_epoch_or_a_model_says_so(tmp_path):
 )
 def test_the_result_names_its_best_epoch_from_one(history, rows):
     epochs = len(history["val_accuracy"])
-    lines = result_lines(result("r", history=history, epochs=epochs, images_per_sec=90.0))
+    lines = format_result(result("r", history=history, epochs=epochs, images_per_sec=90.0))
     for name, value in rows.items():
         assert f"  {name}" in "\n".join(lines)
         assert any(line.endswith(value) for line in lines), lines
@@ -50,7 +50,7 @@ def test_the_result_names_its_best_epoch_from_one(history, rows):
 def test_settings_show_paths_as_they_are_and_what_was_changed():
     config = TrainConfig(batch_size=8, augment=False, ema_momentum=0.9, subset=1, shift=0.0)
     plan = make_plan(config, replicas=3)
-    lines = settings_lines(config, plan, ("CPU:0", "CPU:1", "CPU:2"), Folder)
+    lines = format_settings(config, plan, ("CPU:0", "CPU:1", "CPU:2"), Folder)
     assert "  run folder     runs/a [b] :smile:" in lines
     assert [line.split()[0] for line in lines[-4:]] == [
         "subset",

@@ -16,7 +16,7 @@ from kdist.study.sweep_run import check_experiment
 from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
-from kdist.training.model import own_data, own_model
+from kdist.training.model import load_own_data, make_own_model
 from kdist.training.record import read_run
 from kdist.training.settings import model_name
 from kdist.training.user_model.functions import load_functions
@@ -382,8 +382,10 @@ def test_all_rates_of_a_resumed_run_are_scaled_once(path):
     config = TrainConfig(model=f"{path}:of_two_optimizers", replicas=2, batch_size=8)
     functions = load_functions(config.model, "without_validation")
     strategy = MirroredStrategy(replicas=2)
-    plan, data = own_data(config, functions, replicas=2)
-    models = [own_model(config, functions, data, strategy, plan, rate=rate) for rate in (None, 0.5)]
+    plan, data = load_own_data(config, functions, replicas=2)
+    models = [
+        make_own_model(config, functions, data, strategy, plan, rate=rate) for rate in (None, 0.5)
+    ]
     rates = [
         [float(one.learning_rate.numpy()) for one in (model.optimizer, model.second)]
         for model in models
@@ -395,7 +397,7 @@ def test_a_target_stops_a_run_that_monitors_it(run):
     target = {"monitor": "val_accuracy", "target_accuracy": 0.01, "patience": 1, "data": "signs"}
     result = run("classify", epochs=5, **target)
     assert (result.epochs, result.reached_target) == (1, True)
-    assert read_run(Path(result.run_dir)).fact("met_epoch") == 1
+    assert read_run(Path(result.run_dir)).summary_number("met_epoch") == 1
     without = run("classify", "without", epochs=3, data="signs")
     assert (without.epochs, without.reached_target) == (3, False)
     budget = run("classify", "budget", epochs=3, data="signs", time_budget=1e-9)
@@ -415,7 +417,7 @@ def test_a_schedule_of_the_users_is_left_alone(run):
         (
             "build",
             {"data": "without_validation", "monitor": "val_mae"},
-            "monitor=val_mae is of a validation, but without_validation.. returns no validation",
+            "monitor=val_mae needs validation data, but without_validation.. returns none",
         ),
         ("failing", {}, r"mine.py, line \d+: OSError: gone"),
         ("nothing", {}, "has no function nothing"),
@@ -468,7 +470,7 @@ def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):
     options = {"batch_sizes": [8], "replicas": [1, 2], "epochs": 2, "rounds": 1}
     experiment = ThroughputSweep(train=own, **options)
     check_experiment(experiment)
-    assert all(point.config["model"] == own["model"] for point in experiment.points())
+    assert all(point.config["model"] == own["model"] for point in experiment.make_points())
     aims = {"lr_rules": ["none"], "base_lr": 0.1, "base_batch": 32, "seeds": 1}
     with pytest.raises(UserError, match="an accuracy sweep sets the learning rate"):
         AccuracySweep(train=own, batch_sizes=[8], replicas=[1], **aims)

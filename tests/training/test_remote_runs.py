@@ -14,7 +14,7 @@ from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
 from kdist.training.folder import RunFolder
-from kdist.training.restart import after_restart, note_run
+from kdist.training.restart import note_run, restore_after_restart
 from kdist.workers.place import NOTES, RESTART_COUNT
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -178,9 +178,9 @@ def test_restarted_workers_find_the_run(tmp_path):
     environment = {NOTES: str(tmp_path), RESTART_COUNT: "0"}
     note_run(RunFolder(ADDRESS), environment)
     again = environment | {RESTART_COUNT: "1"}
-    assert after_restart(again, {}, None) == ({"run_dir": ADDRESS}, None)
+    assert restore_after_restart(again, {}, None) == ({"run_dir": ADDRESS}, None)
     with pytest.raises(KilledError):
         begin(ADDRESS, Kill())
-    assert after_restart(again, {}, None) == ({"run_dir": ADDRESS}, ADDRESS)
-    own, resume = after_restart(again, {"epochs": 3}, None)
+    assert restore_after_restart(again, {}, None) == ({"run_dir": ADDRESS}, ADDRESS)
+    own, resume = restore_after_restart(again, {"epochs": 3}, None)
     assert resume_run(resume, own, announce=[].append, verbose=0).epochs == 3

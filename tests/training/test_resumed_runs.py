@@ -149,14 +149,14 @@ def assert_same(found, expected):
     assert found.val_accuracy == expected.val_accuracy
 
 
-def files_of(folder):
+def list_user_files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_killed_amid_an_epoch_in_its_validation_and_behind_a_torn_line(run, uninterrupted):
     expected = uninterrupted()
     folder = run.killed("run", At(2, 2, kill))
-    assert read_run(folder, unfinished=True).status.word == "unfinished"
+    assert read_run(folder, unfinished=True).status == "unfinished"
     with pytest.raises(KilledError):
         run.resume("run", At(2, 0, kill))
     with pytest.raises(KilledError):
@@ -254,13 +254,13 @@ def test_more_epochs_stretch_a_schedule_that_ends_with_the_run(run):
 
 def test_a_run_that_is_finished_says_so(run):
     folder = Path(run("run", epochs=1).run_dir)
-    before = files_of(folder)
+    before = list_user_files(folder)
     assert run.resume("run") is None
     assert run.lines == [
         f"{folder} is finished after 1 epochs: nothing is left to train; --epochs with a larger"
         " number trains it further"
     ]
-    assert files_of(folder) == before
+    assert list_user_files(folder) == before
 
 
 def test_a_run_that_stopped_early_says_so(run, uninterrupted):
@@ -295,7 +295,7 @@ def test_killed_between_the_result_and_the_model(run, uninterrupted, monkeypatch
     folder = Path(run("run").run_dir)
     summary = (folder / "summary.json").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr(training_model, "save_stock_model", lambda *_: kill())
+        patch.setattr(training_model, "save_model", lambda *_: kill())
         patch.setattr(RunFolder, "discard", lambda _: None)
         if epochs is None:
             (folder / "summary.json").unlink()
@@ -321,7 +321,7 @@ def test_sigterm_saves_and_the_run_continues(at, run, uninterrupted, tmp_path, c
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
         " continues it"
     )
-    assert read_run(folder).status.word == "interrupted"
+    assert read_run(folder).status == "interrupted"
     assert (folder / "model.keras").exists()
     with pytest.raises(KilledError):
         run.resume("run", At(3, 1, kill))
@@ -359,7 +359,7 @@ REFUSED = [
 
 def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
     folder = run.killed("run", At(2, 2, kill))
-    before = files_of(folder)
+    before = list_user_files(folder)
     for changes, words in REFUSED:
         with pytest.raises(UserError, match=words):
             run.resume("run", **changes)
@@ -369,11 +369,11 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
         run.resume("x" * 300)
     assert not (tmp_path / "no").exists()
     with closing(CheckpointStore(folder / "checkpoints")):
-        held = files_of(folder)
+        held = list_user_files(folder)
         with pytest.raises(UserError, match=r"is in use by process \d+ on "):
             run.resume("run")
-        assert files_of(folder) == held
-    assert {**files_of(folder), folder / "checkpoints/.lock": b""} == {
+        assert list_user_files(folder) == held
+    assert {**list_user_files(folder), folder / "checkpoints/.lock": b""} == {
         **before,
         folder / "checkpoints/.lock": b"",
     }
@@ -389,11 +389,13 @@ def test_other_images_are_refused(run, monkeypatch):
         return data
 
     monkeypatch.setattr(training_run, "load_data", other)
-    before = files_of(folder)
+    before = list_user_files(folder)
     with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
         run.resume("run")
     del before[folder / "checkpoints/.lock"]
-    assert {name: text for name, text in files_of(folder).items() if name in before} == before
+    assert {
+        name: text for name, text in list_user_files(folder).items() if name in before
+    } == before
 
 
 def test_a_run_without_checkpoints(run):

@@ -1,9 +1,8 @@
 import json
-import math
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.record import median_rate, read_run, run_status, warm_rates
+from kdist.training.record import median_rate, read_run, warm_rates
 from report_folders import write_run
 
 
@@ -13,11 +12,11 @@ def test_what_a_run_left(tmp_path):
     assert run.best == (0.9, 2)
     assert run.rates == [110.0, 90.0]  # without the first epoch
     assert run.images_per_sec == 100.0
-    assert (run.fact("met_epoch"), run.fact("met_seconds")) == (2, 20.0)
-    assert run.fact("global_batch") == 32
-    assert run.fact("data") is None
-    assert run.logged("val_loss")
-    assert not run.logged("batch_norm_gap")
+    assert (run.summary_number("met_epoch"), run.summary_number("met_seconds")) == (2, 20.0)
+    assert run.summary_number("global_batch") == 32
+    assert run.summary_number("data") is None
+    assert run.has_values("val_loss")
+    assert not run.has_values("batch_norm_gap")
 
 
 def cut(folder, *files):
@@ -29,10 +28,13 @@ def cut(folder, *files):
 def test_a_run_that_was_killed_is_known_by_its_epochs(tmp_path):
     folder = cut(write_run(tmp_path / "a", (0.5, 0.9), batch_size=16, replicas=2), "summary.json")
     run = read_run(folder, unfinished=True)
-    assert (run.finished, run.status.word) == (False, "unfinished")
-    assert run.status.detail == "killed or still running"
-    assert [run.fact(name) for name in ("replicas", "global_batch", "seconds")] == [2, 32, 20]
-    assert (run.best, run.fact("val_accuracy")) == ((0.9, 2), 0.9)
+    assert (run.finished, run.status) == (False, "unfinished")
+    assert [run.summary_number(name) for name in ("replicas", "global_batch", "seconds")] == [
+        2,
+        32,
+        20,
+    ]
+    assert (run.best, run.summary_number("val_accuracy")) == ((0.9, 2), 0.9)
 
 
 @pytest.mark.parametrize("history", [None, "", "epoch,seconds\n"])
@@ -82,11 +84,9 @@ def test_a_run_without_an_epoch(tmp_path):
         ("summary.json", None, "incomplete: summary.json missing: the run was killed or is still"),
         ("history.csv", None, "incomplete: history.csv missing$"),
         ("config.json", "{", "config.json cannot be read"),
-        ("config.json", "[1]", "config.json contains a list, not an object"),
-        ("summary.json", '{"loss": 1}', "summary.json lacks replicas, .* is not of kdist train"),
+        ("config.json", "[1]", "config.json cannot be read"),
         ("summary.json", "[" * 100_000, "summary.json cannot be read"),
         ("history.csv", "a,b\n1,2\n", "history.csv has no columns epoch and seconds"),
-        ("history.csv", "epoch,seconds\n1,2,3\n", "a line of history.csv is longer"),
         ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv cannot be read"),
         ("history.csv", "", "history.csv has no columns"),
     ],
@@ -112,33 +112,21 @@ def test_a_foreign_folder(tmp_path):
         read_run(tmp_path)
 
 
-def test_settings_of_other_kinds_do_no_harm(tmp_path):
-    folder = write_run(tmp_path / "a")
-    (folder / "config.json").write_text(
-        json.dumps({"target_accuracy": "high", "patience": math.inf})
-    )
-    assert read_run(folder).settings["target_accuracy"] == "high"
-
-
 @pytest.mark.parametrize(
-    ("summary", "finished", "word", "detail"),
+    ("end", "status"),
     [
-        ({"interrupted": False}, True, "complete", "complete"),
-        ({"interrupted": False, "diverged": None}, True, "complete", "complete"),
-        ({"interrupted": True}, True, "interrupted", "interrupted"),
-        (
-            {"interrupted": False, "diverged": {"epoch": 4, "step": 17}},
-            True,
-            "diverged",
-            "diverged in epoch 4, step 17",
-        ),
-        ({}, False, "unfinished", "killed or still running"),
+        ({}, "complete"),
+        ({"diverged": None}, "complete"),
+        ({"interrupted": True}, "interrupted"),
+        ({"diverged": {"epoch": 4, "step": 17}}, "diverged"),
     ],
 )
-def test_how_a_run_ended(summary, finished, word, detail):
-    status = run_status(summary, finished=finished)
-    assert (status.word, status.detail) == (word, detail)
-    assert status.is_complete is (word == "complete")
+def test_how_a_run_ended(tmp_path, end, status):
+    file = write_run(tmp_path / "a") / "summary.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | end))
+    run = read_run(tmp_path / "a")
+    assert run.status == status
+    assert status != "diverged" or run.diverged_at == "epoch 4, step 17"
 
 
 @pytest.mark.parametrize(

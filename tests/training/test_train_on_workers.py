@@ -19,7 +19,7 @@ from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
 from kdist.training.folder import RunFolder
-from kdist.training.restart import OtherWorkersFolder, after_restart, note_run
+from kdist.training.restart import OtherWorkersFolder, note_run, restore_after_restart
 from kdist.workers.place import WorkerPlace, worker_place
 from small_network import STAND_IN, small_model
 
@@ -292,21 +292,21 @@ def test_workers_that_are_started_again_resume_their_run(tmp_path):
     again = {**first, "KDIST_RESTART_COUNT": "1"}
     settings = {"epochs": 3}
     for environment in ({}, first, again):  # ended before they had a run
-        assert after_restart(environment, settings, "other") == (settings, "other")
+        assert restore_after_restart(environment, settings, "other") == (settings, "other")
     folder = RunFolder(str(tmp_path / "run"))
     note_run(folder, {})
     note_run(OtherWorkersFolder(), first)
-    assert after_restart(again, settings, None) == (settings, None)
+    assert restore_after_restart(again, settings, None) == (settings, None)
     note_run(folder, first)
     own = {**settings, "run_dir": str(folder.path)}
-    assert after_restart(first, settings, None) == (settings, None)
-    assert after_restart(again, settings, None) == (own, None)  # nothing was trained there
+    assert restore_after_restart(first, settings, None) == (settings, None)
+    assert restore_after_restart(again, settings, None) == (own, None)  # nothing was trained there
     folder.write_json("config.json", TrainConfig(checkpoint_every=9.0).to_dict())
-    assert after_restart(again, settings, None) == (own, str(folder.path))
+    assert restore_after_restart(again, settings, None) == (own, str(folder.path))
     elsewhere = {"run_dir": str(tmp_path / "elsewhere")}
-    assert after_restart(again, elsewhere, None) == (elsewhere, None)
+    assert restore_after_restart(again, elsewhere, None) == (elsewhere, None)
     note_run(RunFolder(str(tmp_path), resumed=True), first)  # which others have begun
-    assert after_restart(again, settings, None) == (own, str(folder.path))
+    assert restore_after_restart(again, settings, None) == (own, str(folder.path))
 
 
 def begun_run(path):
@@ -323,7 +323,9 @@ def test_a_run_without_checkpoints_begins_again_in_its_folder(tmp_path):
     lines: list[str] = []
 
     def restart(place=""):
-        return after_restart({**environment, "TF_CONFIG": place}, {}, None, announce=lines.append)
+        return restore_after_restart(
+            {**environment, "TF_CONFIG": place}, {}, None, announce=lines.append
+        )
 
     folder.write_json("config.json", TrainConfig().to_dict())
     folder.history.write_text("epoch,seconds\n1,2\n")
@@ -360,5 +362,5 @@ def test_a_finished_run_does_not_begin_again(tmp_path):
         else:
             folder.model.unlink(missing_ok=True)
         expected = (own, str(folder.path) if resumed else None)
-        assert after_restart(environment, {}, None, announce=lambda _: None) == expected
+        assert restore_after_restart(environment, {}, None, announce=lambda _: None) == expected
     assert list(folder.path.iterdir()) == []  # the model was lost

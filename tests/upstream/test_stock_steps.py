@@ -127,6 +127,21 @@ def test_an_error_shows_all_lines_outside_tensorflow(monkeypatch):
     assert shows_strategy()
 
 
+def test_batch_norm_has_many_operations():
+    """In a pass over a batch, and as many in its gradient."""
+    layer = keras.layers.BatchNormalization()
+    layer.build((None, 4))
+    stock = inspect.unwrap(keras.layers.BatchNormalization.call)
+    graph = tf.function(lambda x: stock(layer, x, training=True)).get_concrete_function(
+        tf.TensorSpec((None, 4))
+    )
+    over_the_batch = [
+        op for op in graph.graph.get_operations() for out in op.outputs if out.shape.rank == 2
+    ]
+    assert len([op for op in over_the_batch if op.outputs[0].shape[0] is None]) >= 5
+    assert not [op for op in over_the_batch if "BatchNorm" in op.type]
+
+
 def test_remat_takes_no_keyword_arguments():
     """And Keras builds a model within `RematScope` in a graph, with keyword arguments."""
     stock = inspect.unwrap(core.remat)

@@ -17,8 +17,6 @@ import tensorflow as tf  # noqa: F401
 with contextlib.suppress(ModuleNotFoundError):
     import boto3  # noqa: F401 - TensorBoard imports it, and it adds a finder of modules
 with contextlib.suppress(ModuleNotFoundError):
-    import mlflow  # noqa: F401 - `--track mlflow` imports it, and it sets a variable
-with contextlib.suppress(ModuleNotFoundError):
     import ray.train  # noqa: F401 - `kdist launch --ray` imports it, and it sets variables
 
 assert not any(name.partition(".")[0] == "kdist" for name in sys.modules)

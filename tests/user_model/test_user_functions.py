@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.training.user_model.compiled_model import check_input
-from kdist.training.user_model.data import checked_data
+from kdist.training.user_model.data import check_data_result
 from kdist.training.user_model.functions import (
     UserFunctions,
-    data_name,
-    explain_errors_of,
+    explain_user_errors,
     load_functions,
+    split_data_name,
 )
 
 MODEL = """
@@ -69,14 +69,14 @@ def test_functions_that_are_not_there_are_told(path, function, data, words):
 def test_numbers_of_samples_are_checked(x, y, words):
     right = (np.ones((3, 2)), [1, 2, 3])
     with pytest.raises(UserError, match=rf"returned \(x, y\) {words}"):
-        checked_data(((x, y), right))
+        check_data_result(((x, y), right))
     with pytest.raises(UserError, match=rf"returned \(x_val, y_val\) {words}"):
-        checked_data((right, (x, y)))
+        check_data_result((right, (x, y)))
 
 
 def test_errors_of_kdist_and_keras_are_not_the_files(path):
     for error in (ValueError("not from the file"), UserError("of kdist")):
-        with pytest.raises(type(error)) as raised, explain_errors_of(path):
+        with pytest.raises(type(error)) as raised, explain_user_errors(path):
             raise error
         assert raised.value is error
 
@@ -208,7 +208,7 @@ def test_data_may_be_in_another_file(path, kinds):
     assert functions.load_data(4).has_arrays
     for name in (f"{kinds}:nothing.py", "other.py:data"):
         with pytest.raises(UserError, match="FILE.py:FUNCTION"):
-            data_name(f"{path}:build", name)
+            split_data_name(f"{path}:build", name)
 
 
 def test_a_function_of_the_batch_is_called_with_it(kinds):
@@ -216,7 +216,7 @@ def test_a_function_of_the_batch_is_called_with_it(kinds):
     data = functions.load_data(4)
     sizes = [[len(x) for x, _ in part] for part in (data.training, data.validation)]
     assert sizes == [[4, 4, 2], [4]]
-    assert data.own_batch() == 4
+    assert data.known_batch_size() == 4
     functions.check_batch(data, 4)
     with pytest.raises(UserError, match="--val-batch-size 3, but .* batches of its own"):
         functions.check_batch(data, 4, 3)
@@ -226,11 +226,11 @@ def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
     functions = load_functions(f"{kinds}:plain", "fixed")
     batches = tf.data.Dataset.range(4).batch(2)
     with pytest.raises(UserError, match="--batch-size 8, but .* fixed.. returns batches of its"):
-        functions.check_batch(checked_data(batches), 8)
+        functions.check_batch(check_data_result(batches), 8)
     with pytest.raises(UserError, match="--val-batch-size 8, but .* fixed.. returns batches of"):
-        functions.check_batch(checked_data(batches), None, 8)
-    functions.check_batch(checked_data(batches), None)
-    functions.check_batch(checked_data((np.ones(2), np.ones(2))), 8, 8)
+        functions.check_batch(check_data_result(batches), None, 8)
+    functions.check_batch(check_data_result(batches), None)
+    functions.check_batch(check_data_result((np.ones(2), np.ones(2))), 8, 8)
 
 
 class HuggingFace:
@@ -281,8 +281,8 @@ BATCHES = ALL.batch(4)
     ],
 )
 def test_data_become_arguments_of_fit(data, batch, arguments):
-    checked = checked_data(data)
-    assert checked.own_batch() == batch
+    checked = check_data_result(data)
+    assert checked.known_batch_size() == batch
     assert set(checked.fit_arguments(batch=8, validation_batch=2)) == arguments
 
 
@@ -307,12 +307,12 @@ X, Y = ROWS
     ],
 )
 def test_arrays_alone_are_for_training(data, training):
-    checked = checked_data(data)
+    checked = check_data_result(data)
     assert repr(checked.training) == repr(training)
     has_validation = isinstance(data, tuple | list) and isinstance(data[-1], tuple)
     assert (checked.validation is not None) == (has_validation and isinstance(data[0], tuple))
     assert checked.has_arrays
-    assert checked.samples() == 6
+    assert checked.known_samples() == 6
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_arrays_alone_are_for_training(data, training):
     ],
 )
 def test_samples_are_counted_where_something_says_how_many_they_are(data, samples):
-    assert checked_data(data).samples() == samples
+    assert check_data_result(data).known_samples() == samples
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_samples_are_counted_where_something_says_how_many_they_are(data, sample
 )
 def test_data_that_fit_cannot_take_are_refused(data, words):
     with pytest.raises(UserError, match=words):
-        checked_data(data)
+        check_data_result(data)
 
 
 @pytest.mark.parametrize("features", [2, 3])

@@ -40,7 +40,7 @@ def test_a_wrong_sum_fails():
         def collectives(self):
             return self
 
-        def sums(self, values):
+        def sum_all(self, values):
             return [[tf.fill((1,), 2.0)]]
 
     with pytest.raises(TrainingError, match="sum over 2 replicas is 2, expected 3"):

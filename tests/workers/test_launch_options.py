@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
-from kdist.cli.options import options_of
+from kdist.cli.options import make_options_class
 from kdist.errors import UserError
 from kdist.launch.device_assignment import assign_devices, visible_gpus
 from kdist.workers import launcher
@@ -149,7 +149,7 @@ def test_a_command_that_starts_processes_itself_is_not_launched(command):
 def test_ray_has_to_be_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"this needs ray, .* pip install 'kdist\[ray\]'"):
-        launch(__file__, workers="2", options=options_of(LaunchOptions)(ray=True))
+        launch(__file__, workers="2", options=make_options_class(LaunchOptions)(ray=True))
 
 
 def test_settings_come_from_the_program_then_the_environment_then_defaults():

@@ -1,4 +1,4 @@
-"""kgcnn: networks of graphs, whose nodes and edges have other first sizes than the batch."""
+"""kgcnn: networks of graphs; nodes and edges have other first sizes than the batch."""
 
 from typing import Any
 

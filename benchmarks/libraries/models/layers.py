@@ -1,4 +1,4 @@
-"""keras-tcn, keras-mdn-layer, ncps, hgq2, scikeras: layers, and what wraps a model."""
+"""keras-tcn, keras-mdn-layer, ncps, hgq2, scikeras: layers and wrappers of models."""
 
 import types
 from typing import Any

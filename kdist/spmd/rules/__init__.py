@@ -18,7 +18,6 @@ from . import (  # noqa: F401
     control_flow,
     elementwise,
     indexing,
-    kernels,
     lists,
     ragged,
     random,

@@ -164,8 +164,8 @@ def _form(placement: Placement) -> Form:
 
 def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     bodies = op.facts.step.bodies
-    body = bodies.of(op.op, op.attr("body").name, op.op.outputs)
-    test = bodies.of(op.op, op.attr("cond").name, op.op.outputs)
+    body = bodies.graph_of(op.op, op.attr("body").name, op.op.outputs)
+    test = bodies.graph_of(op.op, op.attr("cond").name, op.op.outputs)
     kept = [
         _returns(output, inner) for output, inner in zip(body.outputs, body.inputs, strict=True)
     ]
@@ -240,7 +240,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     inputs = op.inputs[1:]
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
-    graphs = [op.facts.step.bodies.of(op.op, branch.name, inputs) for branch in called]
+    graphs = [op.facts.step.bodies.graph_of(op.op, branch.name, inputs) for branch in called]
     placements = list(given[1:])
     sizes = [op.sizes(index + 1) for index in range(len(inputs))]
     plans = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
@@ -300,7 +300,7 @@ def _is_single(tensor: tf.Tensor, axis: int) -> bool:
 
 
 def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
-    graph = op.facts.step.bodies.of(op.op, op.attr("f").name, op.inputs)
+    graph = op.facts.step.bodies.graph_of(op.op, op.attr("f").name, op.inputs)
     sizes = [op.sizes(index) for index in range(len(op.inputs))]
     plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
     results = [plan.placement(output).plain() for output in graph.outputs]

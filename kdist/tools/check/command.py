@@ -6,7 +6,12 @@ from typing import Any
 
 from ...errors import UserError
 from ...launch.device_assignment import visible_gpus
-from ...training.user_model.functions import data_name, explain_errors_of, files_of, split_name
+from ...training.user_model.functions import (
+    explain_user_errors,
+    list_user_files,
+    split_data_name,
+    split_name,
+)
 from ...workers.place import refuse_workers
 from .check_options import CheckOptions
 
@@ -20,7 +25,7 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
     The step is explained for the first number of replicas. Returns whether training is equal.
     """
     split_name(model)
-    data_name(model, data)
+    split_data_name(model, data)
     refuse_workers(os.environ, "kdist check", instead="run it alone, with --replicas")
     run = run or options.bits
     if 0 < len(visible_gpus(os.environ)) < max(options.replicas):
@@ -35,7 +40,7 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
     strategies = make_strategies(options)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
-    with explain_errors_of(*files_of(model, data)):
+    with explain_user_errors(*list_user_files(model, data)):
         print(_explain_step(functions, strategies[0], options), flush=True)
         if not run:
             return True
@@ -48,7 +53,7 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     """Explain the model's step on a batch of the size that `fit` would use."""
     import tensorflow as tf
 
-    from ...training.user_model.data import first_samples
+    from ...training.user_model.data import take_first_samples
     from .batches import iterate_batches
     from .explain import explain
 
@@ -57,7 +62,7 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     functions.check_batch(data, options.batch_size)
     model = strategy.build(functions.make_model)
     if data.has_arrays:
-        return explain(model, first_samples(data.training, size))
+        return explain(model, take_first_samples(data.training, size))
     is_dataset = isinstance(data.training, tf.data.Dataset)
     return explain(model, data.training if is_dataset else next(iterate_batches(data.training)))
 

@@ -20,12 +20,12 @@ from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, line_of_error, lines_below_check, user_line
 from ...spmd.stage import WRONG
-from ...spmd.validation import validated
+from ...spmd.validation import validate_steps
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
-from ...training.user_model.compiled_model import checked_model
-from ...training.user_model.functions import UserFunctions, reason_of
+from ...training.user_model.compiled_model import check_model_result
+from ...training.user_model.functions import UserFunctions, explain_exception
 from .batches import Batches, read_batches
 from .check_options import CheckOptions
 from .comparison import STOCK_KERAS, CheckResult, Difference, Precision, Record, compare
@@ -194,14 +194,14 @@ def record_training(
             _fit_model(settings, strategy, record, perturb)
         except Exception as error:
             where = "" if isinstance(error, UserError) else line_of_error(error)
-            record.error = f"{where}: " * bool(where) + reason_of(error)
+            record.error = f"{where}: " * bool(where) + explain_exception(error)
             record.message = str(error)
     return record
 
 
 def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str:
     """Find the wrongly divided operation by a training with validated steps; return its message."""
-    with validated():
+    with validate_steps():
         record = record_training(settings, strategy, name="validated")
     if wrong := re.search(f"{WRONG}.*", record.message):
         return wrong[0]
@@ -210,7 +210,7 @@ def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str
 
 def _make_model(settings: RunSettings, strategy: ExactStrategy | None) -> keras.Model:
     model = settings.build() if strategy is None else strategy.build(settings.build)
-    model = checked_model(model, function="build")
+    model = check_model_result(model, function="build")
     if strategy is None or not model.jit_compile:
         model.jit_compile = False  # replicas use XLA if the model does, and draw the same numbers
     if model.steps_per_execution == "auto":
@@ -238,7 +238,7 @@ def _fit_model(
             if strategy is not None:
                 raise
             # For example a GAN with a `train_step`, but without `call` or `test_step`.
-            record.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
+            record.notes.append(f"evaluate fails on one replica, too: {explain_exception(error)}")
         else:
             record.add(after, "evaluate", scores)
     if has_call(model):

@@ -14,10 +14,10 @@ from ...data import Standardization, evaluation_batches
 from ...errors import UserError, error_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
-from ...training.model import make_model, own_data, own_model, stock_batch_norms
+from ...training.model import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
 from ...training.user_model.data import UserData
-from ...training.user_model.functions import explain_errors_of, load_functions
+from ...training.user_model.functions import explain_user_errors, load_functions
 from .saved_models import Evaluation, SavedModel
 
 
@@ -58,7 +58,7 @@ class Evaluator:
     def _make_own_model(self) -> None:
         config, strategy = self._config, self._strategy
         functions = load_functions(config.model or "", config.data or "data")
-        plan, data = own_data(config, functions, replicas=strategy.num_replicas_in_sync)
+        plan, data = load_own_data(config, functions, replicas=strategy.num_replicas_in_sync)
         if data.validation is None:
             raise UserError(
                 f"{functions.data_name}() of {functions.files[-1]} returns no"
@@ -67,15 +67,15 @@ class Evaluator:
         validation = UserData(training=data.validation)
         self._arguments = validation.fit_arguments(batch=plan.validation_batch)
         self._arguments.pop("shuffle", None)
-        self._model = own_model(config, functions, data, strategy, plan)
-        self._samples = validation.samples()
+        self._model = make_own_model(config, functions, data, strategy, plan)
+        self._samples = validation.known_samples()
         self._files = functions.files
 
     def evaluate(self, saved: SavedModel) -> Evaluation:
         """Evaluate a model; raise `DamagedCheckpointError` if a checkpoint cannot be read."""
         config, averaged = self._config, self._averaged
         with (
-            explain_errors_of(*self._files),
+            explain_user_errors(*self._files),
             precision_scope(config.precision, self._strategy.devices),
         ):
             if saved.checkpoint is not None:
@@ -98,7 +98,7 @@ class Evaluator:
 
 def _load_weights(model: keras.Model, path: Path) -> None:
     try:
-        with stock_batch_norms(model), warnings.catch_warnings():
+        with warnings.catch_warnings():
             # An evaluation needs no optimizer state.
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
             model.load_weights(path)

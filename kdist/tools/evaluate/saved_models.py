@@ -10,7 +10,7 @@ from ...checkpoint.checkpoint_file import CheckpointFile, checkpoint_files
 from ...checkpoint.folder_lock import is_abandoned
 from ...errors import UserError, error_text
 from ...remote import RemoteFolder, folder_address
-from ...training.folder import REMOTE_FILES, saved_model
+from ...training.folder import REMOTE_FILES, find_saved_model
 from ...training.record import RunRecord, read_run
 
 
@@ -104,7 +104,7 @@ def list_models(folder: Path) -> list[SavedModel]:
     checkpoints = _list_checkpoints(folder)
     if final is None:
         return checkpoints
-    is_complete = read_evaluated_run(folder).status.is_complete
+    is_complete = read_evaluated_run(folder).status == "complete"
     return [final, *checkpoints] if is_complete else [*checkpoints, final]
 
 
@@ -143,10 +143,12 @@ def _list_checkpoints(folder: Path) -> list[SavedModel]:
 
 
 def _final_model(folder: Path) -> SavedModel | None:
-    path = saved_model(folder)
+    path = find_saved_model(folder)
     if path is None or not _has_result(folder):
         return None
-    return SavedModel(path=path, epoch=int(read_evaluated_run(folder).fact("epochs") or 0) or None)
+    return SavedModel(
+        path=path, epoch=int(read_evaluated_run(folder).summary_number("epochs") or 0) or None
+    )
 
 
 def _has_result(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from ...launch.child import read_arguments, send_answer
 from ...launch.verdict import is_out_of_memory
 from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...training.user_model.data import NoSamplesError, UserData, first_samples
+from ...training.user_model.data import NoSamplesError, UserData, take_first_samples
 from ...training.user_model.functions import UserFunctions, load_functions
 from .batch_size import BatchSizeTry
 from .short_fit import train_model
@@ -96,8 +96,8 @@ def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData |
             return None
         raise
     if data.has_arrays:
-        count = (data.samples() or 0) // global_batch * global_batch
-        return UserData(training=first_samples(data.training, count)) if count else None
+        count = (data.known_samples() or 0) // global_batch * global_batch
+        return UserData(training=take_first_samples(data.training, count)) if count else None
     if not functions.takes_batch:
         if not isinstance(data.training, tf.data.Dataset):
             raise UserError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...arguments import as_integer, number_within
 from ...errors import UserError
 from ...files import atomic_write
-from ...report.charts import learning_rate_figure
+from ...report.charts import draw_learning_rates
 from ...report.page import Section, render_page
 
 # The default range of a test: the first rate is far too small, the last rate diverges.
@@ -134,7 +134,7 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
 
 def write_curve(curve: RateCurve, folder: Path, *, of: str) -> Path:
     """Write a page with the chart of the curve into a folder, and return its path."""
-    figure = learning_rate_figure(
+    figure = draw_learning_rates(
         curve.rates, curve.losses, curve.smoothed, suggestion=curve.suggestion
     )
     page = folder / "learning-rate.html"

@@ -5,7 +5,7 @@ import warnings
 import keras
 
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...training.user_model.compiled_model import checked_model
+from ...training.user_model.compiled_model import check_model_result
 from ...training.user_model.data import UserData
 from ...training.user_model.functions import UserFunctions
 
@@ -20,7 +20,7 @@ def train_model(
     callback: keras.callbacks.Callback,
 ) -> None:
     """Make the user's model, and train it step by step until the callback ends the training."""
-    model = checked_model(strategy.build(functions.make_model), function="build")
+    model = check_model_result(strategy.build(functions.make_model), function="build")
     strategy.model_state(model).chosen_steps = None
     model.steps_per_execution = 1
     arguments = UserData(training=data.training).fit_arguments(batch=global_batch)

@@ -36,8 +36,8 @@ def read_settings_file(path: str) -> dict[str, Any]:
     path_text("the settings file", path)
     try:
         text = read_text(path)
-        settings = parse_json(text) if path.endswith(".json") else _parse_toml(text)
-    except (OSError, ValueError) as error:
+        settings = parse_json(text) if path.endswith(".json") else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"cannot read the settings in {path}: {error_text(error)}; pass a .toml or .json"
             " file of settings, such as the config.json of a run folder"
@@ -47,10 +47,3 @@ def read_settings_file(path: str) -> dict[str, Any]:
             f"{path} holds a {type(settings).__name__}, expected names and values of settings"
         )
     return settings
-
-
-def _parse_toml(text: str) -> Any:
-    try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error

@@ -8,18 +8,18 @@ import tensorflow as tf
 from ..._upstream.models import has_call, optimizers_of
 from ...errors import UserError
 from ...optimizers.scaling import scale_learning_rate
-from .functions import reason_of
+from .functions import explain_exception
 
 
-def checked_model(model: Any, *, function: str = "build(hp)") -> keras.Model:
-    """Return the result of a user's function, if it is a compiled model; else raise `UserError`."""
+def check_model_result(model: Any, *, function: str = "build(hp)") -> keras.Model:
+    """Check that the result of a user's function is a compiled model, and return it."""
     if isinstance(model, keras.Model) and model.compiled:
         return model
-    found = type(model).__name__
+    kind = type(model).__name__
     if isinstance(model, keras.Model):
-        found += " that is not compiled"
+        kind += " that is not compiled"
     raise UserError(
-        f"{function} returned {found}, expected a compiled keras.Model: call"
+        f"{function} returned {kind}, expected a compiled keras.Model: call"
         " model.compile(...), and end the function with `return model`"
     )
 
@@ -29,7 +29,7 @@ def scale_compiled_rate(
 ) -> None:
     """Scale the learning rate that a model was compiled with; schedules stay unchanged.
 
-    Arguments are those of `kdist.scale_learning_rate`.
+    The arguments have the meaning of `kdist.scale_learning_rate`.
     """
     for optimizer, inner in _optimizers_with_rate(model):
         inner.learning_rate = scale_learning_rate(
@@ -48,7 +48,7 @@ def set_compiled_rate(model: keras.Model, rate: float) -> None:
             inner.learning_rate = rate
 
 
-def compiled_rate(model: keras.Model) -> float:
+def read_compiled_rate(model: keras.Model) -> float:
     """Return the learning rate that a model was compiled with; the initial rate of a schedule."""
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
@@ -78,7 +78,7 @@ def check_input(
         model(spec)
     except Exception as error:
         raise UserError(
-            f"the model of {function} does not take the {what}: {reason_of(error)}"
+            f"the model of {function} does not take the {what}: {explain_exception(error)}"
         ) from error
 
 
@@ -92,12 +92,12 @@ def _input_spec(data: Any) -> Any:
     if isinstance(x, tuple):
         x = x[0]
     try:
-        return keras.tree.map_structure(_symbolic, x)
+        return keras.tree.map_structure(_make_symbolic, x)
     except (AttributeError, TypeError, ValueError):
         return None  # Keras converts data that are not arrays
 
 
-def _symbolic(array: Any) -> Any:
+def _make_symbolic(array: Any) -> Any:
     if isinstance(array, tf.TypeSpec) and not isinstance(array, tf.TensorSpec):
         raise TypeError("a model takes ragged and sparse tensors in its own way")
     dtype = getattr(array.dtype, "name", str(array.dtype))

@@ -10,7 +10,7 @@ from ..._upstream.fit_data import count_samples, find_batch_size
 from ...errors import UserError
 
 _ARRAYS = ("x", "y", "sample_weight")
-_LOADERS = ("torch", "grain")  # packages whose loaders Keras takes
+_LOADERS = ("torch", "grain")  # packages with loaders that Keras takes
 
 
 class NoSamplesError(UserError):
@@ -61,7 +61,7 @@ class UserData:
                 arguments["validation_batch_size"] = validation_batch
         return arguments
 
-    def own_batch(self) -> int | None:
+    def known_batch_size(self) -> int | None:
         """Return the size of a full training batch; `None` for arrays, or if unknown.
 
         For a `tf.data.Dataset` whose size TensorFlow knows, no batch is read.
@@ -72,15 +72,15 @@ class UserData:
             shape = getattr(keras.tree.flatten(data.element_spec)[0], "shape", None)
             return known or (shape[0] if shape is not None and shape.rank else None)
         if isinstance(data, keras.utils.PyDataset):
-            return _rows(data[0])
+            return _count_rows(data[0])
         size = getattr(data, "batch_size", None)  # of a DataLoader
         return size if isinstance(size, int) else None
 
     def first_batch(self) -> int:
         """Return the size of the first training batch; the batch is read if its size is unknown."""
-        return self.own_batch() or _rows(next(iter(self.training)))
+        return self.known_batch_size() or _count_rows(next(iter(self.training)))
 
-    def samples(self) -> int | None:
+    def known_samples(self) -> int | None:
         """Return the number of training samples; `None` if unknown."""
         data = self.training
         if self.has_arrays:
@@ -91,15 +91,15 @@ class UserData:
             return known
         if isinstance(data, keras.utils.PyDataset) and data.num_batches:
             last = data.num_batches - 1  # perhaps smaller
-            return int(last) * _rows(data[0]) + _rows(data[last])
+            return int(last) * _count_rows(data[0]) + _count_rows(data[last])
         return None
 
-    def count(self) -> int:
+    def count_samples(self) -> int:
         """Return the number of training samples by reading all batches."""
-        return sum(map(_rows, self.training))
+        return sum(map(_count_rows, self.training))
 
 
-def checked_data(data: Any) -> UserData:
+def check_data_result(data: Any) -> UserData:
     """Check the result of a data function.
 
     Args:
@@ -116,7 +116,7 @@ def checked_data(data: Any) -> UserData:
             "the data function returned datasets of Hugging Face: return their"
             ' to_tf_dataset(columns="x", label_cols="y", batch_size=...)'
         )
-    training, validation = _split(data)
+    training, validation = _split_validation(data)
     for part, arrays, noun in (
         (training, "(x, y)", "training"),
         (validation, "(x_val, y_val)", "validation"),
@@ -128,7 +128,7 @@ def checked_data(data: Any) -> UserData:
     return UserData(training=training, validation=validation)
 
 
-def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+def take_first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     """Return the first samples of (x, y) or (x, y, sample_weight), where y may be `None`."""
     return tuple(
         keras.tree.map_structure(lambda array: None if array is None else array[:count], part)
@@ -136,11 +136,11 @@ def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     )
 
 
-def _rows(batch: Any) -> int:
+def _count_rows(batch: Any) -> int:
     return len(keras.tree.flatten(batch)[0])
 
 
-def _split(data: Any) -> tuple[Any, Any]:
+def _split_validation(data: Any) -> tuple[Any, Any]:
     """Return training and validation data in the form of `UserData`."""
     if _is_batched(data):
         return data, None
@@ -152,8 +152,8 @@ def _split(data: Any) -> tuple[Any, Any]:
         return (data, None), None
     if isinstance(data, tuple) and len(data) in (1, 2, 3):
         are_pairs = len(data) > 2 and all(isinstance(part, tuple | list) for part in data)
-        given = [data[0], *(part for part in data[1:] if part is not None)]
-        if not are_pairs and all(map(_has_arrays, given)):
+        arrays = [data[0], *(part for part in data[1:] if part is not None)]
+        if not are_pairs and all(map(_has_arrays, arrays)):
             return (data if len(data) > 1 else (*data, None)), None
     raise UserError(
         f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"

@@ -36,14 +36,14 @@ def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
     return path, function
 
 
-def data_name(model: str, data: str) -> tuple[str, str]:
+def split_data_name(model: str, data: str) -> tuple[str, str]:
     """Split the name of a data function, whose file may be the model's file or a second file.
 
     Raises:
         UserError: A name has a different form, or a file does not exist.
 
     Example:
-        >>> data_name("my_model.py:build", "data")
+        >>> split_data_name("my_model.py:build", "data")
         ('my_model.py', 'data')
     """
     if ":" in data or data.endswith(".py"):
@@ -51,13 +51,13 @@ def data_name(model: str, data: str) -> tuple[str, str]:
     return split_name(model)[0], data
 
 
-def files_of(model: str, data: str) -> tuple[str, ...]:
+def list_user_files(model: str, data: str) -> tuple[str, ...]:
     """Return the distinct files of a model and its data.
 
     Raises:
         UserError: As in `data_name`.
     """
-    return tuple(dict.fromkeys([split_name(model)[0], data_name(model, data)[0]]))
+    return tuple(dict.fromkeys([split_name(model)[0], split_data_name(model, data)[0]]))
 
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -75,8 +75,8 @@ OWN_STRATEGY = (
 _LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
-    """Explain an exception in one line: its text, behind its type unless that is `plain`."""
+def explain_exception(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
+    """Explain an exception in a line: its type, unless it is in `plain`, and its text."""
     if is_out_of_memory(error):
         return "out of memory"
     if _TWO_STRATEGIES in str(error):
@@ -89,7 +89,7 @@ def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = 
 
 
 @contextlib.contextmanager
-def explain_errors_of(*paths: str) -> Iterator[None]:
+def explain_user_errors(*paths: str) -> Iterator[None]:
     """Turn an exception that passed the user's files into a `UserError` with line and reason."""
     try:
         yield
@@ -97,24 +97,25 @@ def explain_errors_of(*paths: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
         for path in paths:
-            line = _line_of(error, path)
+            line = _find_line(error, path)
             if line is not None:
-                raise UserError(f"{path}, line {line}: {reason_of(error)}") from error
+                raise UserError(f"{path}, line {line}: {explain_exception(error)}") from error
         raise
 
 
-def _line_of(error: BaseException, path: str) -> int | None:
-    own = Path(path).resolve()
-    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == own:
+def _find_line(error: BaseException, path: str) -> int | None:
+    user_file = Path(path).resolve()
+    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == user_file:
         return error.lineno  # a syntax error has no frame in the file
     frames = traceback.extract_tb(error.__traceback__)
-    found = [frame for frame in frames if Path(frame.filename).resolve() == own]
-    if found:
-        return found[-1].lineno
-    # Code that TensorFlow calls, such as a generator, has its line numbers only in the error's
-    # text.
-    told = [int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == own]
-    return told[-1] if told else None
+    user_frames = [frame for frame in frames if Path(frame.filename).resolve() == user_file]
+    if user_frames:
+        return user_frames[-1].lineno
+    # Code that TensorFlow calls, such as a generator, is named only in the text of the error.
+    lines = [
+        int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == user_file
+    ]
+    return lines[-1] if lines else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,13 +139,15 @@ class UserFunctions:
     @property
     def takes_hp(self) -> bool:
         """Whether `build` takes hyperparameters: as `hp`, or as its only required argument."""
-        has_hp = has_parameter(self.build, "hp") or not _takes(self.build)
-        return _takes(self.build, "hp") and has_hp
+        has_hp = has_parameter(self.build, "hp") or not _accepts(self.build)
+        return _accepts(self.build, "hp") and has_hp
 
     @property
     def takes_batch(self) -> bool:
         """Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of arrays."""
-        return has_parameter(self.make_data, "batch_size") and _takes(self.make_data, batch_size=1)
+        return has_parameter(self.make_data, "batch_size") and _accepts(
+            self.make_data, batch_size=1
+        )
 
     def make_model(self) -> Any:
         """Return the result of `build`, with the defaults of its hyperparameters if it takes them.
@@ -152,7 +155,7 @@ class UserFunctions:
         Raises:
             UserError: `build` raises an exception. The message names the line.
         """
-        with explain_errors_of(*self.files):
+        with explain_user_errors(*self.files):
             if not self.takes_hp:
                 return self.build()
             import keras_tuner
@@ -165,11 +168,11 @@ class UserFunctions:
         Raises:
             UserError: `make_data` raises an exception, or `fit` does not take its result.
         """
-        from .data import checked_data
+        from .data import check_data_result
 
         arguments = {"batch_size": batch} if self.takes_batch else {}
-        with explain_errors_of(*self.files):
-            return checked_data(self.make_data(**arguments))
+        with explain_user_errors(*self.files):
+            return check_data_result(self.make_data(**arguments))
 
     def check_batch(
         self, data: "UserData", batch: int | None, validation: int | None = None
@@ -184,8 +187,11 @@ class UserFunctions:
         Raises:
             UserError: A batch size would have no effect.
         """
-        given = {"batch-size": None if self.takes_batch else batch, "val-batch-size": validation}
-        for option, size in given.items():
+        batch_sizes = {
+            "batch-size": None if self.takes_batch else batch,
+            "val-batch-size": validation,
+        }
+        for option, size in batch_sizes.items():
             if size is not None and not data.has_arrays:
                 raise UserError(
                     f"received --{option} {size}, but {self.files[-1]}: {self.data_name}() returns"
@@ -201,9 +207,9 @@ def load_functions(name: str, data: str) -> UserFunctions:
         UserError: A file does not have the function, or fails.
     """
     path, function = split_name(name)
-    data_path, data_function = data_name(name, data)
-    module = _load(Path(path))
-    data_module = module if data_path == path else _load(Path(data_path))
+    data_path, data_function = split_data_name(name, data)
+    module = _load_module(Path(path))
+    data_module = module if data_path == path else _load_module(Path(data_path))
     build = getattr(module, function, None)
     if not callable(build):
         raise UserError(f"{path} has no function {function}(): write one that returns a model")
@@ -220,19 +226,19 @@ def load_functions(name: str, data: str) -> UserFunctions:
         build_name=function,
         data_name=data_function,
     )
-    if not (functions.takes_batch or _takes(make_data)):
+    if not (functions.takes_batch or _accepts(make_data)):
         raise UserError(
             f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
             f" or only the batch size, as in def {data_function}(batch_size):"
         )
-    if not (functions.takes_hp or _takes(build)):
+    if not (functions.takes_hp or _accepts(build)):
         raise UserError(
             f"{path}: {function} has to take no argument or one, as in def {function}(hp):"
         )
     return functions
 
 
-def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
+def _accepts(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     try:
         inspect.signature(function).bind(*arguments, **named)
     except TypeError:
@@ -250,7 +256,7 @@ def has_parameter(function: Callable[..., Any], parameter: str) -> bool:
         return False
 
 
-def _load(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -262,13 +268,13 @@ def _load(path: Path) -> ModuleType:
         # another package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
-    with explain_errors_of(str(path)), _arguments(str(path)):
+    with explain_user_errors(str(path)), _hide_arguments(str(path)):
         spec.loader.exec_module(module)
     return module
 
 
 @contextlib.contextmanager
-def _arguments(*arguments: str) -> Iterator[None]:
+def _hide_arguments(*arguments: str) -> Iterator[None]:
     """Hide the command's own arguments from an argparse call at the top of the user's file."""
     before = sys.argv
     sys.argv = list(arguments)
@@ -280,13 +286,13 @@ def _arguments(*arguments: str) -> Iterator[None]:
 
 def _module_name(path: Path) -> str:
     """Return the name of a file's module: its stem, unless another module has it (`keras.py`)."""
-    own = path.resolve()
-    if own == _file_of(path.stem, otherwise=own):
+    file = path.resolve()
+    if file == _find_module_file(path.stem, otherwise=file):
         return path.stem
-    return f"{path.stem} of {own.parent}".replace(".", "_")
+    return f"{path.stem} of {file.parent}".replace(".", "_")
 
 
-def _file_of(name: str, *, otherwise: Path) -> Path:
+def _find_module_file(name: str, *, otherwise: Path) -> Path:
     """Return the file that `import name` would load; `otherwise` if there is none."""
     try:
         spec = importlib.util.find_spec(name) if name.isidentifier() else None
