@@ -117,8 +117,8 @@ def line_of_error(error: BaseException) -> str:
     passed = [
         (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
     ]
-    told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
-    return user_line(passed) or user_line(lines_below_check(told))
+    printed = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
+    return user_line(passed) or user_line(lines_below_check(printed))
 
 
 def lines_below_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:

@@ -206,8 +206,8 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                 kind, marks, optional = _split_hint(hints[name])
                 many = typing.get_origin(kind) is Sequence
                 if many:
-                    kind, of_each, _ = _split_hint(*typing.get_args(kind))
-                    marks = [*marks, *of_each]
+                    kind, item_marks, _ = _split_hint(*typing.get_args(kind))
+                    marks = [*marks, *item_marks]
                 found[name] = Field(
                     name=name,
                     group=title,

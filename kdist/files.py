@@ -54,16 +54,16 @@ def writable_folder(path: Path, *, option: str) -> list[Path]:
 
     Returns the folders that were created, for `remove_empty`; an error removes them.
     """
-    made: list[Path] = []
+    created: list[Path] = []
     try:
-        made = missing_folders(path)
+        created = missing_folders(path)
         path.mkdir(parents=True, exist_ok=True)
         # Permissions do not show a full disk, and root has all permissions.
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
-        remove_empty(made)
+        remove_empty(created)
         raise _unwritable(path, error, f"pass another {option}") from error
-    return made
+    return created
 
 
 def check_writable_folder(path: Path, *, option: str) -> None:
@@ -77,14 +77,14 @@ def folder_for_files(path: Path) -> Iterator[None]:
 
     If the block raises an error, the created folders are removed with their contents.
     """
-    made = missing_folders(path)
+    created = missing_folders(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        if made:
+        if created:
             shutil.rmtree(path, ignore_errors=True)
-        remove_empty(made)
+        remove_empty(created)
         raise
 
 

@@ -25,18 +25,18 @@ class PrefetchedDataset(input_lib.DistributedDataset):
         (worker,), (dataset,) = self._input_workers.worker_devices, self._cloned_datasets
         devices = self._input_workers.compute_devices_for_worker(0)
         with tf.device(device_util.canonicalize(worker, device_util.current())):
-            of_devices = _device_iterators(dataset, devices, self._options)
-        of_worker = input_lib._SingleWorkerOwnedDatasetIterator(
+            device_iterators = _device_iterators(dataset, devices, self._options)
+        worker_iterator = input_lib._SingleWorkerOwnedDatasetIterator(
             worker=worker,
             devices=devices,
-            components=[of_devices],
+            components=[device_iterators],
             element_spec=dataset.element_spec,
             options=self._options,
             canonicalize_devices=getattr(self._strategy, "_canonicalize_devices", True),
         )
         iterator = input_lib.DistributedIterator(
             self._input_workers,
-            [of_worker],
+            [worker_iterator],
             self._strategy,
             cardinality=self._cardinality,
             enable_get_next_as_optional=self._enable_get_next_as_optional,

@@ -229,12 +229,12 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
     except TypeError:  # Keras raises the error
         return original(model, *args, **options)
     warn_of_other_model(model)
-    asked = call.arguments
-    with register_fit(model, asked.get("initial_epoch", 0)) as fit:
-        data = get_fit_data(asked.get("x"))
-        is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
+    arguments = call.arguments
+    with register_fit(model, arguments.get("initial_epoch", 0)) as fit:
+        data = get_fit_data(arguments.get("x"))
+        is_continued = arguments.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
         if data is not None and not is_continued:
-            asked["x"] = fit.use_data(data)
+            arguments["x"] = fit.use_data(data)
         return original(*call.args, **call.kwargs)
 
 

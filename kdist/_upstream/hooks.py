@@ -23,28 +23,16 @@ _models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was a
 class StepWatch:
     """Is told of the calls and steps of a worker; this base class ignores them.
 
-    `HangWatch` (`workers/hang_detection.py`) ends a worker whose step does not end.
+    `HangWatch` (`workers/hang_detection.py`) ends a worker whose step does not end. Inside the
+    `with` block of `watch`, the worker is in `fit`, `evaluate` or `predict`; of `watch_step`, in a
+    step of the user's own loop; of `slow`, at slow work, such as saving; of `waiting`, it waits for
+    all workers to reach an event.
     """
 
-    def watch(self, activity: str) -> AbstractContextManager[None]:
-        """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
-        del activity
+    def _ignore(self, _: str, /) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def watch_step(self, activity: str) -> AbstractContextManager[None]:
-        """Inside the `with` block, the worker is in a step that the user's own loop calls."""
-        del activity
-        return nullcontext()
-
-    def slow(self, work: str) -> AbstractContextManager[None]:
-        """Inside the `with` block, the worker does slow work, such as saving: no step ends soon."""
-        del work
-        return nullcontext()
-
-    def waiting(self, event: str) -> AbstractContextManager[None]:
-        """Inside the `with` block, the worker waits for all workers to reach an event."""
-        del event
-        return nullcontext()
+    watch = watch_step = slow = waiting = _ignore
 
     def step_began(self) -> None:
         """Record the start of a step."""

@@ -14,9 +14,8 @@ _IS_REWRITTEN = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
 def add_in_order(tensors: Sequence[tf.Tensor], name: str | None = None) -> tf.Tensor:
     """Return the sum of tensors; its bits depend on their order alone.
 
-    `AddN` of three or more summands begins with the first summand that no other operation still
-    reads, so its bits depend on the time at which threads end (TensorFlow 2.21), and replicas drift
-    apart.
+    `AddN` of three or more summands begins with the first summand that no operation still reads, so
+    its bits depend on the time at which threads end (TensorFlow 2.21), and replicas drift apart.
     TensorFlow's optimizer merges sums of two tensors unless they are marked.
     """
     total = tensors[0]

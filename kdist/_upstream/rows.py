@@ -189,7 +189,7 @@ def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
     count = len(extended.shard_devices)
     if count == 1 and not extended._in_multi_worker_mode():
         return spec
-    return tf.nest.map_structure(lambda one: values.PerReplicaSpec(*[one] * count), spec)
+    return tf.nest.map_structure(lambda part: values.PerReplicaSpec(*[part] * count), spec)
 
 
 PATCHES = (_part_specs,)

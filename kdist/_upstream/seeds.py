@@ -56,17 +56,18 @@ def set_seed_state(state: list[Any]) -> None:
 def keep_seeds() -> Iterator[None]:
     """Restore the random states of Python, NumPy, TensorFlow and Keras after the `with` block."""
     names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
-    of_keras = {name: global_state.get_global_attribute(name) for name in names}
-    of_python, of_numpy, of_tensorflow = random.getstate(), np.random.get_state(), seed_state()
+    keras_state = {name: global_state.get_global_attribute(name) for name in names}
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    tensorflow_state = seed_state()
     try:
         yield
     finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        for name, value in of_keras.items():
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        for name, value in keras_state.items():
             global_state.set_global_attribute(name, value)
-        tf.random.set_seed(of_tensorflow[0])  # even if there was no seed
-        set_seed_state(of_tensorflow)
+        tf.random.set_seed(tensorflow_state[0])  # even if there was no seed
+        set_seed_state(tensorflow_state)
 
 
 class _GlobalSeed(SeedGenerator):

@@ -103,11 +103,11 @@ def _slow_save(model: Any) -> AbstractContextManager[None]:
     return hooks.step_watch.slow("saving a model")
 
 
-def _check_chief(model: Any, what: str) -> None:
+def _check_chief(model: Any, argument: str) -> None:
     hooks = _hooks(model)
     if hooks is not None and not hooks.is_chief:
         raise UserError(
-            f"received {what} on worker {hooks.worker}, and another worker may write the same"
+            f"received {argument} on worker {hooks.worker}, and another worker may write the same"
             " files: save on the chief alone, in `if strategy.is_chief:`"
         )
 

@@ -122,11 +122,11 @@ def write_checkpoint(
     """
     # Arrays of wide numbers come first, so that each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    of_bytes = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
+    byte_types = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
     metadata = {
         "format": str(FORMAT),
         "state": _compact_json(state),
-        _TYPES_OF_BYTES: json.dumps(of_bytes),
+        _TYPES_OF_BYTES: json.dumps(byte_types),
     }
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
@@ -135,7 +135,7 @@ def write_checkpoint(
         begin, end = end, end + array.nbytes
         header[name] = {
             "dtype": _TYPE_NAMES.get(array.dtype.name, "U8"),
-            "shape": [*array.shape, *([array.dtype.itemsize] if name in of_bytes else [])],
+            "shape": [*array.shape, *([array.dtype.itemsize] if name in byte_types else [])],
             "data_offsets": [begin, end],
         }
     text = _compact_json(header).encode()
@@ -157,13 +157,13 @@ def _short_digest(digest: Any) -> str:
     return str(digest.hexdigest())[:32]
 
 
-def _read_arrays(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
+def _read_arrays(file: Any, byte_types: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
     import ml_dtypes  # registers bfloat16 and similar types; a dependency of Keras
 
     for name in file.keys():  # noqa: SIM118 - not a mapping
         array = file.get_tensor(name)
-        if name in of_bytes:
-            kind = np.dtype(getattr(ml_dtypes, of_bytes[name], of_bytes[name]))
+        if name in byte_types:
+            kind = np.dtype(getattr(ml_dtypes, byte_types[name], byte_types[name]))
             array = array.view(kind)[..., 0]
         yield name, array
 

@@ -29,8 +29,8 @@ def assign_devices(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -
         ends = [len(cores) * worker // workers for worker in range(workers + 1)]
         own_cores = [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
     return [
-        Resources(gpus=of_gpus if gpus else None, cores=of_cores)
-        for of_gpus, of_cores in zip(own_gpus, own_cores, strict=True)
+        Resources(gpus=worker_gpus if gpus else None, cores=worker_cores)
+        for worker_gpus, worker_cores in zip(own_gpus, own_cores, strict=True)
     ]
 
 

@@ -17,51 +17,6 @@ def shell_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-# First lines of an error, of a hanging worker, and of a crash. The report of a hanging worker is
-# Python's own (`Timeout (`) if TensorFlow holds Python's lock.
-TRACEBACK = (
-    "Traceback (most recent call last):",
-    "kdist: no step has ended",
-    "kdist: error: worker",
-    "Timeout (",
-    "Fatal Python error:",
-)
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-# Logs of TensorFlow as connections end. They are no part of the error before them.
-_LOG = re.compile(r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
-# Lines after an error that are no part of the error: blank lines, INFO and WARNING logs.
-_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
-_USERS_MISTAKE = re.compile(r"(kdist\.errors\.)?UserError: ")
-# Message of kdist when it ends a process; a launcher puts the number of the worker in front.
-_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
-_LINES_WITHOUT_TRACEBACK = 20
-_TAIL = 400
-
-
-def last_error(errors: str, *, has_traceback: bool = True) -> str:
-    """Return the last traceback with the tracebacks chained to it, or the last lines.
-
-    Of a `UserError`, only the line is returned, because its message is complete. Without
-    `has_traceback`, the last traceback is no error: the program has printed it and gone on.
-    """
-    lines = errors.splitlines()
-    starts = [index for index, line in enumerate(lines) if line.startswith(TRACEBACK)]
-    if not starts or not has_traceback:
-        return "\n".join(lines[-_LINES_WITHOUT_TRACEBACK:]).strip("\n")
-    start = starts.pop()
-    error = next((line for line in lines[start + 1 :] if not line.startswith(" ")), "")
-    if _USERS_MISTAKE.match(error):
-        return error
-    while starts and any(line.startswith(_CHAINED) for line in lines[starts[-1] : start]):
-        start = starts.pop()
-    return "\n".join(line for line in lines[start:] if not _LOG.match(line)).strip("\n")
-
-
-def error_lines(error: str) -> list[str]:
-    """Return the lines of an error without a traceback's indented lines, which quote files."""
-    return [line for line in error.splitlines() if not line.startswith(" ")]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The cause of a process's end.
@@ -109,13 +64,14 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     error = last_error(errors)
     # A frozen process is killed, too. The process that watches it may have reported this.
     reports = _OWN_ERROR.findall(error) or (_OWN_ERROR.findall(errors) if is_killed else [])
+    report = reports[-1][:_TAIL] if reports else ""
     is_crash = -code in _CRASHES
-    lines = [reports[-1][:_TAIL]] if reports else error_lines(errors if is_crash else error)
+    lines = [report] if report else error_lines(errors if is_crash else error)
     memory = next((line.strip()[:_TAIL] for line in lines if says_out_of_memory(line)), "")
-    last = reports[-1][:_TAIL] if reports else _last_line(error)
+    last = report or _last_line(error)
     if memory:
         return Verdict(cause="memory", ending=ending, line=_with_memory(memory), error=error)
-    if is_killed and not reports:
+    if is_killed and not report:
         line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
         return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
     if is_crash and answers.get("limited"):
@@ -137,6 +93,51 @@ def _with_memory(line: str) -> str:
 def _last_line(error: str) -> str:
     lines = [line.strip() for line in error.splitlines() if not _NO_ERROR.match(line)]
     return lines[-1][-_TAIL:] if lines else ""
+
+
+# First lines of an error, of a hanging worker, and of a crash. The report of a hanging worker is
+# Python's own (`Timeout (`) if TensorFlow holds Python's lock.
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    "kdist: no step has ended",
+    "kdist: error: worker",
+    "Timeout (",
+    "Fatal Python error:",
+)
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+# Logs of TensorFlow as connections end. They are no part of the error before them.
+_LOG = re.compile(r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
+# Lines after an error that are no part of the error: blank lines, INFO and WARNING logs.
+_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
+_USERS_MISTAKE = re.compile(r"(kdist\.errors\.)?UserError: ")
+# Message of kdist when it ends a process; a launcher puts the number of the worker in front.
+_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
+_LINES_WITHOUT_TRACEBACK = 20
+_TAIL = 400
+
+
+def last_error(errors: str, *, has_traceback: bool = True) -> str:
+    """Return the last traceback with the tracebacks chained to it, or the last lines.
+
+    Of a `UserError`, only the line is returned, because its message is complete. Without
+    `has_traceback`, the last traceback is no error: the program has printed it and gone on.
+    """
+    lines = errors.splitlines()
+    starts = [index for index, line in enumerate(lines) if line.startswith(TRACEBACK)]
+    if not starts or not has_traceback:
+        return "\n".join(lines[-_LINES_WITHOUT_TRACEBACK:]).strip("\n")
+    start = starts.pop()
+    error = next((line for line in lines[start + 1 :] if not line.startswith(" ")), "")
+    if _USERS_MISTAKE.match(error):
+        return error
+    while starts and any(line.startswith(_CHAINED) for line in lines[starts[-1] : start]):
+        start = starts.pop()
+    return "\n".join(line for line in lines[start:] if not _LOG.match(line)).strip("\n")
+
+
+def error_lines(error: str) -> list[str]:
+    """Return the lines of an error without a traceback's indented lines, which quote files."""
+    return [line for line in error.splitlines() if not line.startswith(" ")]
 
 
 # Messages of Python, NumPy, C++, the kernel, TensorFlow and CUDA. `out_of_memory` is not among them

@@ -143,10 +143,10 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             return dataset
         if not isinstance(dataset, tf.data.Dataset):
             return super().experimental_distribute_dataset(dataset, options)
-        asked = options or tf.distribute.InputOptions()
+        input_options = options or tf.distribute.InputOptions()
         has_host_data = _has_host_data(tf.nest.flatten(dataset.element_spec))
-        on_host = has_host_data or not (self.on_gpus and asked.experimental_fetch_to_device)
-        is_one_iterator = asked.experimental_replication_mode == _PER_WORKER
+        on_host = has_host_data or not (self.on_gpus and input_options.experimental_fetch_to_device)
+        is_one_iterator = input_options.experimental_replication_mode == _PER_WORKER
         if on_host and self.workers == 1 and is_one_iterator:
             devices = self.extended.shard_devices
             return DividedDataset(dataset, [HOST] * len(devices) if self.on_gpus else devices)

@@ -23,9 +23,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         devices: Device names as in TensorFlow, one per replica, e.g. `["GPU:0", "GPU:1"]`.
             `None` uses every visible GPU, or the CPU if there is none.
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
-            that many logical CPUs if there is no GPU, at most 8, or one per core if there are more
-            than 8 cores. The CPU has to be
-            split before the first tensor, variable or dataset is created.
+            that many logical CPUs if there is no GPU (at most 8, or one per core of more than 8
+            cores). The CPU has to be split before the first tensor, variable or dataset is created.
         shards: Number of parts of each batch, a multiple of the number of replicas. All results
             have the same bits on any number of replicas that divides it, with the same shards,
             versions and kind of processor. `None` makes one part per replica: this is faster, and

@@ -2,12 +2,14 @@
 
 import statistics
 import time
-from typing import TYPE_CHECKING
+
+import keras
+import numpy as np
+import tensorflow as tf
 
 from ..errors import TrainingError
-
-if TYPE_CHECKING:
-    from .multi_worker_strategy import MultiWorkerMirroredStrategy
+from ..versions import versions
+from .multi_worker_strategy import MultiWorkerMirroredStrategy
 
 _ROUNDS = 10
 _MEGABYTES = 16
@@ -19,23 +21,22 @@ _TOLERANCE = 1e-5
 def check_workers() -> None:
     """Check connections, sums and training of all workers; the chief prints a line per check."""
     began = time.perf_counter()
-    from ..versions import versions
-    from .multi_worker_strategy import MultiWorkerMirroredStrategy
-
     strategy = MultiWorkerMirroredStrategy()
-    print_line = print if strategy.is_chief else lambda *_, **__: None
+
+    def print_line(line: str) -> None:
+        if strategy.is_chief:
+            print(line, flush=True)
+
     print_line(
         f"{strategy.workers} workers found each other after {time.perf_counter() - began:.1f} s:"
-        f" {strategy.num_replicas_in_sync} replicas, here {', '.join(strategy.devices)}",
-        flush=True,
+        f" {strategy.num_replicas_in_sync} replicas, here {', '.join(strategy.devices)}"
     )
     alike = ", ".join(f"{name} {version}" for name, version in versions().items())
-    print_line(f"alike on all: {alike}", flush=True)
+    print_line(f"alike on all: {alike}")
     small, large = (_all_reduce_seconds(strategy, count) for count in (1, _MEGABYTES * 250_000))
     print_line(
         f"all-reduce: {1000 * small:.2f} ms for 4 bytes, {1000 * large:.1f} ms for"
-        f" {_MEGABYTES} MB ({_MEGABYTES / 1000 / large:.2f} GB/s)",
-        flush=True,
+        f" {_MEGABYTES} MB ({_MEGABYTES / 1000 / large:.2f} GB/s)"
     )
     difference = _difference_from_one_replica(strategy)
     if not difference <= _TOLERANCE:
@@ -46,10 +47,8 @@ def check_workers() -> None:
     print_line(f"two training steps: equal to one replica's (largest difference {difference:.0e})")
 
 
-def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> float:
+def _all_reduce_seconds(strategy: MultiWorkerMirroredStrategy, count: int) -> float:
     """Return the median time to add up `count` float32 numbers over all replicas."""
-    import tensorflow as tf
-
     collectives = strategy.collectives()
 
     @tf.function(autograph=False)
@@ -75,13 +74,11 @@ def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> 
     return statistics.median(seconds[1:])
 
 
-def _difference_from_one_replica(strategy: "MultiWorkerMirroredStrategy") -> float:
+def _difference_from_one_replica(strategy: MultiWorkerMirroredStrategy) -> float:
     """Return the largest difference of weights after two steps, with and without the strategy.
 
     The second batch does not divide evenly.
     """
-    import keras
-    import numpy as np
 
     def make() -> keras.Model:
         layers = [keras.Input((_FEATURES,)), keras.layers.Dense(16)]

@@ -143,7 +143,7 @@ class _Job:
 
     def _prepare_workers(self, workers: int) -> list["partial[Worker]"]:
         addresses = [f"{LOOPBACK}:{port}" for port in free_ports(workers)]
-        gpus = [gpu for of_worker in self._gpus[:workers] for gpu in of_worker or ()]
+        gpus = [gpu for worker_gpus in self._gpus[:workers] for gpu in worker_gpus or ()]
         assigned = assign_devices(workers=workers, gpus=gpus, cores=visible_cores())
         return [
             partial(

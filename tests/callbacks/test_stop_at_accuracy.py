@@ -113,22 +113,20 @@ def test_a_resumed_run_has_been_validated_before():
     assert run(resumed, [{"loss": 1.0}]) is None
 
 
-@pytest.mark.parametrize("target", [85, 1, 1.0, -0.1, math.nan, "0.85", None, True])
-def test_a_target_that_no_accuracy_can_beat_is_refused(target):
-    with pytest.raises(UserError, match=r"target for val_accuracy is .*0\.85"):
-        StopAtAccuracy(target)
-
-
-def test_no_target_is_refused():
-    with pytest.raises(UserError, match="target is empty"):
-        StopAtAccuracy({})
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, 2.0, "2", None, True])
-@pytest.mark.parametrize("name", ["patience", "validation_freq"])
-def test_counts_are_integers_of_at_least_1(name, value):
-    with pytest.raises(UserError, match=f"{name} is .* at least 1"):
-        StopAtAccuracy(**{name: value})
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"target": 1}, r"target for val_accuracy is 1, .*0\.85"),
+        ({"target": None}, r"target for val_accuracy is None, .*0\.85"),
+        ({"target": {}}, "target is empty"),
+        ({"patience": 0}, "patience is 0, .* at least 1"),
+        ({"validation_freq": 0}, "validation_freq is 0, .* at least 1"),
+        ({"time_budget": 0}, "time_budget is 0, .*pass how many seconds"),
+    ],
+)
+def test_arguments_that_are_refused(options, words):
+    with pytest.raises(UserError, match=words):
+        StopAtAccuracy(**options)
 
 
 def run_on_a_clock(callback, epochs, seconds=10.0):
@@ -183,9 +181,3 @@ def test_the_time_before_a_resumption_counts_in_the_budget():
     resumed.set_state(first.get_state())
     assert run_on_a_clock(resumed, accuracies(0.1, 0.1)).stopped_epoch == 1
     assert resumed.seconds == 30.0
-
-
-@pytest.mark.parametrize("seconds", [0, -1, "10", True, math.nan])
-def test_a_time_budget_that_is_none_is_refused(seconds):
-    with pytest.raises(UserError, match=r"time_budget is .*pass how many seconds"):
-        StopAtAccuracy(time_budget=seconds)
