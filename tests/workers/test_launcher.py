@@ -167,12 +167,18 @@ def started(code, kind=Worker):
 def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_another(
     monkeypatch,
 ):
-    others_end = threading.Event()
+    was_killed, others_end = threading.Event(), threading.Event()
 
     class Late(Worker):
         def wait(self):
             self._child.wait()
+            was_killed.set()
             others_end.wait(SECONDS)
+            super().wait()
+
+    class Later(Worker):
+        def wait(self):
+            was_killed.wait(SECONDS)
             super().wait()
 
     end_others = worker_processes._Group._end_others
@@ -180,7 +186,7 @@ def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_
         worker_processes._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
     )
     killed = "import os; os.kill(os.getpid(), 9)"
-    starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)")]
+    starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)", Later)]
     outcome = run_workers(starts, grace=SECONDS, events=queue.SimpleQueue())
     assert (outcome.code, outcome.lost) == (137, (0,))
 
