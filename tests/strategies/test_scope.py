@@ -125,3 +125,34 @@ def test_an_optimizer_is_built_outside_of_the_scope():
     model.compile(optimizer, "mse")
     model.fit(X, Y, verbose=0)
     assert int(optimizer.iterations) == 1
+
+
+class BagOfWords(keras.layers.Layer):
+    """Takes sparse rows, which Keras cannot stand in for as it builds a model."""
+
+    def build(self, shape):
+        self.table = self.add_weight(shape=(shape[-1], 3), initializer="ones")
+
+    def call(self, rows):
+        return tf.sparse.sparse_dense_matmul(rows, self.table)
+
+    def compute_output_spec(self, rows):
+        return keras.KerasTensor((rows.shape[0], 3))
+
+
+def test_a_layer_of_sparse_rows():
+    rows = np.random.default_rng(0).integers(0, 2, (20, 30)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(rows), np.ones((20, 3))))
+
+    def losses(strategy):
+        with strategy.scope():
+            inputs = keras.Input((30,), sparse=True)
+            model = keras.Model(inputs, BagOfWords()(inputs))
+        model.compile(keras.optimizers.SGD(0.001), "mse", metrics=["mae"])
+        return model.fit(data.batch(6), shuffle=False, verbose=0).history
+
+    plain = losses(tf.distribute.get_strategy())
+    divided = losses(kdist.MirroredStrategy(replicas=2))
+    assert divided.keys() == plain.keys()
+    for name, values in plain.items():
+        np.testing.assert_allclose(divided[name], values, rtol=1e-5)
