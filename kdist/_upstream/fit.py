@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.callbacks import CallbackList
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.epoch_iterator import EpochIterator
@@ -47,7 +48,28 @@ def build_for_fit(model: keras.Model) -> None:
         return
     if "train_step" in overridden_steps(model):
         return
-    build_alone(model, replica_batch_spec(fit.iterator, any_batch_size=model.built))
+    spec = replica_batch_spec(fit.iterator, any_batch_size=model.built)
+    try:
+        build_alone(model, spec)
+    except Exception:
+        # The code of a model may need values, or the size of the batch.
+        if not model.built or spec is None:
+            raise
+        _build_on_zeros(model, spec, find_global_batch(fit.iterator, None) or 1)
+
+
+def _build_on_zeros(model: keras.Model, spec: Any, rows: int) -> None:
+    """Build the metrics and the optimizer of a built model by an evaluation of rows of zeros."""
+
+    def make_zeros(leaf: Any) -> Any:
+        zeros = tf.zeros([rows, *leaf.shape[1:]], leaf.dtype)
+        return tf.sparse.from_dense(zeros) if isinstance(leaf, tf.SparseTensorSpec) else zeros
+
+    batch = keras.tree.map_structure(make_zeros, spec)
+    model.test_on_batch(*keras.utils.unpack_x_y_sample_weight(batch))
+    model.reset_metrics()
+    with model.distribute_strategy.scope():
+        model.optimizer.build(model.trainable_variables)
 
 
 def build_alone(model: keras.Model, batch: Any) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint, StopAtAccuracy, TrainingTelemetry
+from replicas import assert_equal
 from resumed_training import (
     BATCH,
     SAMPLES,
@@ -261,3 +262,32 @@ def test_one_two_four_three_and_one_replicas(tmp_path):
         np.testing.assert_allclose(found.values[name], value, rtol=0, atol=1e-6, err_msg=name)
     for name, value in expected.history.items():
         np.testing.assert_allclose(found.history[name], value, rtol=1e-5, err_msg=name)
+
+
+def loss_of_pairs(y, predicted):
+    """Read the size of the batch."""
+    pairs = tf.reshape(predicted, (predicted.shape[0] // 2, 2, 4))
+    return tf.reduce_mean(tf.square(pairs[:, 0] - pairs[:, 1]))
+
+
+def loss_of_values(y, predicted):
+    """Read values, as a debugger does."""
+    return tf.reduce_mean(tf.square(y - predicted)) * float(predicted.numpy().shape[0])
+
+
+@pytest.mark.parametrize(("loss", "eager"), [(loss_of_pairs, False), (loss_of_values, True)])
+def test_code_that_cannot_be_built_without_data(tmp_path, loss, eager):
+    rows = np.linspace(-1, 1, 96, dtype="float32").reshape(16, 6)
+    data = tf.data.Dataset.from_tensor_slices((rows, rows[:, :4])).batch(8, drop_remainder=True)
+    strategy = kdist.MirroredStrategy(replicas=2)
+
+    def trained(epochs, folder):
+        keras.utils.set_random_seed(0)
+        model = strategy.build(lambda: keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)]))
+        model.compile("adam", loss, metrics=[loss], run_eagerly=eager)
+        callbacks = [Checkpoint(folder, verbose=0)]
+        model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
+        return [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
+
+    trained(1, tmp_path / "resumed")
+    assert_equal(trained(2, tmp_path / "resumed"), trained(2, tmp_path / "whole"))
