@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
 
 import hypothesis
-from command_options import COMMANDS, KINDS, make_options_class
+from command_options import COMMANDS, KINDS, options_of
 from hypothesis import strategies as st
 from kdist.cli import main
 from kdist.fields import fields_of
@@ -73,7 +73,7 @@ def command_lines(draw):
         words += draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], []]))
     elif command in ("check", "find", "evaluate", "report"):
         words.append(draw(st.sampled_from(["run", "mine.py:build", *PATHS])))
-    names = sorted(make_options_class(tuple(words[: 2 if KINDS[command] else 1])))
+    names = sorted(options_of(tuple(words[: 2 if KINDS[command] else 1])))
     for option in draw(st.lists(st.sampled_from(names), max_size=3)):
         value = draw(VALUES)
         words += draw(st.sampled_from([[option, value], [f"{option}={value}"], [option]]))
