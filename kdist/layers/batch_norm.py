@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ..spmd.remat import is_rematerialized
+
 _SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 
 
@@ -23,13 +25,13 @@ def normalize_by_batch(layer: Any, inputs: Any) -> Any:
     Returns:
         The outputs; `None` if the layer or its inputs are not supported.
     """
-    x = tf.convert_to_tensor(inputs)
-    if not _is_supported(layer, x):
+    # A gradient of its own would keep the inputs of a rematerialized layer.
+    if is_rematerialized() or not isinstance(inputs, tf.Tensor) or not _is_supported(layer, inputs):
         return None
-    channels, dtype = x.shape[-1], _accumulator(x)
+    channels, dtype = inputs.shape[-1], _accumulator(inputs)
     gamma = tf.cast(layer.gamma, dtype) if layer.scale else tf.ones(channels, dtype)
     beta = tf.cast(layer.beta, dtype) if layer.center else tf.zeros(channels, dtype)
-    y, mean, variance = batch_norm(x, gamma, beta, epsilon=layer.epsilon)
+    y, mean, variance = batch_norm(inputs, gamma, beta, epsilon=layer.epsilon)
     for moving, value in ((layer.moving_mean, mean), (layer.moving_variance, variance)):
         old = keras.ops.cast(moving, value.dtype)
         moving.assign(old * layer.momentum + value * (1.0 - layer.momentum))

@@ -146,6 +146,8 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     if info.kind == KIND:
         rows = StudyFolder(path, "trial").read_rows()
         return SearchRecord(name=name, path=path, search=Search.from_info(info), rows=rows)
+    if info.kind not in EXPERIMENTS:
+        raise UserError(f"{path} has a study of the kind {info.kind!r}, which this kdist lacks")
     return SweepRecord(
         name=name,
         path=path,

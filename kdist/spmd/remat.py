@@ -45,8 +45,11 @@ def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        is_inside = getattr(_thread, "is_inside", False)
-        if tf.executing_eagerly() or is_inside or _is_model(getattr(fn, "__self__", None)):
+        if (
+            tf.executing_eagerly()
+            or is_rematerialized()
+            or _is_model(getattr(fn, "__self__", None))
+        ):
             return fn(*args, **kwargs)
         graph = ops.get_default_graph()
         before = len(graph.get_operations())
@@ -78,13 +81,18 @@ def _mark_inside() -> Iterator[None]:
         _thread.is_inside = False
 
 
+def is_rematerialized() -> bool:
+    """Whether this thread traces a function that is computed again in the backward pass."""
+    return getattr(_thread, "is_inside", False)
+
+
 def _find_added_losses(owner: Any, made: Operations) -> list[tuple[list[Any], int]]:
     """Return the places of losses that layers have added inside a method of a layer."""
     layers = owner._flatten_layers() if isinstance(owner, keras.Layer) else ()
     return [
-        (layer._find_added_losses, index)
+        (layer._losses, index)
         for layer in layers
-        for index, loss in enumerate(layer._find_added_losses)
+        for index, loss in enumerate(layer._losses)
         if tf.is_tensor(loss) and loss.op in made
     ]
 

@@ -359,7 +359,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             return colocate_new_variables(colocate_with_variable)
         if tf.distribute.get_strategy().extended is self:
             return super().colocate_vars_with(colocate_with_variable)
-        if not tf.executing_eagerly():
+        if not tf.executing_eagerly() or tf.distribute.has_strategy():
             raise UserError(_OUTSIDE)
         return self._colocate_in_scope(colocate_with_variable)
 

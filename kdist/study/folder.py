@@ -112,7 +112,13 @@ class StudyFolder:
                 f"{self.path} has format {version}, this kdist reads {FORMAT}: read it with the"
                 " kdist that wrote it, or pass another --output"
             )
-        return StudyInfo(**content)
+        try:
+            return StudyInfo(**content)
+        except TypeError as error:
+            raise UserError(
+                f"{self.path / STUDY_FILE} lacks a study's kind, settings or machine: pass another"
+                " --output"
+            ) from error
 
     def check_place(self) -> None:
         """Check that the folder has a study, or is empty or missing and can take one.

@@ -243,6 +243,8 @@ def _read_history(path: Path) -> list[dict[str, float | None]]:
         rows = list(reader)
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
+    if any(None in row for row in rows):
+        raise UserError(f"{path.name} has a line with more values than columns")
     if not {"epoch", "seconds"} <= set(reader.fieldnames or ()):
         raise UserError(f"{path.name} has no columns epoch and seconds")
     return [{name: _parse_number(text) for name, text in row.items()} for row in rows]

@@ -117,7 +117,7 @@ def test_the_first_difference_is_named():
 
 
 def sums_off_by(monkeypatch, factor):
-    right = Collectives.sums
+    right = Collectives.sum_all
 
     def wrong(self, values):
         return [
@@ -128,7 +128,7 @@ def sums_off_by(monkeypatch, factor):
             for summed in right(self, values)
         ]
 
-    monkeypatch.setattr(Collectives, "sums", wrong)
+    monkeypatch.setattr(Collectives, "sum_all", wrong)
 
 
 def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):

@@ -225,3 +225,26 @@ def test_files_of_the_synchronized_layer(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert type(loaded.layers[0]) is SyncBatchNormalization
+
+
+def test_ragged_rows():
+    rows = tf.RaggedTensor.from_row_lengths(np.linspace(-1, 1, 24).reshape(12, 2), [3, 0, 4, 5])
+    data = tf.data.Dataset.from_tensors((rows, np.zeros((4, 2))))
+
+    def train(distributed):
+        keras.utils.set_random_seed(0)
+        with distributed.scope():
+            layer = KERAS(dtype="float64")
+
+            class Model(keras.Model):
+                def call(self, rows, training=None):
+                    return tf.reduce_sum(layer(rows, training=training), 1)
+
+            model = Model()
+            model.norm = layer
+            model.compile("sgd", "mse")
+        model.fit(data, verbose=0, shuffle=False)
+        return layer.get_weights()
+
+    plain = train(tf.distribute.get_strategy())
+    assert_close(train(kdist.MirroredStrategy(replicas=2)), plain, rtol=1e-9)
