@@ -1,5 +1,8 @@
-"""oneDNN's kernels, and custom gradients."""
+"""oneDNN's kernels, derivatives in forward mode, and custom gradients."""
 
+from typing import Any
+
+from tensorflow.python.eager import forwardprop_util
 from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.util import _pywrap_util_port
 
@@ -7,6 +10,11 @@ from tensorflow.python.util import _pywrap_util_port
 def onednn_is_on() -> bool:
     """Whether TensorFlow uses oneDNN's kernels on CPUs."""
     return bool(_pywrap_util_port.IsMklEnabled())
+
+
+def has_forward_derivatives(*tensors: Any) -> bool:
+    """Whether a `tf.autodiff.ForwardAccumulator` computes derivatives of one of the tensors."""
+    return bool(forwardprop_util.pack_tangents(tensors).tangents)
 
 
 def forget_custom_gradients() -> None:

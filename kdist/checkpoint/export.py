@@ -37,7 +37,7 @@ def export_model(
         path: The file, which ends in `.keras`.
         model: A built model that gets the weights. The default creates the model from the
             checkpoint, but may fail for a custom model class. The file of a created model opens
-            without kdist, unless the model has layers of `kdist.layers` besides batch norms.
+            without kdist, unless the model has layers of `kdist.layers`.
         averaged: Whether to use the averages of the weights if the optimizer keeps averages, as
             `fit` does at its end.
 

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from .._upstream.graphs import has_forward_derivatives
 from ..spmd.remat import is_rematerialized
 
 _SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
@@ -31,6 +32,9 @@ def normalize_by_batch(layer: Any, inputs: Any) -> Any:
     channels, dtype = inputs.shape[-1], _accumulator(inputs)
     gamma = tf.cast(layer.gamma, dtype) if layer.scale else tf.ones(channels, dtype)
     beta = tf.cast(layer.beta, dtype) if layer.center else tf.zeros(channels, dtype)
+    # TensorFlow has no forward-mode derivatives of custom gradients in a graph.
+    if has_forward_derivatives(inputs, gamma, beta):
+        return None
     y, mean, variance = batch_norm(inputs, gamma, beta, epsilon=layer.epsilon)
     for moving, value in ((layer.moving_mean, mean), (layer.moving_variance, variance)):
         old = keras.ops.cast(moving, value.dtype)
@@ -46,6 +50,7 @@ def _is_supported(layer: Any, x: tf.Tensor) -> bool:
         and layer.axis % rank == rank - 1
         and x.shape[-1] is not None
         and x.dtype.is_floating
+        and isinstance(layer.epsilon, int | float)
         and not layer.renorm
         # A subclass may compute its statistics differently.
         and type(layer)._moments is keras.layers.BatchNormalization._moments
@@ -100,11 +105,11 @@ def _accumulator(x: Any) -> tf.DType:
 
 def _affine(x: Any, mean: Any, variance: Any, scale: Any, offset: Any, epsilon: float) -> Any:
     """Return `scale * (x - mean) / sqrt(variance + epsilon) + offset`."""
-    if x.dtype != tf.float32 or epsilon < _SMALLEST_EPSILON:
+    # The rows of a matrix may be more than cuDNN's kernel takes: 65,535 samples.
+    if len(x.shape) != 4 or x.dtype != tf.float32 or epsilon < _SMALLEST_EPSILON:
         return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
-    images = x if len(x.shape) == 4 else tf.reshape(x, (-1, 1, 1, x.shape[-1]))
     y, *_ = tf.raw_ops.FusedBatchNormV3(  # in one pass over the batch
-        x=images,
+        x=x,
         scale=scale,
         offset=offset,
         mean=mean,
@@ -112,7 +117,7 @@ def _affine(x: Any, mean: Any, variance: Any, scale: Any, offset: Any, epsilon: 
         epsilon=epsilon,
         is_training=False,
     )
-    return y if len(x.shape) == 4 else tf.reshape(y, tf.shape(x))
+    return y
 
 
 def _second_gradient(dy: Any, x: Any, gamma: Any, epsilon: float) -> Any:

@@ -248,3 +248,29 @@ def test_ragged_rows():
 
     plain = train(tf.distribute.get_strategy())
     assert_close(train(kdist.MirroredStrategy(replicas=2)), plain, rtol=1e-9)
+
+
+def test_derivative_in_forward_mode():
+    x, direction = (np.concatenate(part) for part in batch((6,), SMALL))
+
+    def derivative(distributed):
+        with distributed.scope():
+            layer = KERAS(dtype="float64")
+            layer.build((None, *SMALL))
+
+        def step(x, direction):
+            with tf.autodiff.ForwardAccumulator(x, direction) as accumulator:
+                y = layer(x, training=True)
+            return accumulator.jvp(y)
+
+        args = [
+            per_replica(distributed, np.split(value, distributed.num_replicas_in_sync))
+            for value in (x, direction)
+        ]
+        return concatenated(
+            distributed, tf.function(lambda *args: distributed.run(step, args))(*args)
+        )
+
+    plain = derivative(tf.distribute.get_strategy())
+    ours = derivative(kdist.MirroredStrategy(replicas=2))
+    np.testing.assert_allclose(ours, plain, atol=1e-9)
