@@ -145,7 +145,11 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     name = sanitize_text(path.resolve().name)
     if info.kind == KIND:
         rows = StudyFolder(path, "trial").read_rows()
-        return SearchRecord(name=name, path=path, search=Search.from_info(info), rows=rows)
+        try:
+            search = Search.from_info(info)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{path / STUDY_FILE} lacks settings of a search") from error
+        return SearchRecord(name=name, path=path, search=search, rows=rows)
     if info.kind not in EXPERIMENTS:
         raise UserError(f"{path} has a study of the kind {info.kind!r}, which this kdist lacks")
     return SweepRecord(

@@ -1,8 +1,11 @@
 """The table of runs, and the sections of sweeps and searches."""
 
+import json
+
 import pytest
 from kdist.report.sources import find_sources
 from kdist.report.write_report import make_runs_table, make_sections, render_report
+from kdist.study.folder import FORMAT
 from report_folders import (
     accuracy_rows,
     scaling_rows,
@@ -151,12 +154,20 @@ def test_a_search_whose_trials_failed_or_that_has_none(tmp_path):
     assert (failed.figures, new.tables, new.figures) == ([], [], [])
 
 
+NOTHING = {"settings": {}, "machine": {}}
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
         ("study.json", "[1]"),
         ("study.json", "{"),
         ("study.json", '{"future": 1}'),
+        ("study.json", json.dumps({"format": FORMAT})),
+        *(
+            ("study.json", json.dumps({"format": FORMAT, "kind": kind, **NOTHING}))
+            for kind in ("search", "of a newer version")
+        ),
         ("trials.json", "{"),
     ],
 )

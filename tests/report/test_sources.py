@@ -14,11 +14,13 @@ def test_a_folder_of_runs_and_what_is_skipped(tmp_path):
     write_run(tmp_path / "b")
     write_run(tmp_path / "a")
     (write_run(tmp_path / "copied") / "config.json").unlink()
+    with (write_run(tmp_path / "edited") / "history.csv").open("a") as history:
+        history.write("1" + ",1" * 99 + "\n")
     write_sweep(tmp_path / "old", "scaling", scaling_rows(), format=99)
     sources = find_sources([str(tmp_path)])
     assert names(sources.runs) == ["a", "b"]
     reasons = dict(sources.skipped)
-    assert list(reasons) == [str(tmp_path / name) for name in ("copied", "old")]
+    assert list(reasons) == [str(tmp_path / name) for name in ("copied", "edited", "old")]
     assert reasons[str(tmp_path / "copied")] == "incomplete: config.json missing"
     assert "format 99" in reasons[str(tmp_path / "old")]
 
