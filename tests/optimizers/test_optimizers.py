@@ -20,11 +20,11 @@ PEERS = json.loads((Path(__file__).parent / "peer_trajectories.json").read_text(
 
 
 def lars(weights, gradients, rate, momentum, trust, decay):
-    """You et al. 2017, algorithm 1."""
+    """You et al. 2017, algorithm 1, with the small number that LARS adds to the divisor."""
     velocity = np.zeros_like(weights)
     for gradient in gradients:
         size, slope = np.linalg.norm(weights), np.linalg.norm(gradient)
-        ratio = trust * size / (slope + decay * size) if size > 0 and slope > 0 else 1.0
+        ratio = trust * size / (slope + decay * size + 1e-8) if size > 0 and slope > 0 else 1.0
         step = rate * ratio * (gradient + decay * weights)
         velocity = momentum * velocity + step
         weights = weights - velocity
