@@ -21,7 +21,6 @@ from .explanation import line_of
 from .functions import (
     copy_of,
     create_like,
-    is_compiled,
     is_sum,
     set_traceback,
     shapes_attribute,
@@ -310,11 +309,8 @@ class Stage:
         with self.graph.as_default(), tf.device(self.kernel_device):
             return list(call(*inputs))
 
-    def call_kernel(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
-        """Call a kernel that XLA compiles; write the operations of any other kernel here."""
-        if is_compiled(op):
-            with self.graph.as_default(), tf.device(self.kernel_device):
-                return self.copy(op, inputs)
+    def write_kernel(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
+        """Write the operations of the kernel that an operation calls."""
         graph = self.plan.step.bodies.graph_of(op, op.get_attr("f").name, op.inputs)
         made = {inner.ref(): value for inner, value in zip(graph.inputs, inputs, strict=True)}
         for inner in graph.get_operations():

@@ -145,5 +145,5 @@ def _longest_row(op: Operation) -> Decision | None:
     if shard is None or shard.within is None:
         return None
     return Decision(
-        [LOCAL], [Partial(MAXIMUM)], lambda stage, op, inputs: stage.call_kernel(op, inputs)
+        [LOCAL], [Partial(MAXIMUM)], lambda stage, op, inputs: stage.write_kernel(op, inputs)
     )

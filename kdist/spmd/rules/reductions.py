@@ -157,7 +157,7 @@ def _moments(op: Operation) -> Decision | None:
     return Decision(
         [LOCAL, REPLICATE],
         [Partial(Moments(shard.rows))],
-        lambda stage, op, inputs: stage.call_kernel(op, inputs),
+        lambda stage, op, inputs: stage.write_kernel(op, inputs),
         needs=[shard.rows],
     )
 
