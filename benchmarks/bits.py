@@ -4,9 +4,9 @@
 
 All candidates run with one thread for each operation, as shards do; one ordinary replica also runs
 in a process of its own, with all cores for each operation. The candidates are timed in turn, A B B
-A …, by the clock and by the processor time of all cores, which other processes disturb less. The
-last row shows the cost of smaller batches: an ordinary step for each shard, with its part of the
-batch.
+A …, by the clock and by the processor time of all cores. Other processes disturb the clock more.
+The last row shows the cost of smaller batches: an ordinary step for each shard, with its part of
+the batch.
 """
 
 import argparse

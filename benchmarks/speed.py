@@ -104,7 +104,7 @@ def compare(names: list[str], batch: int, rounds: int) -> tuple[Facts, Turns]:
     facts: Facts = {}
     with contextlib.ExitStack() as stack:
         candidates = {}
-        for name in names:  # one after the other: each traces and warms up
+        for name in names:  # in sequence: each candidate traces and warms up
             start = time.perf_counter()
             candidate = stack.enter_context(Candidate(name, batch))
             facts[name] = candidate.answer() | {"first": time.perf_counter() - start}

@@ -81,9 +81,7 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
         options = {k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
         value = options.get("initial_value")
         if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
-            options["initial_value"] = _compute_outside(
-                value
-            )  # the variable is made outside the step
+            options["initial_value"] = _compute_outside(value)
         try:
             with tf.init_scope(), strategy.scope(), contextlib.ExitStack() as beside:
                 if kwargs.get("colocate_with") is not None:
