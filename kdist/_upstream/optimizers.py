@@ -69,8 +69,8 @@ def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
 class _Averaging:
     """Keras's update of the averages, with a momentum that warms up.
 
-    It replaces the method of a single optimizer. A change of `ema_momentum` for the time of an
-    update would be a race between the threads of replicas.
+    An object replaces the method of a single optimizer. A change of `ema_momentum` during an update
+    would be a race between the threads of replicas.
     """
 
     def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:
