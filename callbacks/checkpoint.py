@@ -97,7 +97,7 @@ class Checkpoint(ResumableCallback):
         if any(isinstance(callback, Checkpoint) for callback in callbacks):
             raise UserError(
                 "fit received several Checkpoint callbacks, each of which would restore its own"
-                " training: pass one; for a second copy of the checkpoints, copy its folder"
+                " training: pass one; for a second copy of the checkpoints, copy the folder"
             )
         if running_fit(self.model) is None:
             raise UserError(

@@ -79,7 +79,7 @@ def build_alone(model: keras.Model, batch: Any) -> None:
 
 
 def build_for_step(model: keras.Model, batch: Any) -> None:
-    """Prepare a model made under a strategy of kdist for a step on batches of this spec."""
+    """Prepare a model under a strategy of kdist for a step on batches with the spec `batch`."""
     hooks = hooks_of(model)
     if hooks is not None:
         hooks.prepare(model)
@@ -213,11 +213,11 @@ def continue_epoch(
     test="test_history_is_called_after_a_users_callbacks",
 )
 def _begin_fit(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
-    """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
+    """Move observers after all callbacks, and pass the remaining callbacks to each observer."""
     observers = [callback for callback in callbacks.callbacks if _observes_fit(callback)]
     hooks = hooks_of(callbacks.model)
     if hooks is not None:
-        # A worker that resumes alone would wait for the other workers, while these train.
+        # A worker that resumes alone would wait for the other workers while they train.
         names = ", ".join(type(observer).__name__ for observer in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=_observes_fit)
@@ -246,7 +246,7 @@ _NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier it
     test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
 )
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Give the fit its own data set if the data know their epochs; see also `worker_steps.py`."""
+    """Train on a separate data set if the data know their epochs; see also `worker_steps.py`."""
     try:
         call = inspect.signature(original).bind(model, *args, **options)
     except TypeError:  # Keras raises the error
@@ -340,7 +340,7 @@ DATA_PATCHES = (
 @replaces(
     TensorFlowTrainer,
     "_maybe_symbolic_build",
-    why="Does not copy an optimizer made outside the scope to every replica, and loses"
+    why="Does not copy an optimizer created outside the scope to every replica, and loses"
     " the batches that a temporary iterator has prefetched.",
     test="test_a_generator_loses_batches_to_a_throw_away_iterator",
 )

@@ -80,8 +80,9 @@ class StrategyHooks:
     def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 
-        Called before Keras builds the optimizer and traces its step. An optimizer or metric made
-        outside the scope gets a copy on every replica; a model made outside raises `UserError`.
+        Called before Keras builds the optimizer and traces its step. An optimizer or metric that
+        was created outside the scope gets a copy on every replica; a model that was created outside
+        the scope raises `UserError`.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""KerasTuner's oracles without files of their own, and Hyperband with a minimum of epochs.
+"""KerasTuner's oracles without files, and Hyperband with a minimum of epochs.
 
 The package itself does not import this module, as importing KerasTuner takes a second.
 """

@@ -15,7 +15,7 @@ def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 
 
 def strategy_of(model: keras.Model) -> tf.distribute.Strategy | None:
-    """Return the strategy in whose scope the model was made."""
+    """Return the strategy in whose scope the model was created."""
     return model._distribute_strategy
 
 
@@ -63,7 +63,7 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
 
 
 def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:
-    """Copy variables that were made outside the scope to every replica, with their values."""
+    """Copy variables that were created outside the scope to every replica, with their values."""
     for variable in variables:
         is_in_scope = strategy.extended.variable_created_in_scope(variable._value)
         if not is_in_scope and not isinstance(variable._value, tf.distribute.DistributedValues):

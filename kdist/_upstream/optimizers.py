@@ -16,7 +16,7 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
 
 
 def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
-    """Set the strategy of an optimizer that was made outside the scope."""
+    """Set the strategy of an optimizer that was created outside the scope."""
     for nested in flatten_optimizers(optimizer):
         nested._distribution_strategy = strategy
 

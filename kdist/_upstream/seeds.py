@@ -71,7 +71,7 @@ def keep_seeds() -> Iterator[None]:
 
 
 class _GlobalSeed(SeedGenerator):
-    """The generator of `seed=None`, made before a step that may use it.
+    """The generator for `seed=None`, created before a step that may use the generator.
 
     The generator takes its seed from Python's `random` at its first use, as Keras's generator does.
     The time of this draw matters: the order of a `PyDataset`, for example, draws from `random`,

@@ -142,7 +142,7 @@ def _graph_constant(
     test="test_remat_takes_no_keyword_arguments",
 )
 def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
-    """Let the strategy whose step calls a rematerialized function compute it."""
+    """In a step, leave a rematerialized function to the strategy of the step."""
 
     def call(*args: Any, **options: Any) -> Any:
         strategy = traced_strategy()
@@ -163,7 +163,7 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
 def _batch_norm(
     original: Callable[..., Any], layer: Any, inputs: Any, training: Any = None, mask: Any = None
 ) -> Any:
-    """Let the strategy whose step calls a batch norm compute it in few operations."""
+    """In a step, leave a batch norm to the strategy of the step."""
     outputs, strategy = None, traced_strategy()
     if strategy is not None and training and layer.trainable and mask is None:
         outputs = strategy.batch_norm(layer, inputs)

@@ -106,7 +106,7 @@ class CallbackStates:
         if unsaved:
             warnings.warn(
                 f"Checkpoint does not save the state of {', '.join(unsaved)}: a resumed run starts"
-                " these callbacks afresh. Give them get_state() and set_state(state).",
+                " these callbacks afresh. Give the callbacks get_state() and set_state(state).",
                 stacklevel=2,
             )
 

@@ -79,7 +79,7 @@ def restore_weights(
 
     Raises:
         DamagedCheckpointError: The checkpoint cannot be read.
-        UserError: The checkpoint is of a different model, or has no averages.
+        UserError: The checkpoint was saved from a different model, or has no averages.
     """
     arrays, state = checkpoint.read()
     if averaged and not state["averages"]:

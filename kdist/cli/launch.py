@@ -25,7 +25,7 @@ _FLAGS = {"--help", "-h"}.union(*({f"--{name}", f"--no-{name}"} for name in _FLA
 def launch(
     *program: Annotated[str, Parameter(help="A script and its arguments, or -m and a module.")],
     workers: Annotated[
-        str, Parameter(help="Workers; auto: one for each GPU, one without GPUs.")
+        str, Parameter(help="Number of workers; auto: a worker per GPU, one worker without GPUs.")
     ] = AUTO,
     options: Any = None,
 ) -> int:

@@ -1,4 +1,4 @@
-"""Options of the command line, made from the fields of settings."""
+"""Options of the command line, created from the fields of settings."""
 
 import dataclasses
 import re

@@ -84,7 +84,9 @@ def check_data_dir(dataset: str, data_dir: Folder | None) -> None:
         UserError: The data set is embedded, and a folder is given.
     """
     if data_dir is not None and DATASETS[dataset].is_embedded:
-        with_folder = [name for name, entry in DATASETS.items() if not entry.is_embedded]
+        with_folder = [
+            name for name, dataset_entry in DATASETS.items() if not dataset_entry.is_embedded
+        ]
         raise UserError(
             f"received data_dir={os.fspath(data_dir)} with dataset={dataset}, which comes with"
             " kdist and reads no folder: remove data_dir, or choose"

@@ -294,7 +294,7 @@ def _explain_damage(path: Path) -> Iterator[None]:
 def _missing_files_error(folder: Path, missing: Sequence[str], expected: str) -> UserError:
     return UserError(
         f"data_dir {str(folder)!r} has no {', '.join(missing)}, expected {expected}: pass the"
-        " folder of these files, or omit data_dir, so that kdist finds or downloads them"
+        " folder of these files, or omit data_dir, so that kdist finds or downloads the files"
     )
 
 

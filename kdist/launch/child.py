@@ -52,7 +52,7 @@ class Resources:
 
 
 class Child:
-    """A process in a session of its own that ends when this process ends.
+    """A process in a separate session that ends when this process ends.
 
     A terminal's Ctrl-C reaches only this process, which then ends its children. `kill`, or the end
     of a `with` block, kills the child and all processes that it has started, in any session.
@@ -205,7 +205,7 @@ def _kill_marked(mark: bytes) -> bool:
     wanted = re.compile(rb"(?:^|\0)%s=%s(?:/|\0|$)" % (_MARK.encode(), re.escape(mark)))
     found = False
     for path in _PROCESSES.glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # the process has ended, or is of a different user
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to a different user
             if wanted.search(path.read_bytes()):
                 found = True
                 os.kill(int(path.parent.name), signal.SIGKILL)

@@ -103,7 +103,7 @@ def make_optimizer(
         UserError: There is no optimizer of this name.
     """
     if name not in OPTIMIZERS:
-        raise UserError(f"optimizer has to be one of {', '.join(OPTIMIZERS)}; received {name}")
+        raise UserError(f"optimizer is {name!r}, but has to be one of {', '.join(OPTIMIZERS)}")
     import keras
 
     from .. import optimizers

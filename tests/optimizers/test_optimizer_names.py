@@ -49,7 +49,7 @@ def test_a_momentum_that_would_be_ignored_is_refused(name):
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(UserError, match="optimizer has to be one of"):
+    with pytest.raises(UserError, match="optimizer is 'sdg', but has to be one of"):
         make_optimizer("sdg", 0.1, momentum=None, weight_decay=0)
 
 
