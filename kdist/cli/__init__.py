@@ -48,12 +48,8 @@ def run_command(arguments: list[str]) -> int:
     # TensorFlow's Python logger reports every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     try:
-        code = (
-            make_app()(
-                separate_program_arguments(arguments), exit_on_error=False, print_error=False
-            )
-            or 0
-        )
+        words = separate_program_arguments(arguments)
+        code = make_app()(words, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # flushed here, to catch a closed pipe
     except (UserError, CycloptsError) as error:
         return _print_error(error, 2)

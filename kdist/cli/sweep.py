@@ -106,7 +106,7 @@ def _train_settings(
 ) -> dict[str, Any]:
     """Return the settings of the runs from a recipe, a file and options.
 
-    Settings in `set_by_sweep` are left out, because the sweep sets them itself.
+    Settings in `set_by_sweep`, except the model, are left out: the sweep sets them itself.
 
     Raises:
         UserError: A setting is out of its range.

@@ -101,7 +101,7 @@ def off(**known):
         (off(initial_weight=0.2, values_per_channel=2), "they lag: after so few steps 20 % of"),
         (
             off(initial_weight=0.05, values_per_channel=99, batch_gap=0.6),
-            r"replicas' rows differ by 0\.60 and the layer is",
+            r"replicas' rows differ by 0\.60, and the layer is",
         ),
         (
             off(initial_weight=0.05, values_per_channel=15, batch_gap=0.4),
@@ -363,7 +363,7 @@ X, Y = data(4)
 
 @pytest.mark.parametrize("batch", [X, (X, Y[:3]), (X[:, :2], Y), (X, Y, Y, Y)], ids=len)
 def test_a_batch_that_the_model_does_not_take_is_refused_before_an_epoch(batch):
-    words = r"(?s)batch has arrays of shapes \(4, .*pass one batch as fit"
+    words = r"(?s)batch has arrays of shapes \(4, .*pass a batch in the form that fit"
     with pytest.raises(UserError, match=words):
         monitored(one_norm(stock_norm()), data(), batch=batch)
 
