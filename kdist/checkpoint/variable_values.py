@@ -85,9 +85,9 @@ def find_difference(
     there = [
         _describe_variable(name, array.shape, array.dtype.name) for name, array in saved.items()
     ]
-    for ours, saved_one in zip(here, there, strict=False):
-        if ours != saved_one:
-            return f"the checkpoint has {saved_one} where this training has {ours}"
+    for ours, theirs in zip(here, there, strict=False):
+        if ours != theirs:
+            return f"the checkpoint has {theirs} where this training has {ours}"
     if len(there) > len(here):
         return f"only the checkpoint has {there[len(here)]}"
     return f"only this training has {here[len(there)]}" if len(here) > len(there) else None

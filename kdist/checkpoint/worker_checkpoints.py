@@ -236,11 +236,11 @@ class StepExchange:
         self, exchange: PeriodicExchange, *, by_time: bool = False, ends_epoch: bool = False
     ) -> None:
         signal, times = self._signals.first, self._times
-        is_due = False
+        finding, is_due = self._writer.take_nonfinite(), False
         if by_time and self._workers.is_chief and not self._writer.is_busy:
             is_due = times.is_due_at_epoch_end() if ends_epoch else times.is_due_by_seconds()
         number = None if signal is None else int(signal)
-        by_worker = exchange.exchange("a step", [number, self._writer.take_nonfinite(), is_due])
+        by_worker = exchange.exchange("a step", [number, finding, is_due])
         self.ends_by = next((number for number, _, _ in by_worker if number is not None), None)
         _, finding, self.is_due = by_worker[0]
         raise_nonfinite(finding)

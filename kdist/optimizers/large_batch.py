@@ -200,8 +200,8 @@ class NovoGrad(LayerwiseOptimizer):
         squared_norm_now = ops.sum(ops.square(gradient))
         average = self.beta_2 * squared_norm + (1 - self.beta_2) * squared_norm_now
         # A squared norm of 0 means: no gradient yet, as in a layer that was frozen at first.
-        has_gradient = ops.not_equal(squared_norm, 0)
-        self.assign(squared_norm, ops.where(has_gradient, average, squared_norm_now))
+        is_first = ops.equal(squared_norm, 0)
+        self.assign(squared_norm, ops.where(is_first, squared_norm_now, average))
         step = gradient / (ops.sqrt(squared_norm) + _EPSILON) + self.weight_decay_rate * variable
         self.assign(momentum, self.beta_1 * momentum + step)
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * momentum)
