@@ -128,8 +128,8 @@ def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterab
         data = map(data.__getitem__, range(data.num_batches or steps or 0))
     elif not isinstance(data, Iterable) or isinstance(data, tf.distribute.DistributedDataset):
         raise UserError(
-            f"data is a {type(data).__name__}: pass a tf.data.Dataset (not distributed), arrays, or"
-            " an iterable of batches"
+            f"data has the type {type(data).__name__}: pass a tf.data.Dataset (not distributed),"
+            " arrays, or an iterable of batches"
         )
     is_dataset = isinstance(data, tf.data.Dataset)
     if steps is None and is_dataset and data.cardinality() == tf.data.INFINITE_CARDINALITY:

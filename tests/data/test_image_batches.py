@@ -136,7 +136,9 @@ def test_a_batch_size_that_is_none_is_an_error(make, batch_size):
 
 @BOTH
 def test_images_without_channels_are_an_error(make):
-    with pytest.raises(UserError, match=r"\(21, 6, 8\); expected \(images, height, width, chann"):
+    with pytest.raises(
+        UserError, match=r"\(21, 6, 8\), but has to have the shape \(images, height, w"
+    ):
         make(images=IMAGES[..., 0])
 
 

@@ -143,11 +143,11 @@ def test_the_sample_is_taken_when_asked_for(capsys, tmp_path):
 
 
 def test_a_given_folder_without_the_files_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="none' has no train-images.*; expected the 4 files"):
+    with pytest.raises(UserError, match="none' has no train-images.*, expected the 4 files"):
         fashion_mnist(data_dir=tmp_path / "none")
     folder = fill(tmp_path / "given", FASHION)
     (folder / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(UserError, match="has no t10k-labels-idx1-ubyte.gz; expected the 4 files"):
+    with pytest.raises(UserError, match="has no t10k-labels-idx1-ubyte.gz, expected the 4 files"):
         fashion_mnist(data_dir=folder)
 
 
@@ -238,7 +238,7 @@ def test_cifar10_without_a_network(tmp_path):
 
 
 def test_a_folder_without_cifar10_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="none' has no data_batch_1.*; expected the 6 files"):
+    with pytest.raises(UserError, match="none' has no data_batch_1.*, expected the 6 files"):
         cifar10(data_dir=tmp_path / "none")
     (fill(tmp_path / "given" / CIFAR10_FOLDER, CIFAR) / "data_batch_2").unlink()
     with pytest.raises(UserError, match=f"{CIFAR10_FOLDER}' has no data_batch_2; expected"):

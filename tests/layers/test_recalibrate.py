@@ -273,10 +273,10 @@ def unbuilt():
 @pytest.mark.parametrize(
     ("make", "values", "words"),
     [
-        (no_norm, data(), "there is none"),
+        (no_norm, data(), "the model has no keras"),
         (frozen, data(), "all are frozen"),
         (unbuilt, data(), "not built"),
-        (two_norms, 3, "received int for data"),
+        (two_norms, 3, "data has the type int"),
     ],
 )
 def test_bad_arguments(make, values, words):

@@ -98,7 +98,7 @@ def test_exponential_falls_after_a_step_at_least():
 
 
 def test_a_warm_up_of_all_steps_is_refused():
-    with pytest.raises(UserError, match="warmup_epochs=1.95 is 16 of the run's 16 steps"):
+    with pytest.raises(UserError, match="warmup_epochs=1.95 takes 16 of the run's 16 steps"):
         exponential(1.0, epochs=2, warmup_epochs=1.95, decay_epochs=1, decay_rate=0.5)
 
 
