@@ -199,12 +199,10 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
 
 def _read_weights(program: Any, sent: Any) -> list[tuple[Any, Any, Any]]:
     """Return gathered weights that are values of variables: result, handle and placement."""
-    from kdist.spmd.program import result_of
-
     weights = [gathered for gathered in sent if getattr(gathered, "is_weight", False)]
     return [
         (
-            result_of(gathered),
+            gathered,
             program.plan.canonical(gathered.tensor.op.inputs[0]).ref(),
             program.plan.placement(gathered.tensor),
         )

@@ -314,9 +314,7 @@ class WorkerCollectives(Collectives):
                 for member, column in zip(members, columns, strict=True)
             ]
 
-    def scatter_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, each device's own rows of the sum."""
-        return self.rows_of_sums(values)
+    scatter_sums = Collectives.rows_of_sums
 
     @in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:

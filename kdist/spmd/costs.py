@@ -19,7 +19,7 @@ from .op_types import CONDITIONS, CUBIC, FREE, SLICES
 from .placements import Partial, Shard
 from .plan import GraphPlan, PlannedOperation
 from .redistribute import gathers_rows
-from .sizes import AnySize, Size
+from .sizes import AnySize, batch_axes_in, evaluate
 from .tensor_facts import Ref
 
 
@@ -123,7 +123,7 @@ class Costs:
     def _has_rows(self, tensor: tf.Tensor) -> bool:
         """Whether the tensor's size is known to grow with a batch."""
         dims = self._plan.dims(tensor)
-        return any(isinstance(size, Size) and bool(size.batch_axes()) for size in dims or ())
+        return any(map(batch_axes_in, dims or ()))
 
     def _grows_with_batch(self, tensor: tf.Tensor) -> bool:
         """Whether the tensor's size may grow with a batch."""
@@ -209,15 +209,8 @@ class Costs:
         return None if dims is None else [self._expected_size(size) for size in dims]
 
     def _expected_size(self, size: AnySize | None) -> float:
-        if size is None:
-            return float(self._rows)
-        if isinstance(size, int):
-            return float(size)
-        terms = size.terms.items()
-        return float(
-            abs(sum(n * math.prod(map(self._symbol_value, symbols)) for symbols, n in terms))
-        )
+        def value_of(symbol: Any) -> int:
+            known: int | None = getattr(symbol, "total", None)
+            return self._rows if known is None else known
 
-    def _symbol_value(self, symbol: Any) -> int:
-        known: int | None = getattr(symbol, "total", None)
-        return self._rows if known is None else known
+        return float(self._rows if size is None else abs(evaluate(size, value_of)))

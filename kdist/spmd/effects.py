@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from .functions import called_graphs
-from .op_types import CALLS, PURE, READS
-
-_BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # Number of inputs before the functions' arguments.
+from .op_types import CALLS, CONDITIONS, PURE, READS
 
 
 def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]]:
@@ -26,8 +24,8 @@ def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]
         return not resources or any(shared[i] for i in resources), resources
     once, changed = False, set()
     for graph in called_graphs(op):
-        offset = _BEFORE_ARGUMENTS.get(op.type, 0)
-        index = {t.ref(): offset + at for at, t in enumerate(graph.inputs)}
+        # A condition has its predicate before the arguments of its functions.
+        index = {t.ref(): at for at, t in enumerate(graph.inputs, op.type in CONDITIONS)}
         for inner in graph.get_operations():
             if not inner.op_def.is_stateful:
                 continue

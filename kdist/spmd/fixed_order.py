@@ -15,7 +15,6 @@ import tensorflow as tf
 from .._upstream.ordered_sum import add_in_order
 from .collectives import (
     Collectives,
-    ExchangedRows,
     WorkerCollectives,
     device_for,
     from_sendable,
@@ -32,13 +31,10 @@ class FixedOrder(Collectives):
     """
 
     in_fixed_order = True
+    scatter_sums = Collectives.rows_of_sums
 
     def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         return self.copy_to_devices(_added(parts, self.devices)[0])
-
-    def scatter_sums(self, values: Sequence[ExchangedRows]) -> list[list[tf.Tensor]]:
-        """Return, for each list of the shards' tensors, each shard's own rows of the sum."""
-        return self.rows_of_sums(values)
 
     def copy_to_devices(self, tensor: tf.Tensor) -> list[tf.Tensor]:
         """Return a tensor for every shard, once on each device; strings stay on the host."""

@@ -317,6 +317,9 @@ def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> 
         outputs = _run_graph(graph, rest, own)
         return [*outputs, *(own.values[key] for key in keys)]
 
+    def run_copied(graph: tf.Graph) -> list[tf.Tensor]:
+        return [tf.identity(result) for result in run(graph)]
+
     if state.is_divided and index.dtype == tf.bool and all(map(_cannot_fail, graphs)):
         # Both branches become a part of the step: there, their values can be exchanged.
         then, otherwise = (
@@ -328,18 +331,12 @@ def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> 
             for mine, other in zip(then, otherwise, strict=True)
         ]
     else:
-        branches = [functools.partial(_write_identities, run, graph) for graph in graphs]
+        branches = [functools.partial(run_copied, graph) for graph in graphs]
         made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
         made = list(made) if isinstance(made, list | tuple) else [made]
     count = len(op.outputs)
     state.values.update(zip(keys, made[count:], strict=True))
     return made[:count]
-
-
-def _write_identities(
-    run: Callable[[tf.Graph], list[tf.Tensor]], graph: tf.Graph
-) -> list[tf.Tensor]:
-    return [tf.identity(result) for result in run(graph)]
 
 
 def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from .costs import Costs
 from .op_types import ALIASES
 from .placements import Shard
-from .plan import GraphPlan, PlannedOperation, bytes_of
+from .plan import GraphPlan, bytes_of
 from .redistribute import TakeRowsOfSum, TakeWeight
 from .tensor_facts import Ref
 
@@ -39,7 +39,15 @@ class Lives:
         made: dict[Ref, tuple[int, float]] = {}
         last: dict[Ref, int] = {}
         for index, planned in enumerate(plan.operations):
-            self._read(planned, index, made, last)
+            for tensor, way in zip(planned.inputs, planned.ways, strict=True):
+                key = self._source_of(tensor).ref()
+                if isinstance(way, TakeWeight) or key not in made:
+                    continue
+                if isinstance(way, TakeRowsOfSum):  # The sum is scattered once it is there.
+                    begin, size = made[key]
+                    self._add_lifetime(begin + 1, index, size / replicas)
+                else:
+                    last[key] = index
             for tensor in planned.op.outputs:
                 if planned.op.type in ALIASES:
                     self._sources[tensor.ref()] = self._source_of(planned.inputs[0])
@@ -47,23 +55,6 @@ class Lives:
                     made[tensor.ref()] = index, self._local_bytes(tensor)
         for ref, (index, size) in made.items():
             self._add_lifetime(index, max(last.get(ref, index), index), size)
-
-    def _read(
-        self,
-        planned: PlannedOperation,
-        index: int,
-        made: dict[Ref, tuple[int, float]],
-        last: dict[Ref, int],
-    ) -> None:
-        for tensor, way in zip(planned.inputs, planned.ways, strict=True):
-            source = self._source_of(tensor)
-            if isinstance(way, TakeWeight) or source.ref() not in made:
-                continue
-            if isinstance(way, TakeRowsOfSum):  # The sum is scattered once it is there.
-                begin, size = made[source.ref()]
-                self._add_lifetime(begin + 1, index, size / self._replicas)
-            else:
-                last[source.ref()] = index
 
     def _source_of(self, tensor: tf.Tensor) -> tf.Tensor:
         return self._sources.get(tensor.ref(), tensor)

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from .functions import kernel_of
+from .op_types import FUNCTION_CALLS
 from .placements import REPLICATE, Partial, Placement, Shard
 from .reduction import Reduction
 from .rows import Rows
@@ -268,7 +269,7 @@ def find_rule(op: tf.Operation) -> Rule | None:
     """Return the rule of an operation's type, or of the kernel that it calls."""
     if not RULES:
         raise RuntimeError("no rule is registered: import kdist.spmd.rules")
-    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+    if op.type in FUNCTION_CALLS:
         kernel = kernel_of(op)
         return RULES.get(f"kernel:{kernel}" if kernel else "XlaCall")
     return RULES.get(op.type)

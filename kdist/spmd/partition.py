@@ -96,8 +96,7 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         for tensor, may_keep in zip(traced.outputs, _may_keep_rows(traced.structure), strict=True)
         if tensor is not None
     ]
-    planned = _plan(strategy, step, traced, results, collectives)
-    plan = planned.plan
+    plan, batches, captured = _plan(strategy, step, traced, results, collectives)
     digest = None
     if is_alike:
         strategy.compare_plan(plan)
@@ -105,9 +104,9 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         digest = zlib.crc32("\n".join(describe_plan(plan)).encode()) // 2
     program = Program(
         plan,
-        _input_values(traced, collectives) | planned.captured,
+        _input_values(traced, collectives) | captured,
         collectives,
-        _row_counts(planned, collectives, digest),
+        _row_counts(plan, batches, collectives, digest),
         jit_compile=step.jit_compile,
         draws_by_xla=step.draws_by_xla,
     )
@@ -153,15 +152,13 @@ def _write_program(
 ) -> list[Any]:
     """Write a program; return its results as a flat list, in the order of the traced results."""
     collectives = program.collectives
-    if validation.is_on() and collectives.replicas == len(collectives.devices):
-        check = validation.Validation(program)
-        program.exports_all = True
-        made = iter(check.check(program.write(results)))
-    else:
-        made = iter(program.write(results))
+    is_validated = validation.is_on() and collectives.replicas == len(collectives.devices)
+    check = validation.Validation(program) if is_validated else None
+    values = program.write(results)
+    written = iter(check.check(values) if check else values)
     flat: list[Any] = []
     for tensor in traced.outputs:
-        result = None if tensor is None else next(made)
+        result = None if tensor is None else next(written)
         flat.append(GlobalRows(tuple(result)) if isinstance(result, list) else result)
     return flat
 
@@ -301,29 +298,14 @@ def _is_single_row(placeholder: tf.Tensor) -> bool:
 # Plan
 
 
-@dataclass
-class _PlannedStep:
-    """A planned step.
-
-    Attributes:
-        plan: The plan.
-        batches: The inputs of the step that are batches, by their axes.
-        captured: The replicas' values of each tensor that the step captures.
-    """
-
-    plan: GraphPlan
-    batches: dict[BatchAxis, InputTensor]
-    captured: dict[Ref, Sequence[tf.Tensor]]
-
-
 def _plan(
     strategy: Any,
     step: Step,
     traced: Trace,
     results: Sequence[tuple[tf.Tensor, bool]],
     collectives: Collectives,
-) -> _PlannedStep:
-    """Plan a traced step."""
+) -> tuple[GraphPlan, dict[BatchAxis, InputTensor], dict[Ref, Sequence[tf.Tensor]]]:
+    """Plan a traced step; return the plan, the batches, and the values of captured tensors."""
     operations = live_operations(traced.graph, [tensor for tensor, _ in results])
     bodies = Bodies()
     whole: set[tf.Operation] = set()
@@ -343,7 +325,7 @@ def _plan(
                 if not (keeps_rows and stays_divided(plan.placement(tensor))):
                     plan.plan_way(plan.canonical(tensor), REPLICATE)
             plan.settle_ways()
-            return _PlannedStep(plan, batches, captured)
+            return plan, batches, captured
         except ComputeWholeError as error:
             whole |= error.operations
 
@@ -413,23 +395,21 @@ def _known_parts(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
 
 
 def _row_counts(
-    planned: _PlannedStep, collectives: Collectives, digest: int | None
+    plan: GraphPlan,
+    batches: dict[BatchAxis, InputTensor],
+    collectives: Collectives,
+    digest: int | None,
 ) -> dict[BatchAxis, tf.Tensor]:
     """Return the replicas' numbers of rows, after checks of batches that need equal numbers.
 
     Workers that do not trace a step together send a digest of the plan with their numbers of rows:
     different digests are an error.
     """
-    own = {
-        axis: [tf.shape(part)[0] for part in tensor.parts]
-        for axis, tensor in planned.batches.items()
-    }
+    own = {axis: [tf.shape(part)[0] for part in tensor.parts] for axis, tensor in batches.items()}
     known = {
-        axis.root(): tensor.counts
-        for axis, tensor in planned.batches.items()
-        if tensor.counts is not None
+        axis.root(): tensor.counts for axis, tensor in batches.items() if tensor.counts is not None
     }
-    checks = [_check_equal(planned.plan, axis, own) for axis in own if axis.root() is not axis]
+    checks = [_check_equal(plan, axis, own) for axis in own if axis.root() is not axis]
     found: dict[BatchAxis, tf.Tensor] = {}
     with tf.control_dependencies(checks):
         for axis, counts in own.items():
@@ -441,7 +421,7 @@ def _row_counts(
                 found[axis] = collectives.stack([tf.identity(count) for count in counts])[0]
             else:
                 found[axis] = _counts_with_digest(counts, digest, collectives)
-    for shard in planned.plan.step.variable_shards.values():
+    for shard in plan.step.variable_shards.values():
         ((axis, _),) = shard.rows.segments
         found[axis] = tf.constant(axis.parts)
     return found

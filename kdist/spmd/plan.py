@@ -16,9 +16,9 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import handle_source
-from .functionalize import functionalize, functionalized_inputs
+from .functionalize import functionalize, functionalized_inputs, read_variable
 from .functions import hold_back, is_compiled, kernel_of
-from .op_types import CALLS, PLAIN, QUIET, READS
+from .op_types import CALLS, FUNCTION_CALLS, PLAIN, QUIET, READS
 from .operation import (
     LOCAL,
     ComputeWholeError,
@@ -66,8 +66,8 @@ class PlannedOperation:
     op: tf.Operation
     decision: Decision
     inputs: list[tf.Tensor]
-    placements: list[Placement]
-    ways: list[Way]
+    placements: Sequence[Placement]
+    ways: Sequence[Way]
     stage: StageNumber
     controls: list[tf.Operation] = field(default_factory=list)
     is_undivided: bool = False
@@ -85,7 +85,7 @@ class PlannedOperation:
         return (gathers and not self.decision.needs_all_rows) or (self.is_undivided and has_rows)
 
 
-@dataclass
+@dataclass(eq=False)
 class PlannedExchange:
     """The exchange of a tensor: a single exchange for all operations that read the result.
 
@@ -153,10 +153,6 @@ class GraphPlan(TensorFacts):
         weights = (gather for gathers in self.weights.values() for gather in gathers.values())
         return [*self.exchanges.values(), *weights]
 
-    def maker(self, tensor: tf.Tensor) -> PlannedOperation | None:
-        """Return the operation that makes a tensor; `None` for an input."""
-        return self.makers.get(tensor.ref())
-
     # Operations
 
     def plan_operations(self, operations: Iterable[tf.Operation]) -> None:
@@ -210,7 +206,7 @@ class GraphPlan(TensorFacts):
     def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
         """Plan a whole operation: on every replica, or on the first replica if it must run once."""
         op = operation.op
-        once, changed = self._runs_once(op)
+        once, changed = self.find_effects(op)
         wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
         decision = Decision(wanted, results, on_one_replica=once)
         planned = self._plan(operation, decision, earliest)
@@ -253,9 +249,6 @@ class GraphPlan(TensorFacts):
             op, decision, inputs, placements, ways, stage, controls, changes_variables=changes
         )
         self._add(planned)
-        for output, placement in zip(op.outputs, decision.output_placements, strict=True):
-            if output.ref() not in self._aliases:
-                self._set_result(planned, output, placement)
         if once:
             self.step.shared |= {t.ref() for t in op.outputs if t.dtype == tf.resource}
         return planned
@@ -263,12 +256,11 @@ class GraphPlan(TensorFacts):
     def _add(self, planned: PlannedOperation) -> None:
         self.operations.append(planned)
         self._stage_of_op[planned.op] = planned.stage
-
-    def _set_result(
-        self, planned: PlannedOperation, output: tf.Tensor, placement: Placement
-    ) -> None:
-        self.set_tensor(output, placement, planned.stage)
-        self.makers[output.ref()] = planned
+        placements = planned.decision.output_placements
+        for output, placement in zip(planned.op.outputs, placements, strict=True):
+            if output.ref() not in self._aliases:
+                self.set_tensor(output, placement, planned.stage)
+                self.makers[output.ref()] = planned
 
     # Order and effects
 
@@ -286,7 +278,7 @@ class GraphPlan(TensorFacts):
         is_changed = stage in [self._changed_at.get(handle, INPUTS) for handle in handles]
         return stage.next if is_changed else stage
 
-    def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
+    def find_effects(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and the replicas' states that it changes."""
         once, changed = self.effects(op)
         # An operation that changes a variable, has no results and is no call can run on every
@@ -298,39 +290,22 @@ class GraphPlan(TensorFacts):
         handles = [self.canonical(op.inputs[index]) for index in sorted(changed)]
         return once, [handle for handle in handles if not self.is_shared(handle)]
 
-    def runs_once(self, op: tf.Operation) -> bool:
-        """Return whether an operation must run once, not on every replica."""
-        return self._runs_once(op)[0]
-
     def _copy_states(
         self, op: tf.Operation, handles: Sequence[tf.Tensor], stage: StageNumber
     ) -> None:
         """Copy the variables that an operation changed on the first replica to all replicas."""
         behind = stage.first(on_every_replica=True)
         for handle in handles:
-            data = handle_data_util.get_resource_handle_data(handle)
             with handle.graph.as_default():
-                dtype = tf.as_dtype(data.shape_and_type[0].dtype)
-                value = gen_resource_variable_ops.read_variable_op(handle, dtype)
+                value = read_variable(handle, handle)
                 assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
-            read = Decision([LOCAL], [REPLICATE])
-            change = Decision([LOCAL, REPLICATE], [])
-            reading = PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
-            self._add(reading)
-            self._set_result(reading, value, REPLICATE)
+            read, change = Decision([LOCAL], [REPLICATE]), Decision([LOCAL, REPLICATE], [])
+            self._add(PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op]))
+            inputs, placements, ways = [handle, value], [REPLICATE] * 2, [KEEP] * 2
+            planned = PlannedOperation(assigned, change, inputs, placements, ways, behind, [op])
+            planned.changes_variables = True
+            self._add(planned)
             self._changed_at[handle.ref()] = behind
-            self._add(
-                PlannedOperation(
-                    assigned,
-                    change,
-                    [handle, value],
-                    [REPLICATE, REPLICATE],
-                    [KEEP, KEEP],
-                    behind,
-                    [op],
-                    changes_variables=True,
-                )
-            )
             self._copies.setdefault(op, []).append(assigned)
             self._stage_of_op[op] = behind
 
@@ -387,7 +362,7 @@ class GraphPlan(TensorFacts):
 
     def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
-        planned = self.maker(tensor)
+        planned = self.makers.get(tensor.ref())
         if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
             available = [self.plan_way(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
@@ -523,7 +498,7 @@ def _is_one_row(tensor: tf.Tensor, placement: Placement) -> bool:
 
 def _is_plain_call(op: tf.Operation) -> bool:
     """Whether an operation is a call, and the function's operations can be planned in its place."""
-    if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
+    if op.type not in FUNCTION_CALLS:
         return False
     # A function that only XLA can compute, such as a convolution in groups on CPUs, stays a call.
     return not (kernel_of(op) or is_compiled(op))

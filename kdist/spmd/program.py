@@ -14,10 +14,10 @@ from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Placement, Shard
-from .plan import GraphPlan, PlannedExchange, PlannedOperation
+from .plan import GraphPlan, PlannedExchange, PlannedOperation, bytes_of
 from .rows import Rows
 from .sizes import BatchAxis
-from .stage import REPLICA_INDEX, Stage, UnknownNumber, end_function, live_planned, local_shape
+from .stage import ReplicaIndex, Stage, UnknownNumber, end_function, live_planned, local_shape
 from .tensor_facts import INPUTS, Ref, StageNumber
 
 COPIES, PARTS = "copies", "parts"
@@ -34,18 +34,6 @@ class StepInput:
 
 
 @dataclass(frozen=True)
-class ReplicaIndex:
-    """The replica's number."""
-
-
-@dataclass(frozen=True)
-class RowCounts:
-    """The numbers of rows of all replicas."""
-
-    batch_axis: BatchAxis
-
-
-@dataclass(frozen=True)
 class Result:
     """A result of an earlier stage."""
 
@@ -53,21 +41,8 @@ class Result:
     index: int
 
 
-@dataclass(frozen=True)
-class ExchangeResult:
-    """The result of an exchange.
-
-    Args:
-        tensor: The exchanged tensor.
-        round: The round of the stage that a divided weight is gathered for; `None` for an exchange
-            for all later stages.
-    """
-
-    tensor: Ref
-    round: int | None = None
-
-
-Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult
+Argument = StepInput | ReplicaIndex | BatchAxis | Result | PlannedExchange
+"""A `BatchAxis` stands for its row counts on all replicas, a `PlannedExchange` for its result."""
 
 
 class Program:
@@ -99,7 +74,7 @@ class Program:
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[StageNumber, ProgramStage] = {}
-        self.used: set[ExchangeResult] = set()  # Results of exchanges that a stage reads.
+        self.used: set[PlannedExchange] = set()  # Exchanges whose results a stage reads.
         self.counts = counts
         self.exchange_rounds = 0
         self.exports_all = False
@@ -107,7 +82,7 @@ class Program:
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # Values of all replicas.
         # Terms of sums that are not added up yet.
-        self._sums: dict[ExchangeResult, list[tf.Tensor]] = {}
+        self._sums: dict[PlannedExchange, list[tf.Tensor]] = {}
         self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations behind a stage.
 
     def stage(self, number: StageNumber) -> ProgramStage:
@@ -160,7 +135,7 @@ class Program:
     def exchanged_tensors(self) -> list[tf.Tensor]:
         """Return the tensors that are exchanged and read."""
         exchanges = self.plan.exchanges.values()
-        return [exchange.tensor for exchange in exchanges if result_of(exchange) in self.used]
+        return [exchange.tensor for exchange in exchanges if exchange in self.used]
 
     # Calls
 
@@ -204,7 +179,9 @@ class Program:
         # The sums that this stage waits for come before sums that only later stages need.
         self._add_up([key for key in self._sums if key in stage.inputs])
         self._add_up_full_bucket()
-        function = end_function(stage, stage.prepare(), outer, **stage.attributes())
+        function = end_function(
+            stage, [*stage.inputs.values()], stage.outputs, outer, **stage.attributes()
+        )
         outputs = []
         values = [self._replica_values(key) for key in stage.inputs]
         for replica in stage.replicas:
@@ -234,8 +211,8 @@ class Program:
                 return self.inputs[argument.tensor]
             case ReplicaIndex():
                 return [tf.constant(place) for place in self.collectives.places]
-            case RowCounts(batch_axis) if batch_axis.source is None:
-                return [self.counts[batch_axis]] * len(self.devices)
+            case BatchAxis(source=None):
+                return [self.counts[argument]] * len(self.devices)
             case Result():
                 return [results[argument.index] for results in self._called[argument.stage]]
         return self._exchanged[argument]
@@ -263,17 +240,17 @@ class Program:
 
     # Exchanges
 
-    def _sent_at(self, number: StageNumber) -> list[PlannedExchange | RowCounts]:
+    def _sent_at(self, number: StageNumber) -> list[PlannedExchange | BatchAxis]:
         """Return the exchanges at a stage number; make their tensors results of their stages."""
-        sent: list[PlannedExchange | RowCounts] = []
+        sent: list[PlannedExchange | BatchAxis] = []
         for exchange in self.plan.all_exchanges():
-            if exchange.stage == number and result_of(exchange) in self.used:
+            if exchange.stage == number and exchange in self.used:
                 self._export(exchange.tensor)
                 sent.append(exchange)
         for batch_axis, stage in self.plan.counted.items():
             if stage == number:
                 self._count_of(batch_axis)
-                sent.append(RowCounts(batch_axis))
+                sent.append(batch_axis)
         return sent
 
     def _count_of(self, batch_axis: BatchAxis) -> Result:
@@ -283,44 +260,44 @@ class Program:
         count = stage.cached(("count", batch_axis), lambda: tf.shape(stage.value(tensor))[axis])
         return Result(stage.number, stage.export(count))
 
-    def _write_exchange(self, sent: Sequence[PlannedExchange | RowCounts]) -> None:
+    def _write_exchange(self, sent: Sequence[PlannedExchange | BatchAxis]) -> None:
         """Write an exchange; only collect the terms of sums, which are added up later."""
         self.exchange_rounds += bool(sent)
         scattered: dict[Argument, ExchangedRows] = {}
         gathered: dict[Argument, ExchangedRows] = {}
         stacked: dict[Argument, list[tf.Tensor]] = {}
         for source in sent:
-            if isinstance(source, RowCounts):
-                stacked[source] = [*self._replica_values(self._count_of(source.batch_axis))]
+            if isinstance(source, BatchAxis):
+                stacked[source] = [*self._replica_values(self._count_of(source))]
                 continue
-            key, parts = result_of(source), self._sent_values(source)
+            parts = self._sent_values(source)
             placement, shape = self.plan.placement(source.tensor), self.plan.shape(source.tensor)
             if source.shard is not None:
-                shard = source.shard
-                scattered[key] = ExchangedRows(
-                    parts, shape.as_list(), shard.axis, self._rows_of_replicas(shard)
-                )
-            elif isinstance(placement, Shard) and _has_known_rows(shape, placement.rows):
-                gathered[key] = _exchanged_rows(parts, shape, placement)
+                scattered[source] = self._exchanged_rows(parts, shape, source.shard)
             elif isinstance(placement, Shard):
-                self._exchanged[key] = self.collectives.gather(parts, placement.axis)
+                # Rows of a divided variable have known numbers: they are gathered in buckets.
+                if placement.rows.known_parts is not None and shape.is_fully_defined():
+                    gathered[source] = self._exchanged_rows(parts, shape, placement)
+                else:
+                    self._exchanged[source] = self.collectives.gather(parts, placement.axis)
             elif placement == PARTIAL:
-                self._sums[key] = parts
+                self._sums[source] = parts
             else:
-                stacked[key] = parts
+                stacked[source] = parts
         stacks = self.collectives.stack_all(list(stacked.values()))
         own = self.collectives.scatter_sums(list(scattered.values()))
         whole = self.collectives.gather_all(list(gathered.values()))
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
 
-    def _rows_of_replicas(self, shard: Shard) -> Any:
-        """Return the numbers of rows of all replicas: a list of numbers, or a vector."""
-        known = shard.rows.known_parts
-        if known is not None:
-            return known
-        ((batch_axis, unit),) = shard.rows.segments
-        return self.counts[batch_axis.root()] * unit
+    def _exchanged_rows(
+        self, parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
+    ) -> ExchangedRows:
+        sizes: Any = shard.rows.known_parts
+        if sizes is None:
+            ((batch_axis, unit),) = shard.rows.segments
+            sizes = self.counts[batch_axis.root()] * unit
+        return ExchangedRows(parts, shape.as_list(), shard.axis, sizes)
 
     def _sent_values(self, exchange: PlannedExchange) -> list[tf.Tensor]:
         """Return the replicas' values of a tensor that is exchanged.
@@ -343,10 +320,9 @@ class Program:
             for number in self._called
             if number.on_every_replica and number.round < exchange_round and self._called[number][0]
         ]
-        return self._ends_of(max(before)) if before else []
-
-    def _ends_of(self, number: StageNumber) -> list[tf.Operation]:
-        """Return, for each replica, an operation behind a stage."""
+        if not before:
+            return []
+        number = max(before)
         if number not in self._ends:
             last = self.stages[number].last_result
             self._ends[number] = ends = []
@@ -356,40 +332,18 @@ class Program:
                     ends.append(tf.identity(results[last]).op)
         return self._ends[number]
 
-    def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
+    def _add_up(self, exchanges: Sequence[PlannedExchange]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
         # Inputs of the step are not in `_order`: they come first.
-        keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))
-        sums = self.collectives.sum_all([self._sums.pop(key) for key in keys])
-        self._exchanged |= dict(zip(keys, sums, strict=True))
+        exchanges = sorted(exchanges, key=lambda each: self._order.get(each.tensor.ref(), -1))
+        sums = self.collectives.sum_all([self._sums.pop(exchange) for exchange in exchanges])
+        self._exchanged |= dict(zip(exchanges, sums, strict=True))
 
     def _add_up_full_bucket(self) -> None:
         """Add up all collected sums while the next stages run, once they fill a bucket."""
-        if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
+        collected = sum(bytes_of(parts[0]) for parts in self._sums.values())
+        if collected >= self.collectives.bucket_bytes:
             self._add_up(list(self._sums))
-
-
-def result_of(exchange: PlannedExchange) -> ExchangeResult:
-    """Return the key of an exchange's result."""
-    return ExchangeResult(
-        exchange.tensor.ref(), exchange.stage.round if exchange.is_weight else None
-    )
-
-
-def _has_known_rows(shape: tf.TensorShape, rows: Rows) -> bool:
-    """Whether a tensor of a known shape is divided like a divided variable."""
-    return rows.known_parts is not None and shape.is_fully_defined()
-
-
-def _exchanged_rows(
-    parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
-) -> ExchangedRows:
-    return ExchangedRows(parts, shape.as_list(), shard.axis, shard.rows.known_parts or ())
-
-
-def _bytes_of(parts: Sequence[tf.Tensor]) -> int:
-    elements = parts[0].shape.num_elements()
-    return 0 if elements is None else elements * parts[0].dtype.size
 
 
 def stays_divided(placement: Placement) -> bool:
@@ -456,11 +410,6 @@ class ProgramStage(Stage):
         passed = [*self.inputs.values(), *self.outputs]
         has_lists = any(tensor.dtype == tf.variant for tensor in passed)
         return self.program.jit_compile and not self.runs_once and not has_lists
-
-    def prepare(self) -> list[tf.Tensor]:
-        """Set the arguments of the function's graph; return the results."""
-        self.graph.inputs = list(self.inputs.values())
-        return self.outputs
 
     def attributes(self) -> dict[str, Any]:
         """Return the function's attributes."""
@@ -539,52 +488,45 @@ class ProgramStage(Stage):
         return self.add_input(StepInput(tensor.ref()), dtype, shape, like, axis)
 
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
-        if number == REPLICA_INDEX:
+        if isinstance(number, ReplicaIndex):
             if self.runs_once:
-                return self.cached(ReplicaIndex(), lambda: tf.constant(0))
-            return self.add_input(ReplicaIndex(), tf.int32, [])
+                return self.cached(number, lambda: tf.constant(0))
+            return self.add_input(number, tf.int32, [])
         if isinstance(number, BatchAxis):
-            return self.add_input(RowCounts(number), tf.int32, [self.program.collectives.replicas])
+            return self.add_input(number, tf.int32, [self.program.collectives.replicas])
         stage = self.plan.stage_of(number.tensor)
         if stage in (INPUTS, self.number):
-            return self.read_symbol(number)
+            return self.read_number(number)
         source = self.program.stage(stage)
-        return self._take_from(source, source.read_symbol(number))
+        return self._take_from(source, source.read_number(number))
 
     def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
         placement: Any = self.plan.placement(tensor)
-        shape = self.plan.shape(tensor)
-        if isinstance(placement, Shard):
-            whole = self._add_exchanged_input(tensor, shape)
-            return (
-                self._restore_order(whole, placement) if len(placement.rows.segments) > 1 else whole
-            )
-        if placement == PARTIAL:
-            return self._add_exchanged_input(tensor, shape)
+        exchange = self.plan.exchanges[tensor.ref()]
+        if isinstance(placement, Shard) or placement == PARTIAL:
+            whole = self._add_exchanged_input(exchange, self.plan.shape(tensor))
+            is_ordered = placement == PARTIAL or len(placement.rows.segments) == 1
+            return whole if is_ordered else self._restore_order(whole, placement)
         count = self.program.collectives.replicas
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
-        stacked = self._add_exchanged_input(tensor, known)
+        stacked = self._add_exchanged_input(exchange, known)
         reduced: tf.Tensor = placement.reduction.combine(stacked, self.rows_of_replicas)
         return reduced
 
     def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
-        return self._add_exchanged_input(tensor, self.plan.shape(tensor), exchange_round)
+        exchange = self.plan.weights[exchange_round][tensor.ref()]
+        return self._add_exchanged_input(exchange, self.plan.shape(tensor))
 
     def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
         exchange = self.plan.exchanges[tensor.ref()]
         if exchange.shard is None:
             return None
-        return self._add_exchanged_input(
-            tensor, local_shape(self.plan.shape(tensor), exchange.shard)
-        )
+        shape = local_shape(self.plan.shape(tensor), exchange.shard)
+        return self._add_exchanged_input(exchange, shape)
 
-    def _add_exchanged_input(
-        self, tensor: tf.Tensor, shape: Any, exchange_round: int | None = None
-    ) -> tf.Tensor:
-        """Return the placeholder of an exchange's result."""
-        key = ExchangeResult(tensor.ref(), exchange_round)
-        self.program.used.add(key)
-        return self.add_input(key, tensor.dtype, shape)
+    def _add_exchanged_input(self, exchange: PlannedExchange, shape: Any) -> tf.Tensor:
+        self.program.used.add(exchange)
+        return self.add_input(exchange, exchange.tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
         """Return the replicas' numbers of rows, a vector.
@@ -593,17 +535,19 @@ class ProgramStage(Stage):
         """
         if len(rows.segments) == 1:
             return self.counts(rows.segments[0][0].root())
-        return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])
+        return tf.add_n(self._segment_rows(rows))
+
+    def _segment_rows(self, rows: Rows) -> list[tf.Tensor]:
+        """Return, for each segment of rows, the replicas' numbers of rows."""
+        return [self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments]
 
     def _restore_order(self, gathered: tf.Tensor, placement: Shard) -> tf.Tensor:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
-        sizes, count = [], self.program.collectives.replicas
-        for replica in range(count):
-            for batch_axis, unit in placement.rows.segments:
-                sizes.append(self.counts(batch_axis.root())[replica] * self.size(unit, "int32"))
-        blocks = tf.split(gathered, tf.stack(sizes), placement.axis, num=len(sizes))
-        step = len(placement.rows.segments)
-        order = [blocks[r * step + s] for s in range(step) for r in range(count)]
+        replicas, segments = self.program.collectives.replicas, len(placement.rows.segments)
+        sizes = tf.reshape(tf.stack(self._segment_rows(placement.rows), 1), [-1])
+        # The gathered blocks are in the order of replicas, and of segments within a replica.
+        blocks = tf.split(gathered, sizes, placement.axis, num=replicas * segments)
+        order = [block for segment in range(segments) for block in blocks[segment::segments]]
         return tf.ensure_shape(tf.concat(order, placement.axis), gathered.shape)
 
     # Order

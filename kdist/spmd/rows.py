@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .sizes import AnySize, BatchAxis, key_of, quotient, symbolic
+from .sizes import AnySize, BatchAxis, batch_axes_in, key_of, quotient, symbolic
 
 Segment = tuple[BatchAxis, AnySize]
 
@@ -102,15 +102,12 @@ class Rows:
 
 def rows_of(size: AnySize) -> Rows | None:
     """Return a division of an axis of this size, if it is a multiple of a single batch's rows."""
-    if isinstance(size, int):
-        return None
-    batch_axes = size.batch_axes()
+    batch_axes = batch_axes_in(size)
     if len(batch_axes) != 1:
         return None
     (batch_axis,) = batch_axes
-
     unit = quotient(size, symbolic(batch_axis))
-    if unit is None or not (isinstance(unit, int) or not unit.batch_axes()):
+    if unit is None or batch_axes_in(unit):
         return None
     if isinstance(unit, int) and unit < 1:
         return None

@@ -179,31 +179,20 @@ def _broadcast_with(compute: Callable[[AnySize, AnySize], AnySize]) -> Any:
     return lambda op, a, b: np.frompyfunc(compute, 2, 1)(a, b)
 
 
-def _floor_divide(a: AnySize, b: AnySize) -> Any:
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a // b
-    return _require_known(quotient(a, b))
+def _divide_with(divide: Callable[[int, int], int], *, is_remainder: bool = False) -> Any:
+    """Return a reader that divides numbers; a quotient of sizes has to be exact."""
+
+    def compute(a: AnySize, b: AnySize) -> Any:
+        if isinstance(a, int) and isinstance(b, int) and b:
+            return divide(a, b)
+        exact = _require_known(quotient(a, b))
+        return 0 if is_remainder else exact
+
+    return _broadcast_with(compute)
 
 
-def _remainder(a: AnySize, b: AnySize) -> AnySize:
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a % b
-    _require_known(quotient(a, b))
-    return 0
-
-
-def _truncate_divide(a: AnySize, b: AnySize) -> Any:
-    """Divide and round towards 0."""
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return _require_known(quotient(a, b))
-
-
-def _truncate_remainder(a: AnySize, b: AnySize) -> Any:
-    """Return the remainder with the sign of the dividend."""
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a - b * _truncate_divide(a, b)
-    return _remainder(a, b)
+def _truncate_divide(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _cast(op: tf.Operation, sizes: Any) -> Any:
@@ -255,15 +244,15 @@ _READERS: dict[str, Callable[..., Any]] = {
     "ConcatOffset": _concat_offsets,
     "ConcatV2": lambda op, *values: np.concatenate(values[:-1]),
     "Fill": lambda op, shape, size: np.full(_require_integers(shape), size.item(), object),
-    "FloorDiv": _broadcast_with(_floor_divide),
-    "FloorMod": _broadcast_with(_remainder),
+    "FloorDiv": _divide_with(operator.floordiv),
+    "FloorMod": _divide_with(operator.mod, is_remainder=True),
     "GatherV2": lambda op, vector, index, axis: vector[_require_integers(index)],
     "InvertPermutation": lambda op, order: np.argsort(_require_integers(order)),
     "Max": _reduce_with(_maximum),
     "Maximum": _broadcast_with(_maximum),
     "Min": _reduce_with(_minimum),
     "Minimum": _broadcast_with(_minimum),
-    "Mod": _broadcast_with(_truncate_remainder),
+    "Mod": _divide_with(lambda a, b: a - b * _truncate_divide(a, b), is_remainder=True),
     "Mul": lambda op, a, b: a * b,
     "Neg": lambda op, sizes: sizes * -1,
     "Pack": lambda op, *sizes: np.stack(sizes),
@@ -275,6 +264,6 @@ _READERS: dict[str, Callable[..., Any]] = {
     "StridedSlice": _strided_slice,
     "Sub": lambda op, a, b: a - b,
     "Sum": _reduce_with(operator.add),
-    "TruncateDiv": _broadcast_with(_truncate_divide),
+    "TruncateDiv": _divide_with(_truncate_divide),
     "Unpack": lambda op, vector: [*vector],
 }

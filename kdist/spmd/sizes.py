@@ -7,7 +7,9 @@ integer tensor (`Element`). Sizes that are known while the step is traced are pl
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -134,14 +136,6 @@ class Size:
         """Key that equal sizes share, once a step is planned and no more batch axes are merged."""
         return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
 
-    def batch_axes(self) -> set[BatchAxis]:
-        """The batch axes among the size's symbols."""
-        return {s for monomial in self.terms for s in monomial if isinstance(s, BatchAxis)}
-
-    def symbols(self) -> set[Symbol]:
-        """The symbols in the size."""
-        return {symbol for monomial in self.terms for symbol in monomial}
-
     def only_symbol(self) -> Symbol | None:
         """Return the symbol that this size is; `None` for sums, products and multiples."""
         (monomial, count), *others = self.terms.items()
@@ -183,6 +177,16 @@ def key_of(size: AnySize) -> Any:
     return size.key if isinstance(size, Size) else size
 
 
+def symbols_in(size: AnySize) -> set[Symbol]:
+    """Return the symbols in a size."""
+    return {symbol for monomial, _ in _terms_of(size) for symbol in monomial}
+
+
+def batch_axes_in(size: AnySize) -> set[BatchAxis]:
+    """Return the batch axes whose rows a size counts."""
+    return {symbol for symbol in symbols_in(size) if isinstance(symbol, BatchAxis)}
+
+
 def expected_number(size: AnySize, rows: int | None) -> int | None:
     """Return a size if the numbers of rows in it are known, or expected; else `None`.
 
@@ -190,19 +194,31 @@ def expected_number(size: AnySize, rows: int | None) -> int | None:
         size: The size.
         rows: The expected number of rows of a batch of an unknown number; `None` without one.
     """
-    if isinstance(size, int):
-        return size
-    total = 0
-    for symbols, factor in size.terms.items():
-        for symbol in symbols:
-            if not isinstance(symbol, BatchAxis) or symbol.source is not None:
-                return None
-            number = rows if symbol.total is None else symbol.total
-            if number is None:
-                return None
-            factor *= number
-        total += factor
-    return total
+    numbers: dict[Symbol, int | None] = {}
+    for symbol in symbols_in(size):
+        if not isinstance(symbol, BatchAxis) or symbol.source is not None:
+            return None
+        numbers[symbol] = rows if symbol.total is None else symbol.total
+    return None if None in numbers.values() else int(evaluate(size, numbers.__getitem__))
+
+
+def evaluate(
+    size: AnySize, value_of: Callable[[Symbol], Any], constant: Callable[[int], Any] = int
+) -> Any:
+    """Return a size computed from the values of its symbols.
+
+    Args:
+        size: The size.
+        value_of: Returns the value of a symbol, a number or a tensor.
+        constant: Converts an integer to the type of the values.
+    """
+    terms = []
+    for symbols, factor in _terms_of(size):
+        values = [value_of(symbol) for symbol in symbols]
+        if factor != 1 or not values:
+            values.append(constant(factor))
+        terms.append(functools.reduce(operator.mul, values))
+    return functools.reduce(operator.add, terms) if terms else constant(0)
 
 
 def symbolic(symbol: Symbol) -> Size:

@@ -7,7 +7,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -41,18 +41,22 @@ from .redistribute import (
     WriteSizes,
 )
 from .rows import Rows
-from .sizes import AnySize, AxisSize, BatchAxis, Element, Symbol, key_of
+from .sizes import AnySize, AxisSize, BatchAxis, Element, evaluate, key_of
 from .tensor_facts import Ref
 
 WRONG = "kdist has divided"
 """The beginning of an error message about an operation that kdist has divided wrong."""
-REPLICA_INDEX = "index"
-"""Key of the replica's number among the unknown numbers of a stage."""
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
 _numbers = itertools.count()
 
-UnknownNumber = Any
-"""`REPLICA_INDEX`, a `BatchAxis` for the numbers of its rows, `AxisSize` or `Element`."""
+
+@dataclass(frozen=True)
+class ReplicaIndex:
+    """The replica's number."""
+
+
+UnknownNumber = ReplicaIndex | BatchAxis | AxisSize | Element
+"""A number that is known when a step runs; a `BatchAxis` stands for all replicas' row counts."""
 
 
 class StageGraph(func_graphs.FuncGraph):
@@ -185,7 +189,7 @@ class Stage:
                 rows = self.outer_rows_of_sum(tensor)
                 return self.read(tensor, SliceRows(way.shard)) if rows is None else rows
             case CountOnce():
-                return self.cached((tensor.ref(), way), lambda: self._on_first(self.whole(tensor)))
+                return self.cached((tensor.ref(), way), lambda: self._count_once(tensor))
         raise TypeError(f"received {way!r}, expected a way to a wanted form")
 
     def whole(self, tensor: tf.Tensor) -> tf.Tensor:
@@ -193,7 +197,7 @@ class Stage:
         placement = self.plan.placement(tensor)
         if isinstance(placement, Replicate | ListOf):
             return self.value(tensor)
-        planned = self.plan.maker(tensor)
+        planned = self.plan.makers.get(tensor.ref())
         key = (tensor.ref(), "whole")
         if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
             return self.cached(key, lambda: self._reshaped(planned, tensor))
@@ -204,9 +208,9 @@ class Stage:
         inputs = [self.whole(source) for source in planned.inputs]
         return self.copy(planned.op, inputs)[tensor.value_index]
 
-    def _on_first(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return the tensor on the first replica, and zeros on all other replicas."""
-        return tf.where(self.index == 0, tensor, tf.zeros_like(tensor))
+    def _count_once(self, tensor: tf.Tensor) -> tf.Tensor:
+        whole = self.whole(tensor)
+        return tf.where(self.index == 0, whole, tf.zeros_like(whole))
 
     def _sizes_with_rows(self, tensor: tf.Tensor, way: WriteSizes) -> tf.Tensor | None:
         sizes = self.plan.sizes(tensor)
@@ -335,7 +339,7 @@ class Stage:
     @property
     def index(self) -> tf.Tensor:
         """The replica's number."""
-        return self.outer_number(REPLICA_INDEX)
+        return self.outer_number(ReplicaIndex())
 
     def counts(self, batch_axis: BatchAxis) -> tf.Tensor:
         """Return the numbers of rows of all replicas."""
@@ -387,16 +391,14 @@ class Stage:
         if isinstance(size, int):
             return tf.constant(size, dtype)
 
-        def term(symbols: Sequence[Symbol], factor: int) -> tf.Tensor:
-            values = [self._symbol(symbol, dtype) for symbol in symbols]
-            if factor != 1 or not values:
-                values.append(tf.constant(factor, dtype))
-            return functools.reduce(operator.mul, values)
-
-        def make() -> tf.Tensor:
-            return functools.reduce(operator.add, starmap(term, size.terms.items()))
-
-        return self.cached(("size", key_of(size), dtype), make)
+        return self.cached(
+            ("size", key_of(size), dtype),
+            lambda: evaluate(
+                size,
+                lambda symbol: self._symbol(symbol, dtype),
+                lambda number: tf.constant(number, dtype),
+            ),
+        )
 
     def _symbol(self, symbol: Any, dtype: tf.DType) -> tf.Tensor:
         def make() -> tf.Tensor:
@@ -411,19 +413,12 @@ class Stage:
         if isinstance(number, AxisSize | Element):
             tensor = self.plan.canonical(number.tensor)
             if self.makes(tensor) or tensor.op.type == "Const":
-                return self.read_symbol(number)
+                return self.read_number(number)
         return self.outer_number(number)
 
-    def read_symbol(self, symbol: AxisSize | Element) -> tf.Tensor:
+    def read_number(self, symbol: AxisSize | Element) -> tf.Tensor:
         """Return the value of a symbol from a tensor that this function has."""
-
-        def make() -> tf.Tensor:
-            value = self.value(symbol.tensor)
-            if isinstance(symbol, AxisSize):
-                return tf.shape(value)[symbol.axis]
-            return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
-
-        return self.cached(("read", symbol), make)
+        return self.cached(("read", symbol), lambda: read_symbol(symbol, self.value(symbol.tensor)))
 
     def size_vector(
         self, sizes: Sequence[AnySize], dtype: tf.DType, rows: dict[int, Rows] | None = None
@@ -596,18 +591,22 @@ class Body(Stage):
     ) -> None:
         """End the function; calls pass these unknown numbers after the inputs."""
         added = [self.outer_number(number) for number in numbers]
-        self.graph.inputs = [*self.inputs.values(), *added]
-        with self.graph.as_default():
-            outputs = [*self.outputs, *(added if returns_numbers else [])]
-        self.reference = end_function(self, outputs, self.parent.graph, **attributes)
+        outputs = [*self.outputs, *(added if returns_numbers else [])]
+        self.reference = end_function(
+            self, [*self.inputs.values(), *added], outputs, self.parent.graph, **attributes
+        )
 
 
 def end_function(
-    stage: Stage, outputs: Sequence[tf.Tensor], outer: tf.Graph, **attributes: Any
+    stage: Stage,
+    inputs: Sequence[tf.Tensor],
+    outputs: Sequence[tf.Tensor],
+    outer: tf.Graph,
+    **attributes: Any,
 ) -> Any:
     """Make a TensorFlow function of a stage, in an outer graph; return a reference to it."""
     graph = stage.graph
-    graph.outputs = list(outputs)
+    graph.inputs, graph.outputs = list(inputs), list(outputs)
     # Reads are included: an operation that changes a variable later waits for the reads.
     graph.control_outputs = [
         op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
@@ -636,6 +635,13 @@ def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOp
             if not isinstance(way, WriteSizes)
         }
     return live
+
+
+def read_symbol(symbol: AxisSize | Element, value: tf.Tensor) -> tf.Tensor:
+    """Return the value of a symbol from the value of its tensor."""
+    if isinstance(symbol, AxisSize):
+        return tf.shape(value)[symbol.axis]
+    return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
 
 
 def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor:

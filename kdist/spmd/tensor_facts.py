@@ -17,7 +17,7 @@ from .functions import Bodies
 from .placements import Placement, Shard
 from .rows import Rows, rows_of
 from .size_reader import read_sizes
-from .sizes import AnySize, AxisSize, BatchAxis, expected_number, symbolic
+from .sizes import AnySize, AxisSize, BatchAxis, batch_axes_in, expected_number, symbolic
 
 Ref = Any
 """Key of a tensor in a dictionary, as `tf.Tensor.ref` returns it."""
@@ -345,8 +345,7 @@ class TensorFacts:
     def count_rows(self, size: AnySize | Rows) -> StageNumber:
         """Plan to count the rows that a size depends on; return the stage that knows them."""
         stage = INPUTS
-        total = size.total if isinstance(size, Rows) else size
-        for batch_axis in () if isinstance(total, int) else total.batch_axes():
+        for batch_axis in batch_axes_in(size.total if isinstance(size, Rows) else size):
             if batch_axis.source is not None:
                 if self.parent is not None:
                     raise NeedsCollectiveError(batch_axis.name)

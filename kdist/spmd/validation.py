@@ -29,8 +29,8 @@ from .plan import PlannedOperation, is_fake
 from .program import Program
 from .rows import Rows
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
-from .sizes import AnySize, AxisSize, BatchAxis
-from .stage import WRONG
+from .sizes import BatchAxis, evaluate
+from .stage import WRONG, read_symbol
 from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
@@ -177,6 +177,7 @@ class Validation:
 
     def __init__(self, program: Program) -> None:
         self.program, self.plan = program, program.plan
+        program.exports_all = True
         self._wholes: dict[Ref, Any] = {}  # Whole tensors; `None` for an unknown tensor.
         self._compared: list[_Compared] = []
         self._names: dict[str, Any] = {}
@@ -292,7 +293,7 @@ class Validation:
             return False
         if op.type in AMBIGUOUS:
             return False
-        return not self.plan.runs_once(op) or bool(variables)
+        return not self.plan.find_effects(op)[0] or bool(variables)
 
     def _compute_whole(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
         try:
@@ -312,7 +313,7 @@ class Validation:
         """Add a tensor to the compared tensors; return the whole tensor."""
         whole, counts = self._join_parts(parts, placement), None
         if isinstance(placement, Shard):
-            counts = tf.add_n(self._segment_rows(placement.rows))
+            counts = self._rows_of_replicas(placement.rows)
         growth = _XLA_GROWTH if self.program.jit_compile else _GROWTH
         self._compared.append(
             _Compared(op, placement, parts, whole, expected, changed, counts, growth)
@@ -365,7 +366,7 @@ class Validation:
     def _segment_rows(self, rows: Rows) -> list[Any]:
         """Return, for each segment of rows, the replicas' numbers of rows."""
         return [
-            self._row_counts(batch_axis.root()) * self._write_size(unit)
+            self._row_counts(batch_axis.root()) * evaluate(unit, self._write_symbol, tf.constant)
             for batch_axis, unit in rows.segments
         ]
 
@@ -381,24 +382,10 @@ class Validation:
             self._sizes[batch_axis] = tf.stack([tf.shape(part)[axis] for part in parts or ()])
         return self._sizes[batch_axis]
 
-    def _write_size(self, size: AnySize) -> Any:
-        if isinstance(size, int):
-            return tf.constant(size)
-        total: Any = tf.constant(0)
-        for symbols, factor in size.terms.items():
-            term: Any = tf.constant(factor)
-            for symbol in symbols:
-                term = term * self._write_symbol(symbol)
-            total = total + term
-        return total
-
     def _write_symbol(self, symbol: Any) -> Any:
         if isinstance(symbol, BatchAxis):
             return tf.reduce_sum(self._row_counts(symbol))
-        value = self._whole_input(self.plan.canonical(symbol.tensor))
-        if isinstance(symbol, AxisSize):
-            return tf.shape(value)[symbol.axis]
-        return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
+        return read_symbol(symbol, self._whole_input(self.plan.canonical(symbol.tensor)))
 
 
 def _is_opaque(tensor: tf.Tensor, placement: Any) -> bool:

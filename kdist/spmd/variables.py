@@ -137,22 +137,13 @@ class CopiedVariable(values.MirroredVariable):
         """Return elements, or slices, by their indices."""
         return self._get().gather_nd(indices, name)
 
-    (
-        scatter_nd_add,
-        scatter_nd_sub,
-        scatter_nd_update,
-        scatter_nd_min,
-        scatter_nd_max,
-        batch_scatter_update,
-        _strided_slice_assign,
-    ) = (
-        _of_copies(name)
-        for name in (
-            *(f"scatter_nd_{kind}" for kind in ("add", "sub", "update", "min", "max")),
-            "batch_scatter_update",
-            "_strided_slice_assign",
-        )
-    )
+    scatter_nd_add = _of_copies("scatter_nd_add")
+    scatter_nd_sub = _of_copies("scatter_nd_sub")
+    scatter_nd_update = _of_copies("scatter_nd_update")
+    scatter_nd_min = _of_copies("scatter_nd_min")
+    scatter_nd_max = _of_copies("scatter_nd_max")
+    batch_scatter_update = _of_copies("batch_scatter_update")
+    _strided_slice_assign = _of_copies("_strided_slice_assign")
 
 
 class _OneVariable(values.DistributedVariableTraceType):

@@ -146,7 +146,7 @@ def lookups(monkeypatch):
         planned = original(*args)
         found.extend(
             each
-            for each in planned.plan.operations
+            for each in planned[0].operations
             if Partial(ONE_TERM) in each.decision.output_placements
         )
         return planned

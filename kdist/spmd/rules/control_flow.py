@@ -11,15 +11,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from ..op_types import CONDITIONS
-from ..operation import (
-    LOCAL,
-    ComputeWholeError,
-    Decision,
-    Form,
-    Operation,
-    Tensors,
-    rule,
-)
+from ..operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
 from ..plan import GraphPlan, is_fake, live_operations
 from ..redistribute import Way

@@ -166,7 +166,7 @@ def _within(
     op: Operation, table: Shard, index: Shard, axis: int, rest: list[Form]
 ) -> Decision | None:
     """Look up rows, each on the same replica as its index."""
-    if index.within is None or index.within != table.rows or table.axis != axis or axis:
+    if index.within != table.rows or table.axis or axis or len(table.rows.segments) != 1:
         return None
 
     def look_up_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -174,8 +174,6 @@ def _within(
         ((_, first),) = stage.blocks(table.rows, indices.dtype)
         return stage.copy(op, [rows, indices - first, *others])
 
-    if len(table.rows.segments) != 1:
-        return None
     return Decision([LOCAL, LOCAL, *rest], [index.plain()], look_up_local_rows, needs=[table.rows])
 
 
@@ -240,12 +238,8 @@ def segments(op: Operation) -> Decision | None:
     named = _named_rows(op, count)
     if named is not None:
         return _segments_of_rows([*forms, REPLICATE], named)
-    return _segments_of_variable(op) or _partial_segments(op, forms)
-
-
-def _partial_segments(op: Operation, forms: list[Form]) -> Decision:
-    kind = op.type.removeprefix("UnsortedSegment")
-    return Decision([*forms, REPLICATE], [Partial(PARTS[kind])])
+    reduction = PARTS[op.type.removeprefix("UnsortedSegment")]
+    return _segments_of_variable(op) or Decision([*forms, REPLICATE], [Partial(reduction)])
 
 
 def _named_rows(op: Operation, count: Any) -> Rows | None:
@@ -330,23 +324,14 @@ def scatter_nd(op: Operation) -> Decision | None:
     )
 
 
-@rule(
-    "ResourceScatterAdd",
-    "ResourceScatterSub",
-    "ResourceScatterUpdate",
-    "ResourceScatterNdAdd",
-    "ResourceScatterNdSub",
-    "ResourceScatterNdUpdate",
-    "ResourceScatterMul",
-    "ResourceScatterDiv",
-    "ResourceScatterMin",
-    "ResourceScatterMax",
-)
+_KINDS = ("Add", "Sub", "Update", "Mul", "Div", "Min", "Max", "NdAdd", "NdSub", "NdUpdate")
+
+
+@rule(*(f"ResourceScatter{kind}" for kind in _KINDS))
 def scatter_into_variable(op: Operation) -> Decision | None:
     """Update rows of a variable: every replica's copy gets the updates of all replicas."""
-    if op.inputs[0].ref() in op.facts.step.shared or any(
-        isinstance(p, ListOf) for p in op.placements
-    ):
+    has_lists = any(isinstance(placement, ListOf) for placement in op.placements)
+    if has_lists or op.facts.is_shared(op.inputs[0]):
         return None
     return Decision([REPLICATE] * len(op.inputs), [], needs_all_rows=True)
 

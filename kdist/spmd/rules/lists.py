@@ -13,7 +13,7 @@ import tensorflow as tf
 from ..functions import shapes_attribute
 from ..operation import LOCAL, ComputeWholeError, Decision, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
-from ..sizes import AxisSize, BatchAxis, Element, Size, symbolic
+from ..sizes import AxisSize, BatchAxis, Element, batch_axes_in, symbolic, symbols_in
 from ..stage import Stage, local_shape
 
 
@@ -90,12 +90,11 @@ def put(op: Operation) -> Decision | None:
 
 def _sizes_of_batches(sizes: Any) -> Any:
     """Return sizes as known outside of a loop's body: `None` for sizes of the body's tensors."""
-    if sizes is None or not any(isinstance(s, Size) and s.batch_axes() for s in np.ravel(sizes)):
+    if sizes is None or not any(map(batch_axes_in, np.ravel(sizes))):
         return None
     found = np.empty(sizes.shape, object)
     for index, size in np.ndenumerate(sizes):
-        symbols = size.symbols() if isinstance(size, Size) else ()
-        if all(isinstance(symbol, BatchAxis) for symbol in symbols):
+        if all(isinstance(symbol, BatchAxis) for symbol in symbols_in(size)):
             found[index] = size
         elif not isinstance(size.only_symbol(), AxisSize):
             return None
@@ -197,8 +196,8 @@ def from_value(op: Operation) -> Decision | None:
     (placement,) = op.placements
     sizes = op.sizes(0)
     # Only symbols of the step's inputs have a meaning outside of the branch.
-    symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
-    if any(not isinstance(s, BatchAxis) or s.source is not None for each in symbols for s in each):
+    symbols = [symbol for size in np.ravel(sizes) for symbol in symbols_in(size)]
+    if any(not isinstance(s, BatchAxis) or s.source is not None for s in symbols):
         sizes = None
     return Decision([LOCAL], [ListOf(placement.plain(), op.op, sizes)])
 

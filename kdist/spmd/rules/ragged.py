@@ -13,7 +13,7 @@ from ..operation import LOCAL, NOT_READ, Decision, Form, Operation, Rewrite, Ten
 from ..placements import REPLICATE, Partial, Shard
 from ..reduction import MAXIMUM
 from ..rows import Rows
-from ..sizes import BatchAxis, Element, Size, symbolic
+from ..sizes import BatchAxis, Element, symbolic
 from ..stage import Stage
 from .indexing import move_places
 from .shapes import may_be_minus_one
@@ -105,7 +105,7 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
         return None
     if sizes[1] == -1:
         return Rewrite(lambda: _with_width(op.op, rank - 1))
-    if isinstance(sizes[1], Size) and any(map(may_be_minus_one, sizes[1].symbols())):
+    if may_be_minus_one(sizes[1]):
         return None
 
     def pad_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:

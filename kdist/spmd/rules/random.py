@@ -6,10 +6,10 @@ import math
 
 import tensorflow as tf
 
-from ..op_types import DRAWS
+from ..op_types import DRAWS, types_in
 from ..operation import NOT_READ, Decision, Operation, Tensors, rule
 from ..placements import Shard
-from ..sizes import Size
+from ..sizes import batch_axes_in
 from ..stage import Stage
 from .shapes import counted_axis
 
@@ -17,22 +17,15 @@ from .shapes import counted_axis
 # number of the stream for each value, so a replica can begin with the first number of its rows.
 # Draws of all other types may need more numbers for some values (rejection), or have no counter: a
 # replica draws all values and keeps its rows.
-_SKIPPING = {
-    "StatelessRandomNormalV2",
-    "StatelessRandomUniformFullIntV2",
-    "StatelessRandomUniformIntV2",
-    "StatelessRandomUniformV2",
-}
-
-
+_SKIPPING = types_in("""
+    StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
+    StatelessRandomUniformV2
+""")
 # Draws from distributions; each row may have its own parameters.
-_OF_PARAMETERS = {
-    "StatelessParameterizedTruncatedNormal",
-    "StatelessRandomBinomial",
-    "StatelessRandomGammaV2",
-    "StatelessRandomGammaV3",
-    "StatelessRandomPoisson",
-}
+_OF_PARAMETERS = types_in("""
+    StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2
+    StatelessRandomGammaV3 StatelessRandomPoisson
+""")
 
 
 @rule(*DRAWS, *_OF_PARAMETERS)
@@ -84,7 +77,7 @@ def draw(op: Operation) -> Decision | None:
         drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
         return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]
 
-    if isinstance(inner, Size) and inner.batch_axes():
+    if batch_axes_in(inner):
         return None
     return Decision(forms, [out], draw_local_rows, needs=[rows])
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..operation import LOCAL, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Replicate, Shard
 from ..reduction import ALL, ANY, MAXIMUM, MINIMUM, PRODUCT, SUM, Moments
-from ..sizes import AnySize, BatchAxis, Size
+from ..sizes import AnySize, BatchAxis, Size, batch_axes_in, symbols_in
 from ..stage import Stage
 from ..tensor_facts import TensorFacts
 
@@ -71,9 +71,7 @@ def _number(op: Operation) -> AnySize | None:
     if sizes is None or sizes.ndim != 1 or op.outputs[0].shape.rank != 0:
         return None
     number: AnySize = math.prod(sizes.tolist())
-    follows = isinstance(number, int) or all(
-        isinstance(symbol, BatchAxis) for symbols in number.terms for symbol in symbols
-    )
+    follows = all(isinstance(symbol, BatchAxis) for symbol in symbols_in(number))
     return number if follows else None
 
 
@@ -223,10 +221,6 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     return reduce_added_axes
 
 
-def _counts_rows(size: AnySize) -> bool:
-    return isinstance(size, Size) and bool(size.batch_axes())
-
-
 @rule("BroadcastGradientArgs")
 def broadcast_axes(op: Operation) -> Decision | None:
     """Note the axes that the gradients of a broadcast sum over."""
@@ -241,7 +235,7 @@ def broadcast_axes(op: Operation) -> Decision | None:
                 )
                 if mine == 1:
                     reduced.add(longest - back)
-                elif isinstance(mine, Size) and not _counts_rows(mine) and mine != other:
+                elif isinstance(mine, Size) and not batch_axes_in(mine) and mine != other:
                     unknown.add(longest - back)
             op.facts.reduced_axes[output.ref()] = (reduced, unknown)
     if not all(isinstance(p, Replicate) for p in op.placements):

@@ -50,22 +50,13 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
 }
 # The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
 _LEAST_RANKS = {
+    **dict.fromkeys(types_in("AdjustHue AdjustSaturation HSVToRGB RGBToHSV"), 2),
     "AdjustContrastv2": 4,
-    "AdjustHue": 2,
-    "AdjustSaturation": 2,
-    "HSVToRGB": 2,
-    "RGBToHSV": 2,
 }
-_OF_SOME = {
-    "BiasAdd",
-    "Conv2D",
-    "Conv3D",
-    "DepthwiseConv2dNative",
-    "MaxPool",
-    "MaxPool3D",
-    "MaxPool3DGrad",
-    "MaxPoolGrad",
-}
+# Kernels that may be wrong without rows (`quirks.needs_rows`).
+_OF_SOME = types_in("""
+    BiasAdd Conv2D Conv3D DepthwiseConv2dNative MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad
+""")
 # Inputs that may have a single row for all samples.
 _SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
 # Inputs with samples that are summed over.
@@ -77,38 +68,21 @@ _SUMMED = {
 }
 # Number of last axes that belong to a sample.
 _BATCHED = {
-    "Cholesky": 2,
-    "FFT": 1,
-    "FFT2D": 2,
-    "FFT3D": 3,
-    "IFFT": 1,
-    "IFFT2D": 2,
-    "IFFT3D": 3,
-    "IRFFT": 1,
-    "LogMatrixDeterminant": 2,
-    "LogSoftmax": 1,
-    "Lu": 2,
-    "MatrixBandPart": 2,
-    "MatrixDeterminant": 2,
-    "MatrixDiagPartV3": 2,
-    "MatrixDiagV3": 1,
-    "MatrixInverse": 2,
-    "Qr": 2,
-    "RFFT": 1,
-    "SelfAdjointEigV2": 2,
-    "Softmax": 1,
-    "Svd": 2,
-    "TopKV2": 1,
+    **dict.fromkeys(types_in("FFT IFFT IRFFT LogSoftmax MatrixDiagV3 RFFT Softmax TopKV2"), 1),
+    **dict.fromkeys(
+        types_in("""
+            Cholesky FFT2D IFFT2D LogMatrixDeterminant Lu MatrixBandPart MatrixDeterminant
+            MatrixDiagPartV3 MatrixInverse Qr SelfAdjointEigV2 Svd
+        """),
+        2,
+    ),
+    **dict.fromkeys(types_in("FFT3D IFFT3D"), 3),
 }
 # Numbers of last axes that belong to a sample, of two inputs with the same samples.
 _BATCHED_PAIRS = {
-    "CholeskyGrad": (2, 2),
-    "Cross": (1, 1),
-    "LowerBound": (1, 1),
+    **dict.fromkeys(types_in("Cross LowerBound UpperBound"), (1, 1)),
+    **dict.fromkeys(types_in("CholeskyGrad MatrixSolve MatrixTriangularSolve"), (2, 2)),
     "MatrixSetDiagV3": (2, 1),
-    "MatrixSolve": (2, 2),
-    "MatrixTriangularSolve": (2, 2),
-    "UpperBound": (1, 1),
 }
 
 

@@ -24,7 +24,7 @@ from ..operation import (
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..reduction import SUM
 from ..rows import Rows
-from ..sizes import AnySize, Element, Size, quotient
+from ..sizes import AnySize, Element, Size, batch_axes_in, quotient, symbols_in
 from ..stage import Stage
 
 
@@ -63,9 +63,7 @@ def reshape(op: Operation) -> Decision | None:
     if dims is None or target is None:
         return None
     target = target.tolist()
-    if any(
-        isinstance(size, Size) and any(map(may_be_minus_one, size.symbols())) for size in target
-    ):
+    if any(map(may_be_minus_one, target)):
         return None
     inferred = target.index(-1) if -1 in target else None
     if inferred is not None:
@@ -112,11 +110,14 @@ def reshape(op: Operation) -> Decision | None:
     return None
 
 
-def may_be_minus_one(symbol: Any) -> bool:
-    """Whether a symbol may be -1 when the step runs: it is any integer, not a known size."""
-    if not isinstance(symbol, Element) or symbol.is_size:
-        return False
-    return symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
+def may_be_minus_one(size: AnySize) -> bool:
+    """Whether a symbol in a size may be -1 when the step runs, as it may be any integer."""
+    return any(
+        isinstance(symbol, Element)
+        and not symbol.is_size
+        and symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
+        for symbol in symbols_in(size)
+    )
 
 
 def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
@@ -214,7 +215,7 @@ def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int
     sizes = op.sizes(index)
     if sizes is None or sizes.ndim != 1:
         return None
-    counting = [i for i, s in enumerate(sizes) if isinstance(s, Size) and s.batch_axes()]
+    counting = [index for index, size in enumerate(sizes) if batch_axes_in(size)]
     if not counting or (len(counting) > 1 and not first):
         return None
     rows = op.facts.rows_of(sizes[counting[0]])
@@ -282,8 +283,7 @@ def tile(op: Operation) -> Decision | None:
         return None
     if shard is not None:
         n = times[shard.axis]
-        counts_rows = any(isinstance(t, Size) and t.batch_axes() for t in times)
-        if not isinstance(n, int) or n < 1 or counts_rows:
+        if not isinstance(n, int) or n < 1 or any(map(batch_axes_in, times)):
             return None
         rows = op.add_layout(Rows(shard.rows.segments * n))
         return Decision([LOCAL, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])

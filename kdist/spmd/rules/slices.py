@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import (
-    LOCAL,
-    Decision,
-    Form,
-    LocalSizes,
-    Operation,
-    Tensors,
-    local_size,
-    rule,
-)
+from ..operation import LOCAL, Decision, Form, LocalSizes, Operation, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import SUM, Moments
 from ..rows import Rows
-from ..sizes import AnySize, Size, quotient
+from ..sizes import AnySize, quotient
 from ..stage import Stage
 from .shapes import may_be_minus_one
 
@@ -195,8 +186,7 @@ def slice_(op: Operation) -> Decision | None:
 def _set_dims(op: Operation, begin: Any, size: Any) -> None:
     """Set the result's sizes from the sizes of the slice; -1 stands for the rest of an axis."""
     dims, output = op.dims(0), op.outputs[0]
-    symbols = {s for each in size if isinstance(each, Size) for s in each.symbols()}
-    if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, symbols)):
+    if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, size)):
         return
     left = [a - b for a, b in zip(dims, begin, strict=True)]
     static = output.shape.as_list() if output.shape.rank == len(left) else [None] * len(left)
