@@ -141,7 +141,7 @@ def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
 
 def test_the_operation_that_is_divided_wrong_is_named(monkeypatch):
     def wrong(op):
-        return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
+        return Decision([LOCAL, REPLICATE], [op.placements[0].as_plain()])
 
     monkeypatch.setitem(RULES, "Cumsum", wrong)
     result = check(lambda: sequential(layers.Lambda(lambda x: tf.cumsum(x, 0))))

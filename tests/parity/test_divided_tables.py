@@ -140,7 +140,7 @@ def on_one_replica(name):
 def lookups(monkeypatch):
     """Return the lookups in parts of the planned steps."""
     found = []
-    original = partition._plan
+    original = partition._plan_step
 
     def plan(*args):
         planned = original(*args)
@@ -151,7 +151,7 @@ def lookups(monkeypatch):
         )
         return planned
 
-    monkeypatch.setattr(partition, "_plan", plan)
+    monkeypatch.setattr(partition, "_plan_step", plan)
     return found
 
 

@@ -265,13 +265,13 @@ def run_on_rows(strategy, step, rows):
 def plans(monkeypatch):
     """Return the plans of the steps that are traced."""
     found = []
-    original = partition._plan
+    original = partition._plan_step
 
     def plan(*args):
         found.append(original(*args)[0])
         return original(*args)
 
-    monkeypatch.setattr(partition, "_plan", plan)
+    monkeypatch.setattr(partition, "_plan_step", plan)
     return found
 
 
