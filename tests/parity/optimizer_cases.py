@@ -99,3 +99,11 @@ CASES = {
         optimized(lambda: _excluding_biases(optimizers.SGD(0.1, weight_decay=0.05)))
     ),
 }
+
+# The learning rate, or restored weights: nothing of an optimizer's state.
+OF_CALLBACKS = (
+    "schedule",
+    "learning_rate_scheduler",
+    "reduce_on_plateau",
+    "best_weights_restored",
+)
