@@ -1,7 +1,7 @@
 """Ways from a tensor's placement to the form that an operation wants.
 
-The way of each input is decided once, when its operation is planned (`way_to`), and kept in the
-plan. A stage follows the way (`Stage.read`), and the program exchanges tensors for the way.
+The way of each input is decided once, when its operation is planned (`choose_way`), and kept in the
+plan. A stage follows the way (`Stage.read_input`), and the program exchanges tensors for the way.
 
 | placement | wanted form | way |
 | --- | --- | --- |
@@ -89,7 +89,7 @@ class CountOnce(Way):
 KEEP, TAKE_WHOLE, COUNT_ONCE = Keep(), TakeWhole(), CountOnce()
 
 
-def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
+def choose_way(form: Form, placement: Placement, division: Shard | None) -> Way:
     """Return the way to a wanted form.
 
     Args:

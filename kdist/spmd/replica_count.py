@@ -112,7 +112,7 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
         with the number, such as a layer or an optimizer.
     """
     paths = [*places]
-    own = [at for at, (path, _) in enumerate(paths) if is_of_user(path)]
+    own = [number for number, (path, _) in enumerate(paths) if is_of_user(path)]
     if not own or any(_OPTIMIZERS in path for path, _ in paths):
         return None
     if not all(_FUNCTIONS.search(path) for path, _ in paths[own[-1] + 1 :]):

@@ -36,8 +36,8 @@ from ..layers.batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
-from ..spmd.functions import frames_of
-from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
+from ..spmd.functions import traceback_lines
+from ..spmd.partition import GlobalRows, Step, has_replica_values, partition, run_eagerly
 from ..spmd.plan import GraphPlan
 from ..spmd.remat import rematerialize
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
@@ -223,13 +223,13 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
                 return converted(step.fn)(*args, **kwargs)
         result, explanation = partition(self, step, args, kwargs)
         if self.explained_rows is None:
-            warn_once(explanation.message(), self._warned)
+            warn_once(explanation.warning(), self._warned)
         else:
             self.explanation = explanation
         return result
 
     def _only_part(self, value: Any) -> Any:
-        return self.experimental_local_results(value)[0] if is_divided(value) else value
+        return self.experimental_local_results(value)[0] if has_replica_values(value) else value
 
     def _compiled_step(self, fn: Any) -> Any:
         if fn not in self._compiled:
@@ -277,7 +277,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     def check_constant(self, numbers: Any, constant: Any) -> None:
         if is_recognized(numbers):
-            warn_once(warning_in_step(frames_of(constant.op)), self._warned)
+            warn_once(warning_in_step(traceback_lines(constant.op)), self._warned)
 
     def batch_norm(self, layer: Any, inputs: Any) -> Any:
         return normalize_by_batch(layer, inputs)
@@ -288,7 +288,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         # The step's own error is the one to show, also where memory has run out.
         with contextlib.suppress(tf.errors.OpError):
-            self.extended.equalize_copies(handles)
+            self.extended.copy_first(handles)
 
     def automatic_xla(self, is_supported: bool) -> bool | Draws:
         if not is_supported or not self.on_gpus:
@@ -354,7 +354,7 @@ def _has_host_data(specs: Sequence[Any]) -> bool:
 
 
 def _reduce_value(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
-    if not is_divided(value):
+    if not has_replica_values(value):
         whole = value
     else:
         parts: Sequence[Any] = strategy.experimental_local_results(value)

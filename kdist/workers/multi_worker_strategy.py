@@ -28,7 +28,7 @@ from .._upstream.worker_failures import abort_collectives, find_failures
 from ..errors import LostWorkerError, UserError
 from ..launch.child import send_answer
 from ..spmd.collectives import Collectives, WorkerCollectives
-from ..spmd.explanation import describe_plan, line_of
+from ..spmd.explanation import describe_plan, find_user_line
 from ..spmd.fixed_order import WorkerFixedOrder
 from ..spmd.plan import GraphPlan
 from ..spmd.variables import GlobalVariables
@@ -272,7 +272,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             if at == len(operations):
                 return "nothing more"
             operation, _, division = operations[at].rpartition(" at ")
-            return f"{operation} in {line_of(plan.operations[at].op)} (at {division})"
+            return f"{operation} in {find_user_line(plan.operations[at].op)} (at {division})"
 
         event = "the first call of a step"
         with self.step_watch.waiting(event):

@@ -141,7 +141,7 @@ def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
 
 def test_the_operation_that_is_divided_wrong_is_named(monkeypatch):
     def wrong(op):
-        return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
+        return Decision([LOCAL, REPLICATE], [op.placements[0].as_plain()])
 
     monkeypatch.setitem(RULES, "Cumsum", wrong)
     result = check(lambda: sequential(layers.Lambda(lambda x: tf.cumsum(x, 0))))
@@ -157,12 +157,12 @@ def test_bits_are_those_of_one_replica_and_another_order_of_a_sum_is_found(monke
     found = check(build, replicas=(2, 4), bits=True)
     assert found.equal
     assert str(found).startswith("equal to one replica of 4 shards\n")
-    made = FixedOrder._sum
+    made = FixedOrder._sum_parts
 
     def otherwise(self, parts):
         return made(self, parts if len({*self.devices}) == 1 else [parts[i] for i in (0, 2, 1, 3)])
 
-    monkeypatch.setattr(FixedOrder, "_sum", otherwise)
+    monkeypatch.setattr(FixedOrder, "_sum_parts", otherwise)
     found = check(build, replicas=(2, 4), bits=True)
     assert not found.equal
     first = found.differences["2 replicas"][0]

@@ -147,7 +147,7 @@ class Runs:
         with contextlib.ExitStack() as beside:
             beside.enter_context(mock.patch.object(partition, "WEIGHT_BYTES", 100))
             if divided == WEIGHTS:  # Rows are looked up in parts, although the tables are small.
-                fewer = mock.patch.object(indexing, "_fewer_rows", return_value=True)
+                fewer = mock.patch.object(indexing, "_has_fewer_elements", return_value=True)
                 beside.enter_context(fewer)
             self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
 

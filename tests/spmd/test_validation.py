@@ -21,7 +21,7 @@ def run(step, rows=ROWS):
 
 
 def wrong_rows(op):
-    return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
+    return Decision([LOCAL, REPLICATE], [op.placements[0].as_plain()])
 
 
 def wrong_sum(op):
@@ -148,7 +148,7 @@ def test_a_variable_that_is_changed_in_an_unknown_way_is_trusted():
 def twice(op):
     def emit(stage, op, inputs):
         handle, value = inputs
-        return stage.copy(op, [handle, 2.0 * value])
+        return stage.copy_operation(op, [handle, 2.0 * value])
 
     return Decision([LOCAL, REPLICATE], [], emit)
 

@@ -12,7 +12,7 @@ from ..._upstream.fit import build_for_step
 from ..._upstream.models import optimizers_of, strategy_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, cut_line
-from ...spmd.divided_variables import DividedVariable, division_of
+from ...spmd.divided_variables import DividedVariable, choose_division
 from ...spmd.explanation import Explanation
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.load_model import first_line
@@ -225,7 +225,7 @@ def _bytes_on_device(
     for variable in variables:
         size, division = _variable_size(variable), None
         if all_divided:
-            division = division_of(variable.shape, extended.parts)
+            division = choose_division(variable.shape, extended.parts)
         elif isinstance(variable.value, DividedVariable):
             division = variable.value.division
         if division is not None:
