@@ -12,6 +12,7 @@ from kdist._upstream.fit import start_fit_at
 from kdist.data import training_batches
 from keras.src.backend.common import global_state
 from recorded_fits import Position, Recorder, assert_same, record, steps_of, trained_from
+from replicas import assert_equal
 
 COUNT = 21  # six batches of four, of which the last has one
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 1), np.uint8)
@@ -161,8 +162,7 @@ def test_executions_of_several_steps_begin_where_they_are_asked_to():
     seen, _ = record(own, start=(1, 3), steps_per_execution=2)
     rows = [rows for step, rows in trained_from(whole, (1, 3)) if isinstance(step, str)]
     found = [rows for step, rows in seen if isinstance(step, str)]
-    for row, expected in zip(found, rows, strict=True):
-        np.testing.assert_array_equal(row, expected)
+    assert_equal(found, rows)
     assert steps_of(seen)[:3] == [(1, 3), (1, 5), (2, 0)]
 
 
