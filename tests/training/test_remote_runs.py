@@ -23,8 +23,8 @@ ADDRESS = "memory://bucket/run"
 SETTINGS = {
     "dataset": "sample",
     "subset": 96,
-    "batch_size": 16,
-    "replicas": 2,
+    "batch_size": 32,
+    "replicas": 1,
     "epochs": 2,
     "momentum": 0.9,
     "checkpoint_every": 1e-9,  # after every step
@@ -115,7 +115,7 @@ def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
 
     assert resume_run(ADDRESS, announce=lines.append) is None
     assert lines[-1].startswith(f"{ADDRESS} is finished after 2 epochs: nothing is left to train")
-    with pytest.raises(UserError, match=f"{ADDRESS} was trained with batch_size=16"):
+    with pytest.raises(UserError, match=f"{ADDRESS} was trained with batch_size=32"):
         resume_run(ADDRESS, {"batch_size": 8})
     with pytest.raises(UserError, match=f"the run folder {ADDRESS} is not empty"):
         begin(ADDRESS)
