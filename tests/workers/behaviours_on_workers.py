@@ -330,8 +330,9 @@ def deals_out_files_like_rows(strategy, folder):
 
 def refuses_to_read_divided_state_alone(strategy, folder):
     del folder
-    model = compiled(strategy, optimizer=keras.optimizers.SGD(momentum=0.9))
+    model = compiled(strategy)
     with strategy.scope():
+        model.compile(keras.optimizers.SGD(momentum=0.9), "sparse_categorical_crossentropy")
         model.optimizer.build(model.trainable_variables)
     with refused("reading a divided variable on worker 0, fit on worker 1"):
         if strategy.is_chief:
