@@ -319,7 +319,8 @@ def test_a_run_is_resumed_on_other_replicas(run, path, tmp_path):
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras's, after an epoch
 def test_a_resumed_run_has_the_order_of_data_of_any_size(run, tmp_path):
     """To read their first batch, for its size, changes the order of what is read next."""
-    settings = {"data": "of_any_size_and_order", "batch_size": 32, "val_batch_size": 32}
+    sizes = {"replicas": 1, "batch_size": 32, "val_batch_size": 32}
+    settings = {"data": "of_any_size_and_order", **sizes}
     whole = run("build", **settings, epochs=3)
     run("build", "parts", **settings, epochs=1, checkpoint_every=1e-9)
     resumed = resume_run(tmp_path / "parts", {"epochs": 3}, verbose=0, announce=print)
@@ -327,7 +328,7 @@ def test_a_resumed_run_has_the_order_of_data_of_any_size(run, tmp_path):
 
 
 def test_a_run_of_other_data_is_not_resumed(run, path, tmp_path):
-    run(name="parts", epochs=1, checkpoint_every=1e-9)
+    run(name="parts", epochs=1, replicas=1, checkpoint_every=1e-9)
     source = path.read_text()
     try:
         # Of another length, or Python would take the bytecode of the same second for it.
@@ -430,13 +431,13 @@ def test_a_schedule_of_the_users_is_left_alone(run):
 )
 def test_what_is_wrong_is_told_and_leaves_nothing(run, tmp_path, function, settings, words):
     with pytest.raises(UserError, match=words):
-        run(function, **settings)
+        run(function, replicas=1, **settings)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras's, after an epoch
 def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
-    unknown = {"data": "of_any_size", "batch_size": 32, "val_batch_size": 32}
+    unknown = {"data": "of_any_size", "replicas": 1, "batch_size": 32, "val_batch_size": 32}
     result = run("build", **unknown, epochs=1)
     summary = json.loads(Path(result.run_dir, "summary.json").read_text())
     assert (summary["global_batch"], summary["training_images"]) == (12, None)
