@@ -216,7 +216,7 @@ def test_a_second_fit_of_a_script_is_resumed_on_the_same_data(make_data, stops, 
     with pytest.raises(KilledError):
         script(tmp_path / "parts", Kill(STEPS + 2))
     found = script(tmp_path / "parts")
-    assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))
+    assert_equal(found, expected)
 
 
 class Largest(keras.metrics.Metric):
