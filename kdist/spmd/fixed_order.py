@@ -36,7 +36,7 @@ class FixedOrder(Collectives):
     def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         return self.copy_to_devices(_added(parts, self.devices)[0])
 
-    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[tf.Tensor]]:
+    def scatter_sums(self, values: Sequence[ExchangedRows]) -> list[list[tf.Tensor]]:
         """Return, for each list of the shards' tensors, each shard's own rows of the sum."""
         return self.rows_of_sums(values)
 

@@ -261,7 +261,7 @@ class BatchTracking(ResumableCallback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the metrics, if they are due."""
         super().on_train_batch_end(batch, logs)
-        before, self.steps = self.steps, self.steps + self.steps_done(batch) - self._first
+        before, self.steps = self.steps, self.steps + self.steps_of_epoch_after(batch) - self._first
         if self.steps // self.every > before // self.every:
             values = {**(logs or {}), "learning_rate": read_learning_rate(self.model)}
             for tracker in self.trackers:
