@@ -4,7 +4,6 @@
 the trained batches. `compile_options.py` has the steps per execution.
 """
 
-import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
 
+from ..errors import TrainingError, UserError
 from .compile_options import choose_steps_per_execution
 from .data_sources import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .fit_data import (
@@ -50,6 +50,8 @@ def build_for_fit(model: keras.Model) -> None:
     spec = replica_batch_spec(fit.iterator, any_batch_size=model.built)
     try:
         build_alone(model, spec)
+    except (UserError, TrainingError):  # of several workers
+        raise
     except Exception:
         # The code of a model may need values, or the size of the batch.
         if not model.built or spec is None:
@@ -93,9 +95,13 @@ def _build_early(model: keras.Model, batch: Any) -> None:
     """
     if not model.built or not has_call(model) or overridden_steps(model) or model.run_eagerly:
         return
-    # The code of a model may need values, or the size of the batch, which only the step has.
-    with contextlib.suppress(Exception):
+    try:
         build_alone(model, batch)
+    except (UserError, TrainingError):  # of several workers, which all end their fits
+        raise
+    except Exception:
+        # The code of a model may need values, or the size of the batch, which only the step has.
+        return
 
 
 class _FirstEpoch(int):

@@ -7,6 +7,7 @@ from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files, export_model
 from kdist.checkpoint.export import restore_weights
 from kdist.errors import UserError
+from replicas import assert_equal
 from resumed_training import (
     STEPS,
     VALIDATION,
@@ -43,8 +44,7 @@ def test_the_averages_are_exported_as_fit_ends_with_them(folder, tmp_path):
     assert {type(layer).__module__.partition(".")[0] for layer in opened.layers} == {"keras"}
     arrays, state = checkpoint.read()
     averages = [arrays[state["averages"][name]] for name in state["averages"]]
-    own = [weight.numpy() for weight in opened.trainable_weights]
-    assert all(np.array_equal(a, b) for a, b in zip(own, averages, strict=True))
+    assert_equal(opened.trainable_weights, averages)
 
 
 def test_the_weights_themselves(folder, tmp_path):
@@ -52,8 +52,7 @@ def test_the_weights_themselves(folder, tmp_path):
     model = export_model(checkpoint, tmp_path / "model.keras", averaged=False)
     arrays, state = checkpoint.read()
     saved = [arrays[name] for name in state["averages"]]
-    own = [weight.numpy() for weight in model.trainable_weights]
-    assert all(np.array_equal(a, b) for a, b in zip(own, saved, strict=True))
+    assert_equal(model.trainable_weights, saved)
 
 
 def test_a_swap_of_the_averages_is_known(tmp_path):

@@ -10,6 +10,7 @@ from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.variable_values import copy_values, state_variables
 from kdist.errors import RefusedCheckpointsError, UserError
+from replicas import assert_equal
 from resumed_training import BATCH, Kill, KilledError, X, Y
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -90,12 +91,11 @@ def test_another_model_without_a_description(tmp_path):
     def fit(units):
         model = Own(units)
         model.compile("sgd", "mse", run_eagerly=True)
-        before = [v.numpy().copy() for v in model.variables]
+        before = [variable.numpy().copy() for variable in model.variables]
         try:
             model.fit(X, Y, verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
         except UserError:
-            after = [v.numpy() for v in model.variables]
-            assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+            assert_equal(model.variables, before)
             raise
 
     fit(4)

@@ -25,6 +25,7 @@ from kdist.data.image_files import (
     read_sample,
 )
 from kdist.errors import UserError
+from replicas import assert_equal
 
 RANDOM = np.random.default_rng(1)
 ARRAYS = {
@@ -86,8 +87,7 @@ def fill(folder, contents):
 def assert_is_fashion(data, source):
     assert data.source == str(source)
     parts = (data.train_images[..., 0], data.train_labels, data.test_images[..., 0])
-    for part, array in zip((*parts, data.test_labels), ARRAYS.values(), strict=True):
-        np.testing.assert_array_equal(part, array)
+    assert_equal([*parts, data.test_labels], [*ARRAYS.values()])
     assert data.train_labels.dtype == data.test_labels.dtype == np.int32
 
 

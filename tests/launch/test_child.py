@@ -13,7 +13,7 @@ from kdist.launch.child import Child, Resources, run
 from kdist.launch.verdict import is_out_of_memory, judge_end, says_out_of_memory
 from kdist.signals import ENDING, raise_signals, signal_of
 
-SECONDS = 60  # no test takes as long
+SECONDS = 900  # no test takes as long
 HEAD = """
 import json, os, signal, subprocess, sys
 from kdist.launch.child import read_arguments, send_answer

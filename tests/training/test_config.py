@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
-from kdist.fields import fields_of
-from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 from kdist.training.settings import FOLDERS
 
@@ -121,12 +119,6 @@ def test_values_out_of_range_are_refused(values, words):
 def test_an_unknown_setting_is_named_beside_the_known_ones():
     with pytest.raises(UserError, match=r"widht: did you mean width\? known are dataset.*width"):
         TrainConfig.from_dict({"widht": 2})
-
-
-def test_every_setting_is_documented_in_a_sentence_of_its_own():
-    for field in [*fields_of(TrainConfig), *fields_of(Search)]:
-        assert field.help.endswith("."), field.name
-        assert field.help[0].isupper() or field.help[0] == "`", field.name
 
 
 def test_what_may_be_shared_holds_no_path():

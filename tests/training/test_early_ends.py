@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
     ("phase", "number"),
     [
         *((phase, signal.SIGTERM) for phase in PHASES),
-        # The others are handled as it is; where nothing was trained, by its name.
-        *((phase, one) for phase in ("start", "saving") for one in ENDING if one != signal.SIGTERM),
+        # Other signals are handled as SIGTERM; where nothing was trained, by their names.
+        *(("start", number) for number in ENDING if number != signal.SIGTERM),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

@@ -126,12 +126,6 @@ x = tf.reshape(tf.range(20.0), (10, 2))
 def plain():
     return keras.Sequential()
 
-def sized(units=4):
-    return units
-
-def with_default(hp=None):
-    return hp
-
 def two(a, b):
     pass
 
@@ -155,14 +149,6 @@ def kinds(tmp_path):
     path = tmp_path / "kinds.py"
     path.write_text(OTHER_KINDS)
     return str(path)
-
-
-@pytest.mark.parametrize(
-    ("function", "takes_hp"), [("plain", False), ("sized", False), ("with_default", True)]
-)
-def test_a_model_may_take_hyperparameters(kinds, function, takes_hp):
-    functions = load_functions(f"{kinds}:{function}", "arrays")
-    assert functions.takes_hp == takes_hp
 
 
 @pytest.mark.parametrize(

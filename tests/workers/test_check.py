@@ -8,7 +8,7 @@ import pytest
 from kdist.errors import TrainingError
 from kdist.workers import check
 
-SECONDS = 300  # no test takes as long
+SECONDS = 900  # no test takes as long
 
 
 def test_a_pair_of_workers_is_checked():
