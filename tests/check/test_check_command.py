@@ -109,8 +109,8 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "either a model, FILE.py:FUNCTION, or --devices"),
-        (["my_model.py:build", "--devices"], "either a model"),
+        ([], "a model .FILE.py:FUNCTION. or --devices, not both"),
+        (["my_model.py:build", "--devices"], "needs a model .* not both"),
         (["nosuch.py:build"], "there is no file nosuch.py"),
         (["my_model.py"], "FILE.py:FUNCTION"),
         (["my_model.py:build", "--replicas", "1"], "replicas has to be from 2"),

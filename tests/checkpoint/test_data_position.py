@@ -267,5 +267,5 @@ def test_a_py_dataset_that_is_shuffled_without_a_seed(monkeypatch):
 
 
 def test_without_a_fit_it_is_said_when_to_call_it():
-    with pytest.raises(RuntimeError, match="call this in `on_train_begin`"):
+    with pytest.raises(RuntimeError, match="call `start_fit_at` in `on_train_begin`"):
         start_fit_at(Recorder(), epoch=1, batch=0)

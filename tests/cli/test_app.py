@@ -111,7 +111,7 @@ def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path
     assert code == 2
     assert stderr.count("\n") == 1
     assert "kdist: error: CIFAR-10 was not found and could not be downloaded (URL fetch" in stderr
-    assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as data_dir" in stderr
+    assert "cifar-10-python.tar.gz on another machine, unpack the file, and pass its" in stderr
 
 
 def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
