@@ -4,9 +4,9 @@ import csv
 import json
 
 from kdist.study.experiment import COLUMNS
-from kdist.study.folder import FORMAT, StudyFolder
 from kdist.study.search_results import COLUMNS as SEARCH_COLUMNS
 from kdist.study.search_settings import Search
+from kdist.study.study_folder import FORMAT, StudyFolder
 from kdist.training.config import TrainConfig
 
 SUMMARY = {

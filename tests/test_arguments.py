@@ -58,7 +58,7 @@ def test_a_path_is_text(path, text):
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("", "--output has to be a path, received an empty one: remove it for the default"),
+        ("", "--output is empty: leave it out to use the default"),
         (5, "--output has to be a path, received 5"),
         ("\0", r"--output has to be a path in UTF-8 without null bytes, received '\\x00'"),
         ("a\udcff", r"--output .* received 'a\\udcff'"),

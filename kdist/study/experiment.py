@@ -15,8 +15,8 @@ from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import is_on_cpu
 from ..training.console import format_count
-from ..training.user_model.functions import list_user_files
-from .folder import Row, format_option
+from ..training.user_model.user_functions import list_user_files
+from .study_folder import Row, format_option
 from .tables import MISSING, ResultsTable, Spread
 from .trial import Trial
 

@@ -7,10 +7,10 @@ from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.record import RunRecord
+from ..training.run_record import RunRecord
 from ..training.settings import Checkpoints, Output
-from .folder import Row
 from .search_settings import Search
+from .study_folder import Row
 from .tables import ResultsTable, format_seconds
 from .trial import measure_run
 

@@ -12,11 +12,11 @@ from ..launch.device_assignment import assign_devices, visible_cores, visible_gp
 from ..tracking.names import check_trackers
 from ..training.console import format_count
 from ..training.run import load_data
-from ..workers.place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, print_end
-from .folder import Row, StudyFolder
+from ..workers.tf_config import refuse_workers
+from .run_trials import Outcome, StartTrial, TrialRunner, print_end
 from .search_results import best_settings, make_trials_table, sort_trials
 from .search_settings import MAY_CHANGE, Search
+from .study_folder import Row, StudyFolder
 from .tables import print_line, print_table
 from .trial_process import TrialProcess
 
@@ -59,7 +59,7 @@ def tune(
         from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
 
         trials = SearchTrials(search, folder, rows)
-        outcome = Driver(trials, folder, rows, console, shares=shares, start=start).run()
+        outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
             number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
             reason = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"

@@ -13,8 +13,8 @@ from ..training.networks import NETWORKS, SPECIFIC
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS
-from .folder import StudyInfo
 from .search_space import DEFAULT_SPACE, SearchSpace
+from .study_folder import StudyInfo
 
 DIRECTIONS = {"val_accuracy": "max", "val_loss": "min", "seconds_to_target": "min"}
 """For each objective, whether larger or smaller values are better."""

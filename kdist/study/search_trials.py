@@ -15,11 +15,11 @@ from .._upstream.keras_tuner import (
 from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import UserError
 from ..training.config import SearchTrial
-from ..training.record import RunRecord
-from .folder import Row, StudyFolder
+from ..training.run_record import RunRecord
 from .search_results import COLUMNS, describe_values, make_trial_config, read_result
 from .search_settings import Search
 from .search_space import Range
+from .study_folder import Row, StudyFolder
 from .trial import Trial
 from .trial_process import remove_checkpoints
 

@@ -16,7 +16,7 @@ from ..launch.device_assignment import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..training.config import TrainConfig
 from .experiment import Counts, Experiment
-from .folder import Row
+from .study_folder import Row
 from .tables import Spread, format_setting
 from .trial import Trial
 

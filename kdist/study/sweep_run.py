@@ -16,13 +16,13 @@ from ..errors import UserError, error_text
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
 from ..training.console import format_count
-from ..training.folder import RUNS
-from ..training.record import RunRecord
 from ..training.run import load_data
-from ..workers.place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, print_end
+from ..training.run_folder import RUNS
+from ..training.run_record import RunRecord
+from ..workers.tf_config import refuse_workers
 from .experiment import Experiment, describe_shared_cores
-from .folder import Row, StudyFolder, StudyInfo
+from .run_trials import Outcome, StartTrial, TrialRunner, print_end
+from .study_folder import Row, StudyFolder, StudyInfo
 from .tables import print_line, print_table
 from .trial import Trial, measure_run
 from .trial_process import TrialProcess, remove_checkpoints
@@ -72,7 +72,7 @@ def sweep(
         points_left = format_count(len(points.left), "point")
         resuming = f"Resuming the sweep in {folder.path}, {points_left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
-        outcome = Driver(points, folder, points.rows, console, start=start).run()
+        outcome = TrialRunner(points, folder, points.rows, console, start=start).run()
         if points.rows and not outcome.stopped:
             try:
                 folder.write_rows(points.rows)  # in the order of the points

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..errors import UserError
 from ..training.config import SearchTrial
-from ..training.record import RunRecord
-from .folder import Row
+from ..training.run_record import RunRecord
+from .study_folder import Row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

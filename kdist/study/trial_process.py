@@ -17,7 +17,7 @@ from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Resources, send_answer
 from ..strategies.tensorflow_logging import prepare_process
 from ..training.config import SearchTrial, TrainConfig
-from .folder import to_json
+from .study_folder import to_json
 from .trial import Trial
 
 # Less free space means a full disk, on which the process could not even write its error.

@@ -27,7 +27,7 @@ from .settings import (
     OwnModel,
     Stopping,
 )
-from .user_model.functions import split_data_name, split_name
+from .user_model.user_functions import split_data_name, split_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
-from .folder import RunFolder, find_saved_model
 from .networks import SIZES
-from .record import TrainResult
+from .run_folder import RunFolder, find_saved_model
+from .run_record import TrainResult
 from .settings import model_name
 
 # Settings with rows of their own, or as part of the model's name.

@@ -17,8 +17,8 @@ from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .folder import RunFolder
 from .networks import NETWORKS
+from .run_folder import RunFolder
 from .settings import Batches
 from .user_model.compiled_model import (
     check_input,
@@ -27,8 +27,8 @@ from .user_model.compiled_model import (
     scale_compiled_rate,
     set_compiled_rate,
 )
-from .user_model.data import UserData
-from .user_model.functions import UserFunctions, explain_exception, load_functions
+from .user_model.user_data import UserData
+from .user_model.user_functions import UserFunctions, explain_exception, load_functions
 
 if TYPE_CHECKING:
     from ..strategies.exact_strategy import ExactStrategy

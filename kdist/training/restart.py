@@ -7,9 +7,9 @@ from typing import Any
 from ..arguments import is_remote
 from ..errors import UserError
 from ..remote import local_records
-from ..workers.place import NOTES, RESTART_COUNT, worker_place
-from .folder import RunFolder, clear_run, find_saved_model
-from .record import read_run
+from ..workers.tf_config import NOTES, RESTART_COUNT, worker_place
+from .run_folder import RunFolder, clear_run, find_saved_model
+from .run_record import read_run
 
 
 class OtherWorkersFolder(RunFolder):

@@ -12,11 +12,11 @@ from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors
 from ..remote import folder_address, local_records
-from ..workers.place import worker_place
+from ..workers.tf_config import worker_place
 from .config import TrainConfig
-from .folder import RunFolder, find_saved_model
-from .record import RunRecord, TrainResult, read_run
 from .run import train
+from .run_folder import RunFolder, find_saved_model
+from .run_record import RunRecord, TrainResult, read_run
 from .settings import Checkpoints
 
 _DEVICES = {"replicas", "shard_optimizer", "shard_weights"}

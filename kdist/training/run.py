@@ -29,14 +29,14 @@ from ..strategies.hardware import device_names
 from ..tracking.factory import tracking
 from ..tracking.names import check_trackers
 from ..versions import versions
-from ..workers.place import WorkerPlace, worker_place
+from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
 from .console import format_result, format_settings
-from .folder import RunFolder
-from .record import TrainResult, median_rate
 from .restart import OtherWorkersFolder, note_run
+from .run_folder import RunFolder
+from .run_record import TrainResult, median_rate
 from .settings import model_name
-from .user_model.functions import explain_user_errors, list_user_files
+from .user_model.user_functions import explain_user_errors, list_user_files
 
 if TYPE_CHECKING:
     import keras

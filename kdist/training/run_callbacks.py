@@ -15,7 +15,7 @@ from ..callbacks import Checkpoint, PrintTotalTime, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..signals import ReceivedSignals
 from .config import TrainConfig
-from .folder import RunFolder
+from .run_folder import RunFolder
 
 
 class RunCheckpoint(Checkpoint):

@@ -18,7 +18,7 @@ from typing import Any
 
 from .._upstream.hooks import StepWatch
 from ..launch.child import Child
-from . import start_watch
+from . import start_timeout
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Ite
     if len(addresses) == 1:
         yield
         return
-    watch = [sys.executable, "-I", str(Path(start_watch.__file__)), str(seconds), str(worker)]
+    watch = [sys.executable, "-I", str(Path(start_timeout.__file__)), str(seconds), str(worker)]
     with Child([*watch, *addresses]):
         yield
 

@@ -22,7 +22,7 @@ from ..launch.child import Resources
 from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..launch.verdict import OUT_OF_MEMORY, judge_end, shell_code
 from .launch_options import LaunchOptions
-from .place import NOTES, worker_environment
+from .tf_config import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
 
 LOOPBACK = "127.0.0.1"

@@ -1,7 +1,7 @@
 """`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's.
 
 Before the workers wait for each other, they compare their work (`agreement.py`). A worker that
-hangs or fails ends all workers (`hang_detection.py`, `worker_end.py`). `place.py` finds the
+hangs or fails ends all workers (`hang_detection.py`, `worker_end.py`). `tf_config.py` finds the
 cluster.
 """
 
@@ -37,7 +37,7 @@ from ..strategies.exact_strategy import ExactStrategy
 from .agreement import DEFAULT_SECONDS, Agreement
 from .hang_detection import HangWatch, limit_start
 from .launch_options import worker_settings
-from .place import find_cluster
+from .tf_config import find_cluster
 from .worker_end import end_together
 
 BUCKET_BYTES = 4 * 1024 * 1024
@@ -163,7 +163,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             failures=lambda: find_failures(self),
             may_take_longer=lambda: not options.timeout_seconds and self.step_watch.is_other_slow(),
         )
-        self._start()
+        self._set_up()
         if self.workers > 1:
             patches.install_for_workers()
             worker_store.start_store(

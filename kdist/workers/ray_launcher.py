@@ -23,7 +23,7 @@ from ..launch.child import Child
 from ..launch.verdict import shell_code
 from .launch_options import LaunchOptions, select_limits
 from .launcher import USAGE_ERROR, free_ports
-from .place import NOTES, worker_environment
+from .tf_config import NOTES, worker_environment
 
 
 def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:

@@ -21,7 +21,7 @@ from .._upstream.worker_failures import (
     report_failure,
     run_exit_functions,
 )
-from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError, user_line
+from ..errors import LOST_CODE, LostWorkerError, failure_handlers, user_line
 
 _REPORT_SECONDS = 1.0
 _EXIT_SECONDS = 10.0
@@ -46,7 +46,7 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
         end(error, None if isinstance(error, KeyboardInterrupt) else 1)
 
     sys.excepthook = hook
-    FAILURE_HANDLERS.append(end)
+    failure_handlers.append(end)
     _handle_sigterm(worker)
 
 

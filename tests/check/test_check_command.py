@@ -53,7 +53,7 @@ def check(*arguments):
 
 @pytest.mark.usefixtures("folder")
 def test_a_step_is_explained_without_training(monkeypatch, capsys):
-    monkeypatch.setattr("kdist.tools.check.training.run_check", None)
+    monkeypatch.setattr("kdist.tools.check.check_model.run_check", None)
     assert check("my_model.py:build", "--replicas", "2", "--batch-size", "20") == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith(" on 2 replicas (CPU:0, CPU:1), a batch of 20 rows:")
@@ -95,7 +95,7 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
             differences=found, errors=errors, unrepeatable=(), precision="float32", steps="1"
         )
 
-    monkeypatch.setattr("kdist.tools.check.training.run_check", run)
+    monkeypatch.setattr("kdist.tools.check.check_model.run_check", run)
     assert check("--devices") == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "NOT EQUAL" in line] == ["dropout"]
@@ -119,7 +119,7 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_refused_before_anything_is_made(arguments, message, monkeypatch):
-    monkeypatch.setattr("kdist.tools.check.training.make_strategies", None)
+    monkeypatch.setattr("kdist.tools.check.check_model.make_strategies", None)
     with pytest.raises(UserError, match=message):
         check(*arguments)
 

@@ -12,8 +12,8 @@ from kdist.spmd.fixed_order import FixedOrder
 from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import REPLICATE
 from kdist.strategies.exact_strategy import ExactStrategy
-from kdist.tools.check.batches import read_batches
-from kdist.training.user_model.data import check_data_result
+from kdist.tools.check.check_batches import read_batches
+from kdist.training.user_model.user_data import check_data_result
 from keras import layers, ops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")

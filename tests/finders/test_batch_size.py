@@ -18,7 +18,7 @@ from kdist.tools.find.batch_size import (
     search_largest,
 )
 from kdist.tools.find.batch_size_try import make_full_batches
-from kdist.training.user_model.functions import UserFunctions
+from kdist.training.user_model.user_functions import UserFunctions
 
 MODEL = """
 import keras

@@ -2,9 +2,9 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.sources import find_sources, read_study
+from kdist.report.find_records import find_records, read_study
 from kdist.study.experiment import COLUMNS
-from kdist.study.folder import FORMAT
+from kdist.study.study_folder import FORMAT
 from kdist.study.sweep_kinds import ThroughputSweep
 from report_folders import accuracy_rows, throughput_rows, write_run
 from report_folders import write_sweep as write_whole_sweep
@@ -58,18 +58,18 @@ def test_no_sweep_is_told(tmp_path):
 
 
 def sweep_of(tmp_path, kind, rows):
-    return find_sources([str(write_whole_sweep(tmp_path / "s", kind, rows))]).sweeps[0]
+    return find_records([str(write_whole_sweep(tmp_path / "s", kind, rows))]).sweeps[0]
 
 
 def test_whole_trainings_are_among_the_runs_and_timed_ones_are_not(tmp_path):
     folder = write_whole_sweep(tmp_path / "accuracy", "accuracy", accuracy_rows()[:2])
     timed = write_whole_sweep(tmp_path / "timed", "throughput", throughput_rows()[:1])
     write_run(timed / "points" / "b8-r1-round1" / "run", validate=False)
-    sources = find_sources([str(tmp_path)])
+    sources = find_records([str(tmp_path)])
     assert [run.name for run in sources.runs] == ["b32-linear-seed0", "b32-linear-seed1"]
     (folder / "points" / "b32-linear-seed0" / "run" / "summary.json").unlink()
     (folder / "points" / "b32-linear-seed1" / "run" / "config.json").unlink()
-    sources = find_sources([str(tmp_path)])
+    sources = find_records([str(tmp_path)])
     assert [run.name for run in sources.runs] == ["b32-linear-seed0 (unfinished)"]
     ((path, reason),) = sources.skipped
     assert path.endswith("b32-linear-seed1/run")

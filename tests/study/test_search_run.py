@@ -11,7 +11,7 @@ import pytest
 from fake_runs import FakeProcess
 from kdist.cli import make_app
 from kdist.errors import UserError
-from kdist.report.sources import read_study
+from kdist.report.find_records import read_study
 from kdist.study.search_results import sort_trials
 from kdist.study.search_run import tune
 from kdist.study.search_settings import Search

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 from kdist.errors import UserError
-from kdist.study.folder import StudyFolder, StudyInfo
 from kdist.study.search_run import divide_machine, tune
 from kdist.study.search_settings import MAY_CHANGE, Search, refuse_tuned
 from kdist.study.search_trials import find_min_epochs
+from kdist.study.study_folder import StudyFolder, StudyInfo
 from kdist.training.config import TrainConfig
 
 

@@ -6,7 +6,7 @@ import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.errors import UserError
 from kdist.study.experiment import COLUMNS
-from kdist.study.folder import StudyFolder, StudyInfo
+from kdist.study.study_folder import StudyFolder, StudyInfo
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from kdist.study.sweep_run import check_experiment
 from kdist.study.tables import Spread

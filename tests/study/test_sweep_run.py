@@ -11,10 +11,10 @@ import sys
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
 from kdist.errors import UserError
-from kdist.report.sources import read_study
+from kdist.report.find_records import read_study
 from kdist.signals import Interrupted, signal_of
 from kdist.study.experiment import COLUMNS
-from kdist.study.folder import StudyFolder
+from kdist.study.study_folder import StudyFolder
 from kdist.study.sweep_run import sweep
 from rich.console import Console
 

@@ -15,15 +15,15 @@ from kdist.errors import TrainingError, UserError
 from kdist.launch.verdict import judge_end
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
-from kdist.study.driver import Driver
 from kdist.study.experiment import COLUMNS
-from kdist.study.folder import StudyFolder
+from kdist.study.run_trials import TrialRunner
+from kdist.study.study_folder import StudyFolder
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep, time_to_target
 from kdist.study.sweep_run import SweepPoints
 from kdist.study.trial import Trial, measure_run
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
 from kdist.training.config import SearchTrial
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from report_folders import write_run
 from rich.console import Console
 
@@ -87,7 +87,7 @@ def process(monkeypatch, tmp_path, place):
         monkeypatch.setattr("kdist.study.trial_process.make_command", lambda order: command)
         folder = StudyFolder(tmp_path)
         study = OnePoint(point, experiments[kind], folder)
-        outcome = Driver(study, folder, [], Console(quiet=True)).run()
+        outcome = TrialRunner(study, folder, [], Console(quiet=True)).run()
         if outcome.signal is not None or outcome.stopped:
             return outcome
         (row,) = outcome.rows

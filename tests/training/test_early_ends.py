@@ -15,8 +15,8 @@ from kdist.launch.verdict import is_out_of_memory
 from kdist.signals import ENDING
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.record import read_run
 from kdist.training.run import train
+from kdist.training.run_record import read_run
 from sent_signals import PHASES, STEPS, problems_of, small_model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")

@@ -17,9 +17,9 @@ from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model import load_own_data, make_own_model
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from kdist.training.settings import model_name
-from kdist.training.user_model.functions import load_functions
+from kdist.training.user_model.user_functions import load_functions
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

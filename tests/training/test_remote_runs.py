@@ -13,9 +13,9 @@ from kdist.report.write_report import write_report
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.folder import RunFolder
 from kdist.training.restart import note_run, restore_after_restart
-from kdist.workers.place import NOTES, RESTART_COUNT
+from kdist.training.run_folder import RunFolder
+from kdist.workers.tf_config import NOTES, RESTART_COUNT
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

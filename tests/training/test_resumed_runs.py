@@ -19,9 +19,9 @@ from kdist.training import model as training_model
 from kdist.training import resume_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
-from kdist.training.folder import RunFolder
-from kdist.training.record import read_run
 from kdist.training.run import train
+from kdist.training.run_folder import RunFolder
+from kdist.training.run_record import read_run
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.folder import RunFolder
+from kdist.training.run_folder import RunFolder
 
 
 def test_makes_the_folder_and_writes_into_it(tmp_path):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.record import median_rate, read_run, warm_rates
+from kdist.training.run_record import median_rate, read_run, warm_rates
 from report_folders import write_run
 
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.training.user_model.compiled_model import check_input
-from kdist.training.user_model.data import check_data_result
-from kdist.training.user_model.functions import (
+from kdist.training.user_model.user_data import check_data_result
+from kdist.training.user_model.user_functions import (
     UserFunctions,
     explain_user_errors,
     load_functions,

@@ -17,7 +17,7 @@ from kdist.workers.launch_options import (
     select_limits,
     worker_settings,
 )
-from kdist.workers.place import worker_environment
+from kdist.workers.tf_config import worker_environment
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from kdist.workers.place import worker_environment
         ({"max_restarts": -1}, "max_restarts has to be at least 0"),
         ({"grace": -1.0}, "grace has to be from 0 to 999999, received -1"),
         ({"grace": float("nan")}, "grace has to be from 0"),
-        ({"log_dir": ""}, "log_dir has to be a path, received an empty one"),
+        ({"log_dir": ""}, "log_dir is empty: leave it out"),
         ({"log_dir": "a\0b"}, "without null bytes"),
         ({"ray": True, "log_dir": "logs"}, "received log_dir or grace with ray"),
         ({"ray": True, "grace": 5.0}, "received log_dir or grace with ray"),

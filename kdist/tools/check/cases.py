@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from ...training.user_model.functions import UserFunctions
+from ...training.user_model.user_functions import UserFunctions
 
 _FEATURES, _CLASSES, _WORDS, _LENGTH = 12, 4, 20, 6
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from ...errors import UserError
 from ...launch.device_assignment import visible_gpus
-from ...training.user_model.functions import (
+from ...training.user_model.user_functions import (
     explain_user_errors,
     list_user_files,
     split_data_name,
     split_name,
 )
-from ...workers.place import refuse_workers
+from ...workers.tf_config import refuse_workers
 from .check_options import CheckOptions
 
 # TensorFlow is imported inside the functions, so that a wrong argument is reported at once.
@@ -32,8 +32,8 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too few GPUs: everything runs on the CPU
     import keras
 
-    from ...training.user_model.functions import load_functions
-    from .training import make_strategies, run_check
+    from ...training.user_model.user_functions import load_functions
+    from .check_model import make_strategies, run_check
 
     # The strategies are made before the user's file makes tensors, and the seed is set before it
     # draws.
@@ -53,8 +53,8 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     """Explain the model's step on a batch of the size that `fit` would use."""
     import tensorflow as tf
 
-    from ...training.user_model.data import take_first_samples
-    from .batches import iterate_batches
+    from ...training.user_model.user_data import take_first_samples
+    from .check_batches import iterate_batches
     from .explain import explain
 
     size = options.batch_size or _FIT_BATCH
@@ -82,7 +82,7 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     import tensorflow as tf
 
     from .cases import CASES
-    from .training import make_strategies, run_check
+    from .check_model import make_strategies, run_check
 
     strategies = make_strategies(options)
     on_cpus = strategies[0].devices[0].startswith("CPU")

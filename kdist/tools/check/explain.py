@@ -16,7 +16,7 @@ from ...spmd.divided_variables import DividedVariable, division_of
 from ...spmd.explanation import Explanation
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.load_model import first_line
-from .batches import convert_like_fit, count_rows
+from .check_batches import convert_like_fit, count_rows
 
 _MOST_PLACES = 8
 _WIDEST = 74

@@ -16,8 +16,8 @@ from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
 from ...training.model import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
-from ...training.user_model.data import UserData
-from ...training.user_model.functions import explain_user_errors, load_functions
+from ...training.user_model.user_data import UserData
+from ...training.user_model.user_functions import explain_user_errors, load_functions
 from .saved_models import Evaluation, SavedModel
 
 

@@ -10,8 +10,8 @@ from ...checkpoint.checkpoint_file import CheckpointFile, checkpoint_files
 from ...checkpoint.folder_lock import is_abandoned
 from ...errors import UserError, error_text
 from ...remote import RemoteFolder, folder_address
-from ...training.folder import REMOTE_FILES, find_saved_model
-from ...training.record import RunRecord, read_run
+from ...training.run_folder import REMOTE_FILES, find_saved_model
+from ...training.run_record import RunRecord, read_run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from ...launch.child import read_arguments, send_answer
 from ...launch.verdict import is_out_of_memory
 from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...training.user_model.data import NoSamplesError, UserData, take_first_samples
-from ...training.user_model.functions import UserFunctions, load_functions
+from ...training.user_model.user_data import NoSamplesError, UserData, take_first_samples
+from ...training.user_model.user_functions import UserFunctions, load_functions
 from .batch_size import BatchSizeTry
 from .short_fit import train_model
 

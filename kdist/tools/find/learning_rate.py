@@ -11,7 +11,7 @@ from ..._upstream.models import optimizers_of
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...training.user_model.functions import UserFunctions, load_functions
+from ...training.user_model.user_functions import UserFunctions, load_functions
 from .rate_curve import RateCurve, average_losses, check_range, space_rates
 from .short_fit import train_model
 

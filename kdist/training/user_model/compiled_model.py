@@ -8,7 +8,7 @@ import tensorflow as tf
 from ..._upstream.models import has_call, optimizers_of
 from ...errors import UserError
 from ...optimizers.scaling import scale_learning_rate
-from .functions import explain_exception
+from .user_functions import explain_exception
 
 
 def check_model_result(model: Any, *, function: str = "build(hp)") -> keras.Model:

@@ -19,7 +19,7 @@ from ..files import (
     parse_json,
     read_text,
 )
-from ..training.record import sanitize_text
+from ..training.run_record import sanitize_text
 
 Row = dict[str, Any]
 """The result of a point or trial, by column."""

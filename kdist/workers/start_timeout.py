@@ -1,6 +1,6 @@
 """Timeout of a worker's start: names the missing workers, and kills the waiting worker.
 
-Run as `python -I start_watch.py SECONDS WORKER ADDRESS…`; the file needs Python alone. A worker
+Run as `python -I start_timeout.py SECONDS WORKER ADDRESS…`; the file needs Python alone. A worker
 cannot watch itself: while TensorFlow waits, no further Python thread runs, and SIGTERM is ignored.
 The worker kills this process once all workers have started.
 """

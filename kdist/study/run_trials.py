@@ -1,4 +1,4 @@
-"""`Driver`: runs the trials of a study in child processes, and records a row for each.
+"""`TrialRunner`: runs the trials of a study in child processes, and records a row for each.
 
 A sweep and a search are the same to the driver: a `Study` returns trials until no trial is left,
 and is told the result of each trial. Rows are written before the next trial begins, so that the
@@ -18,8 +18,8 @@ from ..errors import UserError, error_text
 from ..launch.child import Resources
 from ..signals import signal_of
 from ..training.console import format_count
-from ..training.record import RunRecord, read_run
-from .folder import Row, StudyFolder
+from ..training.run_record import RunRecord, read_run
+from .study_folder import Row, StudyFolder
 from .tables import print_line
 from .trial import Trial
 from .trial_process import TrialProcess
@@ -87,7 +87,7 @@ class Outcome:
         return 1 if self.stopped or failed else 0
 
 
-class Driver:
+class TrialRunner:
     """Runs the trials that are left of a study.
 
     Args:

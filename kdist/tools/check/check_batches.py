@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import UserError
-from ...training.user_model.data import UserData
+from ...training.user_model.user_data import UserData
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,8 +25,8 @@ from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
 from ...training.user_model.compiled_model import check_model_result
-from ...training.user_model.functions import UserFunctions, explain_exception
-from .batches import Batches, read_batches
+from ...training.user_model.user_functions import UserFunctions, explain_exception
+from .check_batches import Batches, read_batches
 from .check_options import CheckOptions
 from .comparison import STOCK_KERAS, CheckResult, Difference, Precision, Record, compare
 

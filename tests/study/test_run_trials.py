@@ -1,4 +1,4 @@
-"""The driver: several trials at once, their records, and signals."""
+"""The runner: several trials at once, their records, and signals."""
 
 import errno
 import io
@@ -9,8 +9,8 @@ import pytest
 from fake_runs import FakeProcess
 from kdist.launch.child import Resources
 from kdist.signals import Interrupted
-from kdist.study.driver import Driver, Outcome
-from kdist.study.folder import StudyFolder
+from kdist.study.run_trials import Outcome, TrialRunner
+from kdist.study.study_folder import StudyFolder
 from kdist.study.trial import Trial
 from report_folders import write_run
 from rich.console import Console
@@ -93,8 +93,8 @@ def drive(tmp_path, monkeypatch):
     def run(study, starts, shares=ALL):
         console = Console(file=io.StringIO(), width=200)
         folder = StudyFolder(tmp_path, "trial")
-        driver = Driver(study, folder, [], console, shares=shares, start=starts)
-        return driver.run(), folder, console.file.getvalue()
+        runner = TrialRunner(study, folder, [], console, shares=shares, start=starts)
+        return runner.run(), folder, console.file.getvalue()
 
     return run
 

@@ -1,4 +1,4 @@
-"""`kdist launch -m kdist.workers.check`: check that the workers connect and train one model."""
+"""`kdist launch -m kdist.workers.check_workers`: check that workers connect and train one model."""
 
 import statistics
 import time

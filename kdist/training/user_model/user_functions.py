@@ -17,7 +17,7 @@ from ...errors import UserError
 from ...launch.verdict import is_out_of_memory
 
 if TYPE_CHECKING:
-    from .data import UserData
+    from .user_data import UserData
 
 # TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
@@ -168,7 +168,7 @@ class UserFunctions:
         Raises:
             UserError: `make_data` raises an exception, or `fit` does not take its result.
         """
-        from .data import check_data_result
+        from .user_data import check_data_result
 
         arguments = {"batch_size": batch} if self.takes_batch else {}
         with explain_user_errors(*self.files):
