@@ -43,7 +43,7 @@ def path_text(name: str, value: object) -> str:
         raise UserError(f"{name} has to be a path, received {value!r}")
     text = os.fsdecode(value)
     if not text:
-        raise UserError(f"{name} is empty: leave it out to use the default")
+        raise UserError(f"{name} is an empty path: leave it out to use the default")
     # A name in an encoding other than UTF-8 reaches Python with lone surrogates.
     if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
         raise UserError(f"{name} has to be a path in UTF-8 without null bytes, received {text!r}")

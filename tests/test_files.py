@@ -118,7 +118,7 @@ def test_a_file_to_write_is_a_regular_one_or_none_yet(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "--output is empty: leave it out"),
+        ("", "--output is an empty path: leave it out"),
         ("\udcff.html", "--output has to be a path in UTF-8"),
         (".", "cannot write .: it is not a regular file; pass another --output"),
         ("/dev/full", "cannot write /dev/full: it is not a regular file; pass another --output"),

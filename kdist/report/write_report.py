@@ -169,7 +169,9 @@ def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
     """
     experiment = sweep.experiment
     axis, x_label = experiment.axis
-    line_settings = [name for name in experiment.setting if name not in (axis, "batch_size")]
+    line_settings = [
+        name for name in experiment.setting_columns if name not in (axis, "batch_size")
+    ]
     lines: dict[str, list[Row]] = {}
     for name, row in zip(name_series(summary, line_settings), summary, strict=True):
         lines.setdefault(name, []).append(row)

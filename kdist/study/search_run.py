@@ -1,4 +1,4 @@
-"""`tune`: runs the trials of a search that are left, and shows the results."""
+"""`tune`: runs the remaining trials of a search, and shows the results."""
 
 import dataclasses
 import os
@@ -26,12 +26,12 @@ def tune(
 ) -> Outcome:
     """Run a search, resume an interrupted search, or show the results of a finished search.
 
-    Every trial is a run in a process of its own; an interrupted trial continues where it was.
+    Every trial is a run in a separate process; an interrupted trial continues from its checkpoint.
 
     Args:
         search: The settings.
         start: Starts the process of a trial.
-        console: Takes all output.
+        console: Prints all output.
 
     Raises:
         UserError: Settings, data or folder are invalid; nothing was run then.
@@ -62,7 +62,7 @@ def tune(
         outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
             number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
-            reason = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
+            reason = f"the last {number} failed, with the error {last!r}; raise --max-failures"
             outcome = dataclasses.replace(outcome, stopped=reason)
         if outcome.rows:
             try:
@@ -74,7 +74,7 @@ def tune(
         print_line(
             console,
             f"The search in {folder.path} is finished: pass a larger --max-trials to continue, or"
-            " another --output for a new one",
+            " another --output for a new search",
         )
     return outcome
 
@@ -82,7 +82,7 @@ def tune(
 def divide_machine(search: Search) -> tuple[Search, Sequence[Resources]]:
     """Return the search with its replicas per trial, and the share of each worker.
 
-    By default, trials at the same time divide the GPUs; without GPUs, each has one replica.
+    By default, simultaneous trials divide the GPUs; without GPUs, each trial has one replica.
 
     Raises:
         UserError: There are too few GPUs, or they cannot be divided evenly.
@@ -122,7 +122,7 @@ def _report_best(
     if best["reached"] is False:
         print_line(
             console,
-            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; such trials"
-            " score at least ten times the time budget.",
+            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; trials that"
+            " miss the target score at least ten times the time budget.",
         )
     print_line(console, f"Best settings: kdist train --config {folder.path / 'best.json'}")

@@ -80,10 +80,10 @@ def test_speed_and_step_time_by_batch(tmp_path):
 
 def test_accuracy_and_time_to_target_have_bars(tmp_path):
     found = drawn(tmp_path / "s", "accuracy", accuracy_rows())
-    point = found["Seconds to the target"]["lr rule linear"][32]
+    point = found["Time to target, seconds"]["lr rule linear"][32]
     assert (point.y, point.low, point.high) == (29, 28, 30)
     # One of three seeds reached the target with the batch of 64.
-    assert list(found["Seconds to the target"]["lr rule none"]) == [32]
+    assert list(found["Time to target, seconds"]["lr rule none"]) == [32]
     best = found["Best validation accuracy"]["lr rule linear"][32]
     assert best.high == pytest.approx(0.895)
     never = [row | {"reached_target": False} for row in accuracy_rows()]
@@ -130,7 +130,7 @@ def search(folder, scores, *, reached=(None,) * 3, **options):
 
 def test_a_chart_for_each_hyperparameter_that_varied(tmp_path):
     figure = search(tmp_path / "s", [2.0, 3.0, 1.0])
-    axes = {chart.axis: chart for chart in figure.charts}
+    axes = {chart.x_label: chart for chart in figure.charts}
     assert list(axes) == ["Trial", "base_lr", "optimizer", "ema_momentum"]
     first = {name: chart.series[0].points[0].x for name, chart in axes.items()}
     assert first == {"Trial": 1, "base_lr": 0.0001, "optimizer": "sgd", "ema_momentum": "None"}

@@ -141,7 +141,7 @@ def test_a_search_among_runs_is_shown(tmp_path):
     assert failures.rows == [("trial-5", "the loss was not finite: epoch 1, step 4")]
     (figure,) = section.figures
     # The dropout did not vary; the trial that failed has no score.
-    assert [chart.axis for chart in figure.charts] == ["Trial", "base_lr", "batch_size"]
+    assert [chart.x_label for chart in figure.charts] == ["Trial", "base_lr", "batch_size"]
     assert [point.x for point in figure.charts[0].series[0].points] == [1, 2, 3, 4, 5]
 
 

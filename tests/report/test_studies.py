@@ -3,7 +3,7 @@ import json
 import pytest
 from kdist.errors import UserError
 from kdist.report.find_records import find_records, read_study
-from kdist.study.experiment import COLUMNS
+from kdist.study.experiment import POINT_COLUMNS
 from kdist.study.study_folder import FORMAT
 from kdist.study.sweep_kinds import ThroughputSweep
 from report_folders import accuracy_rows, throughput_rows, write_run
@@ -18,7 +18,7 @@ def write_sweep(folder, **about):
 
 
 def point(name="one", /, **values):
-    row = dict.fromkeys(COLUMNS) | {"kind": "throughput", "status": "done"}
+    row = dict.fromkeys(POINT_COLUMNS) | {"kind": "throughput", "status": "done"}
     row |= {"name": name, "batch_size": 8, "replicas": 1, "images_per_step": 8}
     return row | {"images_per_sec": 50.0} | values
 
@@ -44,7 +44,7 @@ def test_rows_that_are_damaged_are_told(tmp_path, content):
 
 def test_another_version_is_told(tmp_path):
     write_sweep(tmp_path, format=99)
-    with pytest.raises(UserError, match="has format 99, this kdist reads 5"):
+    with pytest.raises(UserError, match="has format 99, but this version of kdist reads format 5"):
         read_study(tmp_path)
 
 

@@ -158,7 +158,7 @@ def test_an_output_that_cannot_be_written(tmp_path, output):
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        ("", "--output is empty: leave it out"),
+        ("", "--output is an empty path: leave it out"),
         ("\udcff.html", "--output has to be a path in UTF-8"),
         ("/dev/full", "cannot write /dev/full: it is not a regular file; pass another --output"),
         (".", "cannot write .: it is not a regular file"),

@@ -69,8 +69,8 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
         "import kdist\nimport tables\nstrategy = kdist.MirroredStrategy(replicas=2)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert "late.py:3: strategy = kdist.MirroredStrategy(replicas=2)) above" in done.stderr
-    assert done.stderr.rstrip().endswith(", and above imports that make one")
+    assert "late.py:3: strategy = kdist.MirroredStrategy(replicas=2)) before" in done.stderr
+    assert done.stderr.rstrip().endswith(", and before imports that create one")
 
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):

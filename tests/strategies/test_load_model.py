@@ -161,7 +161,7 @@ def half():
 def test_no_state_of_an_optimizer_is_lost_silently(strategies, half, tmp_path):
     path = tmp_path / "half.keras"
     half.save(path)
-    with pytest.raises(UserError, match="optimizer's state in .* does not fit .*dtype_policy"):
+    with pytest.raises(UserError, match="optimizer's state in .* does not match .*dtype_policy"):
         kdist.load_model(path, strategy=strategies[2])
     keras.config.set_dtype_policy("mixed_float16")
     made = kdist.load_model(path, strategy=strategies[2])

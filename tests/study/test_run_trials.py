@@ -129,7 +129,7 @@ def test_failed_trials_are_recorded(drive):
 
 def test_a_process_that_leaves_no_run_has_failed(drive):
     outcome, *_ = drive(Trials("a"), lambda trial, folder, share: Process(trial))
-    assert outcome.rows[0]["error"].startswith("its run cannot be used: not a run folder")
+    assert outcome.rows[0]["error"].startswith("the run cannot be used: not a run folder")
 
 
 @pytest.mark.parametrize("hangs", [False, True])
@@ -148,7 +148,7 @@ def test_after_a_signal_trials_are_saved_and_no_process_is_left(drive, hangs):
     assert (outcome.signal, outcome.exit_code) == (signal.SIGTERM, 143)
     assert starts.processes["a"].done == ["asked", "waited", "killed"]
     assert starts.processes["b"].done == ["asked", "killed"]
-    assert "Saving 1 trial; Ctrl-C again ends at once" in out
+    assert "Waiting for 1 trial to save; press Ctrl-C again" in out
     assert folder.read_rows() == []
 
 

@@ -23,7 +23,10 @@ from kdist.training.config import TrainConfig
         ({"workers": 0}, "workers has to be from 1 to 1024, received 0"),
         ({"config": TrainConfig(validate=False)}, "received validate, which a search sets itself"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
-        ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
+        (
+            {"tuner": "hyperband", "space": {"epochs": [1, 2]}},
+            "epochs, which Hyperband sets itself",
+        ),
         ({"space": {"depht": [10]}}, "has depht, which cannot be tuned"),
     ],
 )

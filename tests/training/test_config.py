@@ -92,7 +92,7 @@ def test_the_defaults_are_the_labs():
         ({"track": 3}, "unknown tracker 3: known are wandb"),
         ({"track": False}, "unknown tracker False"),
         ({"track": {"wandb": 1}}, "unknown tracker {'wandb': 1}"),
-        ({"run_dir": ""}, "run_dir is empty: leave it out"),
+        ({"run_dir": ""}, "run_dir is an empty path: leave it out"),
         ({"run_dir": "a\0b"}, r"run_dir has to be a path in UTF-8 .* received 'a\\x00b'"),
         ({"log_dir": "\udcff"}, r"log_dir has to be a path in UTF-8 .* received '\\udcff'"),
         ({"data_dir": "\ud800"}, "data_dir has to be a path in UTF-8"),

@@ -472,7 +472,7 @@ def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):
     check_experiment(experiment)
     assert all(point.config["model"] == own["model"] for point in experiment.make_points())
     aims = {"lr_rules": ["none"], "base_lr": 0.1, "base_batch": 32, "seeds": 1}
-    with pytest.raises(UserError, match="an accuracy sweep sets the learning rate"):
+    with pytest.raises(UserError, match="an accuracy sweep cannot vary it"):
         AccuracySweep(train=own, batch_sizes=[8], replicas=[1], **aims)
 
 
