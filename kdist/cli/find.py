@@ -109,7 +109,7 @@ def rate(
             steps=steps,
             seed=seed,
         )
-        page = write_curve(curve, folder, of=model.rpartition(":")[2])
+        page = write_curve(curve, folder, heading=model.rpartition(":")[2])
     print(f"{curve}\ncurve: {page}")
 
 

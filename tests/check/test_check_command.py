@@ -82,9 +82,9 @@ def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
     monkeypatch.setattr(cases, "CASES", {name: cases.CASES[name] for name in names})
     assert check("--devices", "--replicas", "2") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("CPU:0, CPU:1; float64: equal is within 1e-09")
+    assert lines[0].startswith("CPU:0, CPU:1; float64: 'equal' means: within 1e-09")
     assert lines[1].split() == [*names[0].split(), "equal"]
-    assert lines[-1] == "1 of 1 are equal to one replica of stock Keras"
+    assert lines[-1] == "1 of 1 models match one replica of stock Keras"
 
 
 def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypatch, capsys):
@@ -126,7 +126,7 @@ def test_bad_input_is_refused_before_anything_is_made(arguments, message, monkey
 
 def test_one_gpu_has_nothing_to_compare_with(monkeypatch):
     monkeypatch.setattr(command, "visible_gpus", lambda _: ["0"])
-    with pytest.raises(UserError, match="there is one GPU"):
+    with pytest.raises(UserError, match="machine has one GPU"):
         check("--devices")
 
 

@@ -20,7 +20,7 @@ _FIT_BATCH = 32  # Keras's default for arrays
 
 
 def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bool:
-    """Explain the training step of a user's model, and with `run` or bits compare its training.
+    """Explain the training step of a user's model; with `run` or `bits`, also train and compare.
 
     The step is explained for the first number of replicas. Returns whether training is equal.
     """
@@ -75,8 +75,8 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     gpus = len(visible_gpus(os.environ))
     if replicas is None and gpus == 1:
         raise UserError(
-            "there is one GPU, and nothing to compare it with: set CUDA_VISIBLE_DEVICES=-1 to split"
-            " the CPU instead"
+            "this machine has one GPU, and a check compares several replicas: set"
+            " CUDA_VISIBLE_DEVICES=-1 to split the CPU instead"
         )
     options = CheckOptions(replicas=replicas or (gpus or 2,), steps=4, batch_size=12)
     import tensorflow as tf
@@ -89,7 +89,7 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     # Whether a GPU rounds products to TensorFloat-32 depends on their shapes.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     devices = max((strategy.devices for strategy in strategies), key=len)
-    count = 0
+    equal_count = 0
     for number, (name, functions) in enumerate(CASES.items()):
         result = run_check(functions, strategies, options, float64=on_cpus)
         if number == 0:
@@ -97,6 +97,6 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
         print(f"  {name:28} {'equal' if result.equal else 'NOT EQUAL'}", flush=True)
         if not result.equal:
             print("\n".join(f"  {line}" for line in str(result).splitlines()[2:]), flush=True)
-        count += result.equal
-    print(f"{count} of {len(CASES)} are equal to one replica of stock Keras")
-    return count == len(CASES)
+        equal_count += result.equal
+    print(f"{equal_count} of {len(CASES)} models match one replica of stock Keras")
+    return equal_count == len(CASES)

@@ -48,15 +48,16 @@ def check_all(replicas: int | None) -> None:
 
 def check_import() -> Finding:
     """Check that TensorFlow and Keras can be imported, and that Keras uses TensorFlow."""
-    name, use = "TensorFlow", "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
+    name = "TensorFlow"
+    backend_remedy = "set KERAS_BACKEND=tensorflow, or backend in ~/.keras/keras.json"
     try:
         import keras
         import tensorflow as tf
     except Exception as error:
-        remedy = f"pip install --force-reinstall tensorflow keras; or {use}"
+        remedy = f"pip install --force-reinstall tensorflow keras; or {backend_remedy}"
         return Finding(name, "broken", f"{type(error).__name__}: {error}", remedy)
     if keras.backend.backend() != "tensorflow":
-        return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", use)
+        return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", backend_remedy)
     versions = {"TensorFlow": tf.__version__, "Keras": keras.__version__}
     text = f"{tf.__version__}, used by Keras {keras.__version__}"
     return Finding(name, "good", "; ".join(filter(None, [text, describe_untested(versions)])))
@@ -122,7 +123,7 @@ def _add_up(strategy: Any) -> tuple[list[float], float]:
 
     step = tf.function(lambda: strategy.run(ends_of_total, (buffers,)))
     seconds = []
-    for _ in range(_ROUNDS + 1):  # the first traces
+    for _ in range(_ROUNDS + 1):  # the first round traces
         begin = time.perf_counter()
         ends = [value.numpy() for value in strategy.experimental_local_results(step())]
         seconds.append(time.perf_counter() - begin)

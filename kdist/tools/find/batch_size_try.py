@@ -24,13 +24,13 @@ from .short_fit import train_model
 
 _STEPS = 3
 # If the machine runs out of memory nevertheless, the kernel ends this process first.
-_FIRST_TO_END = "1000"
+_FIRST_TO_END_SCORE = "1000"
 
 
 def main() -> None:
-    """Run the try that the parent process ordered, and send its result."""
+    """Run the try that the parent process requested, and send its result."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END_SCORE, encoding="ascii")
     try:
         send_answer(result=dataclasses.asdict(try_batch_size(**read_arguments())))
     except UserError as error:
@@ -55,7 +55,7 @@ def try_batch_size(
     global_batch = batch_size * strategy.num_replicas_in_sync
     batches = make_full_batches(functions, global_batch)
     if batches is None:
-        return BatchSizeTry(batch_size=batch_size, works=False, lacks="data")
+        return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="data")
     # CUDA reserves far more addresses than it uses, so that a try on GPUs gets no limit.
     limited = strategy.devices[0].startswith("CPU") and limit_memory()
     send_answer(limited=limited)  # from here on, a crash is a failed allocation
@@ -67,7 +67,7 @@ def try_batch_size(
     except Exception as error:
         if not is_out_of_memory(error, limited=limited):
             raise
-        return BatchSizeTry(batch_size=batch_size, works=False, lacks="memory")
+        return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="memory")
     seconds = (steps.ends[-1] - steps.ends[0]) / (_STEPS - 1)
     return BatchSizeTry(
         batch_size=batch_size, works=True, samples_per_second=global_batch / seconds
@@ -101,8 +101,8 @@ def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData |
     if not functions.takes_batch:
         if not isinstance(data.training, tf.data.Dataset):
             raise UserError(
-                "the data function returns batches of its own, whose size cannot be varied: write"
-                " def data(batch_size):"
+                "the data function returns batches of a fixed size, and a search varies the size:"
+                " write def data(batch_size):"
             )
         data = UserData(training=data.training.unbatch().batch(global_batch, drop_remainder=True))
     if getattr(data.training, "num_batches", None) == 0:

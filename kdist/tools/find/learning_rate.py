@@ -15,7 +15,7 @@ from ...training.user_model.user_functions import UserFunctions, load_functions
 from .rate_curve import RateCurve, average_losses, check_range, space_rates
 from .short_fit import train_model
 
-_BATCH = 32
+_DEFAULT_BATCH = 32
 
 
 def find_learning_rate(
@@ -61,8 +61,8 @@ def find_learning_rate(
         TrainingError: The loss is NaN or infinite at the first step.
 
     Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, raises
-    the rate linearly. Gugger 2018, "How Do You Find A Good Learning Rate", raises it by a factor,
-    and uses the running average.
+    the rate linearly. Gugger 2018, "How Do You Find A Good Learning Rate", raises the rate by a
+    factor, and uses the running average.
 
     Example:
         ```python
@@ -76,7 +76,7 @@ def find_learning_rate(
     keras.utils.set_random_seed(seed)
     functions = _user_functions(build, data)
     strategy = MirroredStrategy(replicas=replicas)
-    global_batch = (batch_size or _BATCH) * strategy.num_replicas_in_sync
+    global_batch = (batch_size or _DEFAULT_BATCH) * strategy.num_replicas_in_sync
     loaded = functions.load_data(global_batch)
     functions.check_batch(loaded, batch_size)
     keras.utils.set_random_seed(seed)
@@ -85,7 +85,7 @@ def find_learning_rate(
     if not math.isfinite(test.losses[0]):
         raise TrainingError(
             f"loss is {test.losses[0]} at the first step, before a learning rate has had any"
-            " effect: look for values in the data that are no numbers, or that are too large"
+            " effect: look for NaN, infinite or very large values in the data"
         )
     return test.curve
 
@@ -125,8 +125,8 @@ class RangeTest(keras.callbacks.Callback):
         optimizers = optimizers_of(self.model)
         if len(optimizers) != 1:
             raise UserError(
-                f"the model has {len(optimizers)} optimizers, and a range test varies the rate of"
-                " one: build a model with one optimizer"
+                f"the model has {len(optimizers)} optimizers, but a range test varies a single"
+                " learning rate: build a model with one optimizer"
             )
         with self.model.distribute_strategy.scope():
             rate = keras.Variable(self._rates[0], trainable=False, dtype=keras.config.floatx())
@@ -144,8 +144,8 @@ class RangeTest(keras.callbacks.Callback):
         """Record the loss."""
         if "loss" not in logs:
             raise UserError(
-                f"training reports {', '.join(logs) or 'nothing'}, but no loss, by which a learning"
-                " rate is found: let train_step return it as 'loss'"
+                "the learning rate is chosen by the loss, but train_step returns only"
+                f" {', '.join(logs) or 'an empty dict'}: return 'loss', too"
             )
         self.losses.append(float(logs["loss"]))
         if self.curve.diverged or len(self.losses) == len(self._rates):
