@@ -133,7 +133,10 @@ def test_no_trial_that_beat_the_target_is_said(here):
     start = FakeTrials()
     code, out = run(start, objective="seconds_to_target", config=config, width=200)
     assert code == 0
-    assert "No trial beat the target accuracy of 0.85; such trials score at least ten times" in out
+    assert (
+        "No trial beat the target accuracy of 0.85; trials that miss the target score at least ten times"
+        in out
+    )
     assert start.begun[0].search.has_target
 
 

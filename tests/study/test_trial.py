@@ -65,7 +65,7 @@ class OnePoint(SweepPoints):
 
     def __init__(self, point, experiment, folder):
         self.experiment, self._folder, self._points = experiment, folder, [point]
-        self.left, self._rows, self.total = [point], {}, 1
+        self.points_to_run, self._rows, self.total = [point], {}, 1
 
 
 @pytest.fixture
