@@ -51,7 +51,7 @@ def tune(
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()
-    load_data(search.config, announce=lambda line: print_line(console, line), or_sample=False)
+    load_data(search.config, announce=lambda line: print_line(console, line), may_use_sample=False)
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
         resuming = f"Resuming the search in {folder.path}, {format_count(len(rows), 'trial')} ended"

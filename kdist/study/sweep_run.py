@@ -110,7 +110,7 @@ def check_experiment(
     last = experiment.make_round(experiment.repetitions - 1)
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
     if config.model is None:
-        images = len(load_data(config, announce=announce, or_sample=False).train_images)
+        images = len(load_data(config, announce=announce, may_use_sample=False).train_images)
         largest = max(point.columns["global_batch"] for point in last)
         if images < largest and not experiment.trains:
             raise UserError(

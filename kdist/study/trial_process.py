@@ -161,7 +161,7 @@ def _train(request: Mapping[str, Any]) -> None:
 
     config = TrainConfig.from_dict(request["config"])
     trial = None if request["search"] is None else SearchTrial(**request["search"])
-    result = train(config, verbose=2, resume=request["resume"], or_sample=False, trial=trial)
+    result = train(config, verbose=2, resume=request["resume"], may_use_sample=False, trial=trial)
     if result.interrupted and result.signal is not None:  # the last epoch is not complete
         print(f"interrupted by {result.signal.name}", file=sys.stderr)
         sys.exit(128 + result.signal)

@@ -31,7 +31,7 @@ class OtherWorkersFolder(RunFolder):
         """Do nothing: the chief writes the file."""
 
 
-_NAME = "run"
+_NOTE_FILE = "run"
 
 
 def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
     """
     notes = environment.get(NOTES)
     if notes and folder.is_written and not folder.is_resumed:
-        Path(notes, _NAME).write_text(folder.show(folder.path), encoding="utf-8")
+        Path(notes, _NOTE_FILE).write_text(folder.show(folder.path), encoding="utf-8")
 
 
 def restore_after_restart(
@@ -70,7 +70,7 @@ def restore_after_restart(
     if not notes or environment.get(RESTART_COUNT, "0") == "0":
         return dict(settings), resume
     try:
-        run = Path(notes, _NAME).read_text(encoding="utf-8")
+        run = Path(notes, _NOTE_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:  # the workers ended before a run began
         return dict(settings), resume
     run_settings = {**settings, "run_dir": run}

@@ -77,7 +77,7 @@ MISTAKES = [
     (["--no-such"], "Unknown option: --no-such"),
     (["m.py:build", "extra"], "Unused Tokens: ['extra']"),
     (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
-    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 does nothing with checkpoint_every=None"),
+    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 has no effect if checkpoint_every=None"),
 ]
 # In one process, as each that is started takes longer than all of them.
 MISTAKEN = """

@@ -55,7 +55,7 @@ def test_a_tunable_setting_takes_its_own_value(name):
 
 def test_the_setting_is_named_that_does_not_suit_the_others():
     base = TrainConfig(schedule="exponential", decay_epochs=2)
-    with pytest.raises(UserError, match="decay_epochs=2.0 does nothing with schedule=constant"):
+    with pytest.raises(UserError, match="decay_epochs=2.0 has no effect if schedule=constant"):
         SearchSpace(DEFAULT_SPACE, base=base)
     together = {"schedule": ["exponential"], "decay_epochs": [2, 5]}
     assert set(SearchSpace(together, base=TrainConfig()).dimensions) == set(together)
@@ -120,5 +120,5 @@ def test_a_network_is_searched_in_the_settings_that_it_has():
     space = Search(config=TrainConfig(network="cifar10_net")).space
     assert "dropout" not in space
     assert set(space) == set(DEFAULT_SPACE) - {"dropout"}
-    with pytest.raises(UserError, match="depth=10 does nothing with network"):
+    with pytest.raises(UserError, match="depth=10 has no effect if network"):
         Search(space={"depth": [10]}, config=TrainConfig(network="cifar10_net"))

@@ -124,7 +124,7 @@ def little_room():
 
 
 def test_a_disk_without_room_for_the_model(small, little_room):
-    words = r"cannot write .*/run/model\.keras: File too large; free some space"
+    words = r"cannot write .*/run/model\.keras: File too large; free disk space"
     with pytest.raises(UserError, match=words):
         small()
     assert names_in(small.folder) == ["config.json", "history.csv", "summary.json"]
@@ -136,7 +136,7 @@ def test_a_disk_without_room_for_an_epoch(small, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("csv.DictWriter.writerow", full)
-    words = r"cannot write .*/run/history\.csv: No space left on device; free some space"
+    words = r"cannot write .*/run/history\.csv: No space left on device; free disk space"
     with pytest.raises(UserError, match=words):
         small()
 

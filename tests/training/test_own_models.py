@@ -442,12 +442,12 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"depth": 10}, "depth=10 does nothing with model=.*build: remove it"),
-        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 does nothing with model="),
-        ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing with monitor=None"),
+        ({"depth": 10}, "depth=10 has no effect if model=.*build: leave out depth"),
+        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 has no effect if model="),
+        ({"target_accuracy": 0.9}, "target_accuracy=0.9 has no effect if monitor=None"),
         ({"patience": 3}, "patience=3 does nothing"),
         ({"monitor": "val_auc", "validate": False}, "needs validation, but validate=False"),
-        ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
+        ({"monitor": "val_loss"}, "that rises, received monitor=val_loss"),
         ({"data": "other.py:data"}, "there is no file other.py"),
     ],
 )
@@ -458,7 +458,7 @@ def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
 
 @pytest.mark.parametrize("name", ["data", "monitor"])
 def test_settings_of_a_users_model_are_refused_without_one(name):
-    with pytest.raises(UserError, match=f"{name}=x does nothing with model=None"):
+    with pytest.raises(UserError, match=f"{name}=x has no effect if model=None"):
         TrainConfig(**{name: "x"})
 
 

@@ -159,7 +159,9 @@ def test_a_run_that_cannot_be_uploaded_at_its_end_stays_on_the_disk(monkeypatch)
         def on_train_end(self, logs=None):
             monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
 
-    with pytest.raises(UserError, match=f"cannot write {ADDRESS}: Access Denied; the run is in"):
+    with pytest.raises(
+        UserError, match=f"cannot write to {ADDRESS}: Access Denied; the run is kept in"
+    ):
         begin(ADDRESS, Refuse(), checkpoint_every=None, epochs=1)
     assert remote_names() == []
 

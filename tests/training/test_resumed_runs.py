@@ -319,7 +319,7 @@ def test_sigterm_saves_and_the_run_continues(at, run, uninterrupted, tmp_path, c
     assert f"SIGTERM: saved in epoch 2 after step {at[1] or 3}" in capsys.readouterr().out
     assert run.lines[-1] == (
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
-        " continues it"
+        " continues the run"
     )
     assert read_run(folder).status == "interrupted"
     assert (folder / "model.keras").exists()

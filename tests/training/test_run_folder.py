@@ -79,7 +79,7 @@ def save_half(path):
 def test_a_full_disk_is_a_line_and_leaves_no_part(tmp_path):
     folder = RunFolder(str(tmp_path / "run"))
     folder.write_json("summary.json", {})
-    words = "cannot write .*model.keras: No space left on device; free some space"
+    words = "cannot write .*model.keras: No space left on device; free disk space"
     with pytest.raises(UserError, match=words):
         folder.write(folder.model, save_half)
     assert [path.name for path in folder.path.iterdir()] == ["summary.json"]

@@ -193,7 +193,7 @@ def test_hyperparameters_that_nobody_chose_have_their_defaults(path, kinds):
 @pytest.mark.parametrize(
     ("function", "data", "words"),
     [
-        ("two", "arrays", "two has to take no argument or one"),
+        ("two", "arrays", "two has to take no argument, or one"),
         ("plain", "both", "both has to take no argument, .* or only the batch"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_function_of_the_batch_is_called_with_it(kinds):
     assert sizes == [[4, 4, 2], [4]]
     assert data.known_batch_size() == 4
     functions.check_batch(data, 4)
-    with pytest.raises(UserError, match="--val-batch-size 3, but .* batches of its own"):
+    with pytest.raises(UserError, match="--val-batch-size 3, but .* returns batches"):
         functions.check_batch(data, 4, 3)
 
 
@@ -361,7 +361,9 @@ def test_batches_are_compared_with_what_a_model_takes(features):
     if features == 2:
         check_input(model, BATCHES)
         return
-    with pytest.raises(UserError, match=r"build does not take the training data: .*\(None, 2\)"):
+    with pytest.raises(
+        UserError, match=r"build rejects the shapes of the training data: .*\(None, 2\)"
+    ):
         check_input(model, BATCHES, function="build")
 
 
