@@ -28,14 +28,14 @@ def test_a_pair_of_workers_is_checked():
     assert re.fullmatch(r"\[0\] 2 workers found each other after \S+ s: 2 replicas, .*CPU:0", found)
     assert "tensorflow 2." in versions
     assert re.fullmatch(r"\[0\] all-reduce: \S+ ms for 4 bytes, \S+ ms for 16 MB .*", reduced)
-    assert "equal to one replica's" in trained
+    assert "same weights as one replica" in trained
 
 
 @pytest.mark.parametrize("difference", [0.25, float("nan")])
 def test_a_model_that_differs_fails(monkeypatch, difference):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setattr(check_workers, "_difference_from_one_replica", lambda _: difference)
-    with pytest.raises(TrainingError, match="off by (0.2|nan) from those of one replica"):
+    with pytest.raises(TrainingError, match="weights differ by (0.2|nan) from one replica"):
         check_workers.check_workers()
 
 

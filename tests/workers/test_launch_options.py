@@ -30,8 +30,8 @@ from kdist.workers.tf_config import worker_environment
         ({"grace": float("nan")}, "grace has to be from 0"),
         ({"log_dir": ""}, "log_dir is an empty path: leave it out"),
         ({"log_dir": "a\0b"}, "without null bytes"),
-        ({"ray": True, "log_dir": "logs"}, "received log_dir or grace with ray"),
-        ({"ray": True, "grace": 5.0}, "received log_dir or grace with ray"),
+        ({"ray": True, "log_dir": "logs"}, "log_dir and grace have no effect with ray"),
+        ({"ray": True, "grace": 5.0}, "log_dir and grace have no effect with ray"),
         ({"ray": True, "elastic": True}, "ray and elastic without max_restarts"),
     ],
 )
