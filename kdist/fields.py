@@ -189,7 +189,7 @@ def _bound_of(mark: Any) -> Any:
 
 @functools.cache
 def fields_of(settings: Any) -> tuple[Field, ...]:
-    """Return the settings of a class and its bases, group by group; a subclass may redefine one."""
+    """Return the settings of a class and its bases, group by group, as subclasses redefine them."""
     hints = typing.get_type_hints(settings, include_extras=True)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     found: dict[str, Field] = {}

@@ -186,7 +186,7 @@ def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
             ' stroke="currentColor" opacity="0.15"/>'
             f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(label)}</text>'
         )
-    free = 0.0  # right end of the last label; a label that would touch the last one is left out
+    free = 0.0  # right end of the last label; labels that would overlap are left out
     for at, label in x.ticks:
         half = len(label) * _DIGIT_WIDTH / 2
         middle = min(max(at, half), _WIDTH - half)

@@ -142,7 +142,7 @@ def _restart_hint() -> str:
     line = user_line((frame.filename, frame.lineno or 0) for frame in traceback.extract_stack())
     return (
         f"create the strategy{f' ({line})' * bool(line)} before the program's first tensor, model"
-        " or dataset, and before imports that create one"
+        " or dataset, and before imports that create tensors"
     )
 
 

@@ -173,8 +173,8 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         """Run `fn` for the global batch, divided over the replicas.
 
         In `fn` there is a single device: `fn` sees the rows of all replicas, and
-        `num_replicas_in_sync` is 1. The results are those for the global batch; a result that has
-        the batch's rows stays divided.
+        `num_replicas_in_sync` is 1. The results belong to the global batch; a result that has the
+        batch's rows stays divided.
 
         Args:
             fn: The step.

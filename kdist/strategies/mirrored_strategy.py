@@ -68,7 +68,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
-                f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
+                f"received devices={list(devices)} and replicas={replicas}: pass only one of"
+                " these arguments"
             )
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # TensorFlow reads it, too
         names = first_devices(replicas) if devices is None else check_devices(devices)

@@ -202,7 +202,7 @@ class SearchTrials:
         return {trial["id"] for trial in trials} - {trial["past_id"] for trial in trials}
 
     def _remove_checkpoints(self, *, needed: set[str]) -> None:
-        """Remove the checkpoints of trials that ended, except for those that are needed."""
+        """Remove the checkpoints of ended trials, unless the trial's id is in `needed`."""
         for trial_id, trial in self._oracle.trials.items():
             is_needed = trial.status == "COMPLETED" and trial_id in needed
             if trial.status != "RUNNING" and not is_needed:

@@ -250,8 +250,8 @@ class ScalingSweep(TimedSweep):
         "Efficiency": ("efficiency", ".2f"),
     }
     note: ClassVar[str] = (
-        f"{ThroughputSweep.note} Efficiency: images/s per replica over those of the smallest number"
-        " of replicas in the same round."
+        f"{ThroughputSweep.note} Efficiency: images/s per replica, divided by images/s per replica"
+        " of the smallest number of replicas in the same round."
     )
     axis: ClassVar[tuple[str, str]] = ("replicas", "Replicas")
     charts: ClassVar[Mapping[str, str]] = {

@@ -30,7 +30,7 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     if "none" in requested and len(requested) > 1:
         others = ", ".join(sorted(requested - {"none"}))
         raise UserError(
-            f"received the tracker 'none' together with {others}: leave out 'none', or the others"
+            f"received the tracker 'none' together with {others}: leave out 'none', or {others}"
         )
     return tuple(name for name in TRACKERS if name in requested - {"none"})
 

@@ -101,7 +101,7 @@ def _start_wandb(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 
 
 # The step metric of each axis.
-_AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
+_STEP_METRICS = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
 # Runs that trackers have begun and not finished; a run stays open after a fit that failed.
 _open_runs: list[Any] = []
@@ -144,7 +144,7 @@ class WandbTracker(Tracker):
             # The config of an active run keeps its values, such as the parameters of a sweep.
             missing = {n: v for n, v in config.items() if n not in self._run.config}
             self._run.config.update(missing)
-        for axis, step in _AXES.items():
+        for axis, step in _STEP_METRICS.items():
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
 
@@ -172,7 +172,7 @@ class WandbTracker(Tracker):
             for name, value in values.items()
             if np.size(value)
         }
-        self._run.log(row | {_AXES[axis]: step})
+        self._run.log(row | {_STEP_METRICS[axis]: step})
         if axis == "epoch":
             self._run.summary["seconds"] = values["seconds"]
 

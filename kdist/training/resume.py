@@ -19,8 +19,8 @@ from .run_folder import RunFolder, find_saved_model
 from .run_record import RunRecord, TrainResult, read_run
 from .settings import Checkpoints
 
-_DEVICES = {"replicas", "shard_optimizer", "shard_weights"}
-MAY_CHANGE = field_names(Checkpoints) | _DEVICES | {"epochs", "data_dir"}
+_DEVICE_SETTINGS = {"replicas", "shard_optimizer", "shard_weights"}
+MAY_CHANGE = field_names(Checkpoints) | _DEVICE_SETTINGS | {"epochs", "data_dir"}
 """Settings that may differ when a run is resumed. If `data_dir` differs, the images have to be
 the same."""
 
@@ -72,7 +72,7 @@ def load_config_to_resume(
 ) -> TrainConfig | None:
     """Return the settings for `train(..., resume=True)`; `None` if the run is finished.
 
-    Arguments and errors are those of `resume_run`.
+    Arguments and errors as for `resume_run`.
     """
     address = folder_address("the run to resume", path)
     with local_records(address) as folder:

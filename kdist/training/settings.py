@@ -38,7 +38,7 @@ from .networks import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
-# rejected at once, not after the import of TensorFlow, whose own numbers end at 64 bits.
+# rejected before the import of TensorFlow, whose integers have 64 bits.
 Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More GPUs than a machine has. The actual number is checked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]

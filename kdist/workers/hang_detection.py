@@ -110,7 +110,7 @@ class HangWatch(StepWatch):
 
     @contextlib.contextmanager
     def watch_step(self, activity: str) -> Iterator[None]:
-        # Between two steps the loop may do anything, for any time, if no worker waits for this one.
+        # Between two steps the loop may do anything, for any time, while no other worker waits.
         is_first = activity not in self._known
         with self.watch(activity):
             self._slow_work = "the first step" if is_first else None

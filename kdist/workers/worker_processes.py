@@ -184,7 +184,7 @@ class _Group:
 
     def _failure_order(self, worker: "Worker") -> tuple[bool, float]:
         """Return a sort key: lost workers first, then times of failures, lost connections last."""
-        if self._was_lost(worker):  # always a cause: an error elsewhere sends no signal
+        if self._was_lost(worker):  # always a cause: another worker's error sends no signal
             return False, 0.0
         at = worker.failed_at
         return worker.output.lost_connection(), worker.ended_at if at is None else at

@@ -70,7 +70,7 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert "late.py:3: strategy = kdist.MirroredStrategy(replicas=2)) before" in done.stderr
-    assert done.stderr.rstrip().endswith(", and before imports that create one")
+    assert done.stderr.rstrip().endswith(", and before imports that create tensors")
 
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):

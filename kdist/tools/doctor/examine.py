@@ -15,7 +15,7 @@ from ...launch import child
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _TENSORFLOW_SECONDS = 300.0  # a first import reads a gigabyte of files
-_LAST_LINES = 3
+_SHOWN_ERROR_LINES = 3
 _GIB = 2**30
 _MOST_USED_SHARE = 0.1  # of a GPU's memory
 
@@ -100,7 +100,7 @@ def check_tensorflow(
         return findings
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     text = ": ".join(
-        [f"the check's process ended with {ended.verdict.ending}", *lines[-_LAST_LINES:]]
+        [f"the check's process ended with {ended.verdict.ending}", *lines[-_SHOWN_ERROR_LINES:]]
     )
     return [*findings, Finding(name, "broken", text, remedy)]
 

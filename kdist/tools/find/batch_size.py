@@ -14,12 +14,12 @@ TRY_VARIABLE = "KDIST_FINDER"
 """Environment variable of a try: a model's file that starts a search on import is refused."""
 
 # Margin for fragmentation and for validation.
-_MARGIN = 0.05
+_MEMORY_MARGIN = 0.05
 # The search ends when the smallest size that fails is within 5 % of the largest size that works.
 _RESOLUTION = 1.05
 _PROGRAM = (sys.executable, "-m", "kdist.tools.find.batch_size_try")
 _LAST_CHARACTERS = 6000
-_LIMITS = {
+_LIMIT_TEXTS = {
     "memory": "the next larger size that was tried ran out of memory",
     "data": "a larger global batch has more samples than the data",
     "most": "larger sizes were not tried (--most)",
@@ -71,7 +71,7 @@ class BatchSize:
     tries: tuple[BatchSizeTry, ...]
 
     def __str__(self) -> str:
-        limit = _LIMITS[self.limit]
+        limit = _LIMIT_TEXTS[self.limit]
         return (
             f"largest batch size per replica that works: {self.largest} ({limit})\n"
             f"use --batch-size {self.batch_size}"
@@ -145,7 +145,7 @@ def find_batch_size(
     failed = [attempt for attempt in tries if not attempt.works]
     smallest = min(failed, key=lambda attempt: attempt.batch_size, default=None)
     limit = "most" if smallest is None else smallest.missing_resource
-    safe = max(int(largest * (1 - _MARGIN)), 1) if limit == "memory" else largest
+    safe = max(int(largest * (1 - _MEMORY_MARGIN)), 1) if limit == "memory" else largest
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
 
 

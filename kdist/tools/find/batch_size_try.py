@@ -22,7 +22,7 @@ from ...training.user_model.user_functions import UserFunctions, load_functions
 from .batch_size import BatchSizeTry
 from .short_fit import train_model
 
-_STEPS = 3
+_TRAINED_STEPS = 3
 # If the machine runs out of memory nevertheless, the kernel ends this process first.
 _FIRST_TO_END_SCORE = "1000"
 
@@ -62,20 +62,25 @@ def try_batch_size(
     steps = _TimedSteps()
     try:
         train_model(
-            functions, strategy, batches, global_batch=global_batch, epochs=_STEPS, callback=steps
+            functions,
+            strategy,
+            batches,
+            global_batch=global_batch,
+            epochs=_TRAINED_STEPS,
+            callback=steps,
         )
     except Exception as error:
         if not is_out_of_memory(error, limited=limited):
             raise
         return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="memory")
-    seconds = (steps.ends[-1] - steps.ends[0]) / (_STEPS - 1)
+    seconds = (steps.ends[-1] - steps.ends[0]) / (_TRAINED_STEPS - 1)
     return BatchSizeTry(
         batch_size=batch_size, works=True, samples_per_second=global_batch / seconds
     )
 
 
 class _TimedSteps(keras.callbacks.Callback):
-    """Ends the training after `_STEPS` steps; `ends` has the end time of each step in seconds."""
+    """Ends the training after `_TRAINED_STEPS` steps; `ends` has the time of each step's end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +89,7 @@ class _TimedSteps(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         keras.tree.map_structure(float, logs)  # waits for the step
         self.ends.append(time.perf_counter())
-        self.model.stop_training = len(self.ends) == _STEPS
+        self.model.stop_training = len(self.ends) == _TRAINED_STEPS
 
 
 def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:

@@ -95,9 +95,9 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
         return load_functions(build, data)
     if not callable(build) or not callable(data):
         raise UserError(
-            f"received build={build!r} and data={data!r}; expected two functions, of which one"
-            " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
-            " of the data's function"
+            f"received build={build!r} and data={data!r}; expected a function that returns a"
+            " compiled model and a function that returns the data, or 'FILE.py:FUNCTION' and the"
+            " name of the data's function"
         )
     return UserFunctions(build=build, make_data=data)
 

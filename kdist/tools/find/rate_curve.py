@@ -16,7 +16,7 @@ LEAST_RATE, MOST_RATE = 1e-6, 10.0
 _FEWEST_STEPS = 10
 
 # The running average forgets 5 % of earlier losses with each step.
-_DECAY = 0.95
+_AVERAGE_DECAY = 0.95
 # Fraction of steps that is ignored at the start, where the average has not settled.
 _SETTLING_SHARE = 0.1
 # A smaller relative fall of the average may be chance.
@@ -92,7 +92,7 @@ class RateCurve:
         )
 
 
-def average_losses(losses: Sequence[float], *, decay: float = _DECAY) -> list[float]:
+def average_losses(losses: Sequence[float], *, decay: float = _AVERAGE_DECAY) -> list[float]:
     """Return the running average after each loss, corrected for its start at zero."""
     averages, total = [], 0.0
     for step, loss in enumerate(losses, 1):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..._upstream.fit_data import count_samples, find_batch_size
 from ...errors import UserError
 
-_ARRAYS = ("x", "y", "sample_weight")
+_FIT_ARGUMENTS = ("x", "y", "sample_weight")
 _LOADER_PACKAGES = ("torch", "grain")  # with loaders that Keras takes
 
 
@@ -51,7 +51,7 @@ class UserData:
         """
         arguments: dict[str, Any] = {"x": self.training}
         if self.has_arrays:
-            arguments = dict(zip(_ARRAYS, self.training, strict=False))
+            arguments = dict(zip(_FIT_ARGUMENTS, self.training, strict=False))
             arguments["batch_size"] = batch
         elif not isinstance(self.training, keras.utils.PyDataset) or not self.training.num_batches:
             arguments["shuffle"] = False  # Keras cannot shuffle batches, and would warn
