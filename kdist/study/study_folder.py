@@ -1,4 +1,4 @@
-"""`StudyFolder`: the files of a sweep or search, and the lock of the process that works on it."""
+"""`StudyFolder`: the files of a sweep or search, and the lock of the process that uses them."""
 
 import contextlib
 import csv

@@ -55,7 +55,7 @@ def restore_after_restart(
 ) -> tuple[dict[str, Any], str | None]:
     """Return the settings, and the run that the workers trained before they were restarted.
 
-    A run without `checkpoint_every` begins again in its folder, after the chief has cleared it.
+    A run without `checkpoint_every` begins again in its folder, which the chief clears before.
 
     Args:
         environment: Environment variables, such as `os.environ`.

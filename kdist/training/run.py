@@ -71,7 +71,7 @@ def train(
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
         may_use_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and
-            announce it.
+            announce the sample.
         trial: The place of the run in a search.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch. The signals wait while files are

@@ -103,7 +103,7 @@ class OwnModel:
     """Your own model.
 
     Attributes:
-        model: `FILE.py:FUNCTION` that returns your own compiled model, in place of `network`; on
+        model: `FILE.py:FUNCTION` that returns your compiled model, in place of `network`; on
             the command line an argument, not an option.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or batches; `data` by default.

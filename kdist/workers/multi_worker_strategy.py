@@ -84,9 +84,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             same `shards`, versions and kind of processor. `None` makes one part per replica, which
             is faster; the results are then equal up to rounding.
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
-            as in `MirroredStrategy`. All workers have to read it together, as `model.save` does.
+            as in `MirroredStrategy`. All workers have to read the state together, as in
+            `model.save`.
         shard_weights: Whether the weights are divided, too, as in `MirroredStrategy`. All workers
-            have to read them together.
+            have to read the weights together.
         heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for the environment
             variable `KDIST_HEARTBEAT_SECONDS`, or 10.

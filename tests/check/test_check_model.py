@@ -214,7 +214,12 @@ def test_an_error_on_several_replicas_names_the_line():
         (sequential(), (X, Y), {}, r"pass build, not build\(\)"),
         (sequential, (X[:1], Y[:1]), {}, "fewer than 2 samples"),
         (sequential, tf.data.Dataset.from_tensor_slices((X, Y)), {}, "single samples"),
-        (sequential, tf.data.Dataset.from_tensors((X, Y)), {"batch_size": 8}, "of their own"),
+        (
+            sequential,
+            tf.data.Dataset.from_tensors((X, Y)),
+            {"batch_size": 8},
+            "are batched already",
+        ),
     ],
 )
 def test_bad_input(build, data, options, message):

@@ -35,8 +35,8 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
     from ...training.user_model.user_functions import load_functions
     from .check_model import make_strategies, run_check
 
-    # The strategies are made before the user's file makes tensors, and the seed is set before it
-    # draws.
+    # The strategies are created before the user's file creates tensors, and the seed is set before
+    # the file draws numbers.
     strategies = make_strategies(options)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)

@@ -56,7 +56,7 @@ def try_batch_size(
     batches = make_full_batches(functions, global_batch)
     if batches is None:
         return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="data")
-    # CUDA reserves far more addresses than it uses, so that a try on GPUs gets no limit.
+    # CUDA reserves far more addresses than it uses, so a try on GPUs has no limit.
     limited = strategy.devices[0].startswith("CPU") and limit_memory()
     send_answer(limited=limited)  # from here on, a crash is a failed allocation
     steps = _TimedSteps()

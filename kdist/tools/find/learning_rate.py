@@ -35,7 +35,7 @@ def find_learning_rate(
     when the running average of the loss exceeds 4 times its minimum, and the rise exceeds a
     hundredth of the first loss. Each loss is the loss of a single batch. The losses are equal on
     any number of replicas with the same global batch. The suggested rate is for that global batch;
-    `kdist.scale_learning_rate` converts it.
+    `kdist.scale_learning_rate` converts the rate.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer is
