@@ -445,7 +445,7 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
         ({"depth": 10}, "depth=10 has no effect if model=.*build: leave out depth"),
         ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 has no effect if model="),
         ({"target_accuracy": 0.9}, "target_accuracy=0.9 has no effect if monitor=None"),
-        ({"patience": 3}, "patience=3 does nothing"),
+        ({"patience": 3}, "patience=3 has no effect"),
         ({"monitor": "val_auc", "validate": False}, "needs validation, but validate=False"),
         ({"monitor": "val_loss"}, "that rises, received monitor=val_loss"),
         ({"data": "other.py:data"}, "there is no file other.py"),

@@ -88,7 +88,7 @@ def test_a_run_without_an_epoch(tmp_path):
         ("summary.json", "[" * 100_000, "summary.json cannot be read"),
         ("history.csv", "a,b\n1,2\n", "history.csv lacks the column epoch or seconds"),
         ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv cannot be read"),
-        ("history.csv", "", "history.csv has no columns"),
+        ("history.csv", "", "history.csv lacks the column"),
     ],
 )
 def test_a_folder_that_will_not_do_says_why(tmp_path, file, content, words):

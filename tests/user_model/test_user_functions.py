@@ -225,7 +225,7 @@ def test_a_function_of_the_batch_is_called_with_it(kinds):
 def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
     functions = load_functions(f"{kinds}:plain", "fixed")
     batches = tf.data.Dataset.range(4).batch(2)
-    with pytest.raises(UserError, match="--batch-size 8, but .* fixed.. returns batches of its"):
+    with pytest.raises(UserError, match="--batch-size 8, but .* fixed.. returns batches"):
         functions.check_batch(check_data_result(batches), 8)
     with pytest.raises(UserError, match="--val-batch-size 8, but .* fixed.. returns batches of"):
         functions.check_batch(check_data_result(batches), None, 8)
