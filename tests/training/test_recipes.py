@@ -39,7 +39,7 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(name, tmp_path):
 def test_what_is_no_file_is_no_settings_file(path):
     with pytest.raises(
         UserError,
-        match=r"^(the settings file is an empty path|the settings file has to be|cannot read the settings)",
+        match=r"^(the settings file (is an empty|has to be)|cannot read the settings)",
     ):
         read_settings_file(path)
 
