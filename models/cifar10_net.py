@@ -10,7 +10,7 @@ from keras import layers
 
 from ..arguments import number_within, positive_integer
 from ..layers import LocalResponseNormalization
-from .arguments import CHANNELS_LAST, check_shape
+from .image_shape import CHANNELS_LAST, check_image_shape
 
 
 def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.applications are
@@ -58,7 +58,7 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     image/cifar10), after Krizhevsky's cuda-convnet.
     """
     positive_integer("classes", classes, hint="pass the number of classes")
-    check_shape(input_shape, halved=0, known=True)
+    check_image_shape(input_shape, times_halved=0, sides_required=True)
     number_within("weight_decay", weight_decay, hint="pass 0 for none")
 
     images = keras.Input(tuple(input_shape), name="images")

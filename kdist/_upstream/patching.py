@@ -20,8 +20,8 @@ class Patch:
         name: The name of the function.
         replacement: Called instead, with the original function before the arguments.
         why: The wrong or missing behavior of stock Keras or TensorFlow.
-        test: The test in `tests/upstream/` that fails when upstream no longer behaves so.
-        seen_in: The latest version that is known to behave so.
+        test: The test in `tests/upstream/` that fails once upstream behaves differently.
+        seen_in: The latest version that is known to behave as in `why`.
     """
 
     owner: Any

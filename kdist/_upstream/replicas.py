@@ -30,7 +30,8 @@ def _to_float(original: Callable[..., Any], variable: Any) -> float:
 @replaces(
     Variable,
     "__int__",
-    why="The same, for example in `int(optimizer.iterations)`.",
+    why="Raises a TypeError for a variable with a copy on every replica, for example in"
+    " `int(optimizer.iterations)`.",
     test="test_a_scalar_variable_is_no_number",
 )
 def _to_int(original: Callable[..., Any], variable: Any) -> int:

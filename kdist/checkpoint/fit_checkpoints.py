@@ -1,7 +1,8 @@
 """`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end.
 
-`callbacks/checkpoint.py` calls the methods. `state.py` copies and restores a training, `values.py`
-its variables; `store.py` writes the files; `worker_checkpoints.py` shares them among the workers.
+`callbacks/checkpoint.py` calls the methods. `saved_training.py` copies and restores a training, and
+`variable_values.py` its variables. `checkpoint_folder.py` writes the files, and
+`worker_checkpoints.py` shares them among the workers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,8 @@ from .callback_states import CallbackStates
 from .checkpoint_options import CheckpointOptions
 from .run_description import describe_run
 from .save_times import SaveTimes
-from .state import EpochPart, SavedTraining, copy_epoch_part, copy_training
-from .values import copy_values, state_variables
+from .saved_training import EpochPart, SavedTraining, copy_epoch_part, copy_training
+from .variable_values import copy_values, state_variables
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
 
@@ -33,10 +34,10 @@ class WeightsGuard:
         self._workers = workers
         self._allowed: set[str] = set()
 
-    def allow_present(self) -> int:
-        """Allow present non-finite values of untrainable variables, such as a mask with infinities.
+    def allow_nonfinite_masks(self) -> int:
+        """Allow non-finite values that untrainable variables have now, as masks with infinities do.
 
-        Returns the size of all variables in bytes.
+        Return the size of all variables in bytes.
         """
         variables = state_variables(self._model)
         arrays = copy_values(variables)
@@ -49,9 +50,9 @@ class WeightsGuard:
 
     def check(self, arrays: Mapping[str, np.ndarray], *, epoch: int, step: int) -> None:
         """Raise `NonFiniteWeightsError` if a weight or a variable of an optimizer is not finite."""
-        bad = self._find_nonfinite(arrays)
-        if bad is not None:
-            raise NonFiniteWeightsError(bad, epoch=epoch, step=step)
+        name = self._find_nonfinite(arrays)
+        if name is not None:
+            raise NonFiniteWeightsError(name, epoch=epoch, step=step)
 
     def find_nonfinite_weight(self) -> str | None:
         """Return the name of the first non-finite variable; `None` if all variables are finite."""
@@ -120,7 +121,7 @@ class FitCheckpoints:
             every_steps=options.every_steps,
             clock=options.clock,
         )
-        self._exchange = StepExchange(
+        self._worker_steps = StepExchange(
             self._workers, self._signals, self._writer, self._times, options.clock
         )
         self._epoch = self._batch = 0
@@ -166,7 +167,7 @@ class FitCheckpoints:
                 self._finish_averages()
         if self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
-        self._store.check_room(self._guard.allow_present())
+        self._store.check_room(self._guard.allow_nonfinite_masks())
         if isinstance(self._signals, PreemptionSignals):
             self._signals.install()
 
@@ -188,10 +189,10 @@ class FitCheckpoints:
         self._times.count_steps(steps - self._batch)
         self._batch, self._logs = steps, logs
         self._check_loss(logs)
-        self._exchange.step_ends()
+        self._worker_steps.step_ends()
         is_last = self._steps is not None and steps >= self._steps
-        is_due = not is_last and (self._exchange.is_due or self._times.is_due_by_steps())
-        if (is_due or self._exchange.ends_by) and not self._is_stopping():
+        is_due = not is_last and (self._worker_steps.is_due or self._times.is_due_by_steps())
+        if (is_due or self._worker_steps.ends_by) and not self._is_stopping():
             self._save_or_exit(self._epoch_part())
 
     def validation_begins(self) -> None:
@@ -201,24 +202,26 @@ class FitCheckpoints:
             self._before_validation = self._epoch_part()
 
     def validation_step_ends(self) -> None:
-        """Save after a signal, and end the process: a resumed training validates anew."""
-        self._exchange.validation_step_ends()
-        if self._exchange.ends_by and self._before_validation is not None:
+        """Save after a signal and end the process. The resumed run repeats the validation."""
+        self._worker_steps.validation_step_ends()
+        if self._worker_steps.ends_by and self._before_validation is not None:
             self._save_or_exit(self._before_validation)
 
     def validation_ends(self) -> None:
-        """Discard the epoch's state."""
+        """Discard the copy that `validation_begins` took."""
         self._before_validation = None
 
     def epoch_ends(self, epoch: int) -> None:
         """Save if a save is due, and always at the end of the last epoch."""
-        self._exchange.epoch_ends()
+        self._worker_steps.epoch_ends()
         self._epoch, self._batch = epoch + 1, 0
         if self._is_stopping() or self._epoch >= self._epochs:
             # Save before the optimizer's averages replace the weights.
             self._save(None, wait=True)
             self._finish_averages()
-        elif self._exchange.ends_by or self._exchange.is_due or self._times.is_due_by_steps():
+        elif (
+            self._worker_steps.ends_by or self._worker_steps.is_due or self._times.is_due_by_steps()
+        ):
             self._save_or_exit(None)
 
     def train_ends(self) -> None:
@@ -244,7 +247,7 @@ class FitCheckpoints:
             self._store.close()
 
     def _find_saved(self) -> SavedTraining | None:
-        """Return the training to continue, checked; no value of the model is changed."""
+        """Return the checked training to continue, without changing a value of the model."""
         found = self._store.find(self._options.resume)
         if found is None:
             return None
@@ -267,7 +270,7 @@ class FitCheckpoints:
             self._announce(inexact)
 
     def _begin_at(self, saved: SavedTraining) -> str | None:
-        """Start the fit at the saved position; returns a line if the data are not exact."""
+        """Start the fit at the saved position; return a line if the data are not exact."""
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
         return start_fit_at(self._model, epoch=epoch, batch=batch)
 
@@ -275,7 +278,7 @@ class FitCheckpoints:
         return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
 
     def _finish_averages(self) -> None:
-        """After the last epoch, make the swap that `defer_average` has put off."""
+        """After the last epoch, swap weights and averages, which `defer_average` has put off."""
         for callback in self._averages if self._epoch >= self._epochs else ():
             finish_average(callback)
 
@@ -287,10 +290,10 @@ class FitCheckpoints:
         # Once in an epoch: a float16 step with overflowing gradients is skipped, and harmless.
         if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
             self._had_nonfinite_loss = True
-            bad = self._guard.find_nonfinite_weight()
-            if bad is not None:
-                self._writer.found_nonfinite(waits=True)  # drop the same finding of the writer
-                raise NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch)
+            name = self._guard.find_nonfinite_weight()
+            if name is not None:
+                self._writer.take_nonfinite(wait=True)  # discards the writer's equal finding
+                raise NonFiniteWeightsError(name, epoch=self._epoch + 1, step=self._batch)
 
     def _is_stopping(self) -> bool:
         """Whether a callback of any worker ends the training with this epoch."""
@@ -303,7 +306,7 @@ class FitCheckpoints:
             self._write(part)
             if wait:
                 self._writer.finish()
-        self._exchange.is_due = False
+        self._worker_steps.is_due = False
         self._times.record_save(began=began)
 
     def _write(self, part: EpochPart | None) -> None:
@@ -315,6 +318,7 @@ class FitCheckpoints:
         self._written = {name: arrays[name] for name in state["variables"]}
         state |= self._description
         epoch, batch = self._epoch, self._batch
+        # A checkpoint between two epochs belongs to the last step of the earlier epoch.
         at = {"epoch": epoch + 1, "step": batch} if batch else {"epoch": epoch, "step": self._steps}
 
         def commit() -> None:
@@ -324,17 +328,17 @@ class FitCheckpoints:
                 self._failure = None
             except OSError as error:
                 self._failure = str(error.strerror or error)
-                if self._exchange.ends_by is None:
+                if self._worker_steps.ends_by is None:
                     self._announce(f"Checkpoint not saved, training continues: {self._failure}")
 
         self._writer.start(commit)
 
     def _save_or_exit(self, part: EpochPart | None) -> None:
         """Save; after a signal to any worker, wait for the file and end the process."""
-        self._save(part, wait=self._exchange.ends_by is not None)
-        if self._exchange.ends_by is not None:
-            self._signals.first = self._signals.first or Signals(self._exchange.ends_by)
+        self._save(part, wait=self._worker_steps.ends_by is not None)
+        if self._worker_steps.ends_by is not None:
+            self._signals.first = self._signals.first or Signals(self._worker_steps.ends_by)
             at = f"in epoch {self._epoch + 1} after step {self._batch}"
             result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
-            self._announce(f"{self._signals.first.name}: {result}")
+            self._announce(f"{self._signals.first.name}: training {result}")
             self._signals.check()

@@ -24,7 +24,7 @@ _IRRELEVANT = re.compile(
 def describe_run(
     model: keras.Model, steps: int | None, options: CheckpointOptions
 ) -> dict[str, Any]:
-    """Return a JSON-compatible description of a training of `steps` per epoch.
+    """Return a JSON-compatible description of a training with `steps` per epoch.
 
     `"settings"` must be the same when the training is resumed.
     """
@@ -92,7 +92,7 @@ def _compile_argument(model: keras.Model, name: str) -> Any:
 def _comparable_value(value: Any) -> Any:
     """Return a value without the entries of `_IRRELEVANT`, and with class names for objects.
 
-    Names are irrelevant because Keras numbers them anew in every process.
+    Names are not compared, because Keras numbers them by process.
     """
     if isinstance(value, Mapping):
         kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}

@@ -49,11 +49,11 @@ def train(
 
     result = run.train(run_config, resume=resume is not None)
     if result.diverged is not None:
-        lower = (
+        remedy = (
             f"lower --base-lr, which is {run_config.base_lr:g}, or raise --warmup-epochs, which is"
             f" {run_config.warmup_epochs:g}"
         )
         if run_config.model is not None:
-            lower = "lower the learning rate that your model is compiled with"
-        raise TrainingError(f"{result.diverged}: {lower}; no model is saved in {result.run_dir}")
+            remedy = "lower the learning rate that your model is compiled with"
+        raise TrainingError(f"{result.diverged}: {remedy}; no model is saved in {result.run_dir}")
     return 0 if result.signal is None else 128 + result.signal

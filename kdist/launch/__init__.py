@@ -1,4 +1,4 @@
-"""Child processes, and the GPUs and cores of each.
+"""Child processes with their GPUs and cores. The command `kdist launch` is `workers/launcher.py`.
 
 No module here imports TensorFlow.
 """

@@ -261,7 +261,8 @@ class BatchTracking(ResumableCallback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the metrics every `every` steps."""
         super().on_train_batch_end(batch, logs)
-        before, self.steps = self.steps, self.steps + self.steps_done(batch) - self._first_batch
+        before = self.steps
+        self.steps += self.steps_of_epoch_after(batch) - self._first_batch
         if self.steps // self.every > before // self.every:
             values = {**(logs or {}), "learning_rate": read_learning_rate(self.model)}
             for tracker in self.trackers:

@@ -9,8 +9,8 @@ from typing import Any
 from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
+from ..optimizers.optimizer_names import check_momentum
 from ..optimizers.scaling import scale_learning_rate
-from ..optimizers.table import check_momentum
 from ..tracking.names import tracker_names
 from .networks import NETWORKS, SPECIFIC
 from .settings import (

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from ..callbacks.print_throughput import counts_images
+from ..callbacks.print_throughput import can_count_images
 from ..data import ImageData, Standardization, evaluation_batches, training_batches
 from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
+from ..optimizers.optimizer_names import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
-from ..optimizers.table import l2_factor, make_optimizer
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
 from .networks import NETWORKS
 from .run_folder import RunFolder
@@ -59,7 +59,7 @@ def make_model(
                 config.optimizer,
                 make_run_schedule(config, plan, data),
                 momentum=config.momentum,
-                wd=config.wd,
+                weight_decay=config.wd,
                 ema_momentum=config.ema_momentum,
                 ema_warmup=config.ema_warmup,
             ),
@@ -227,7 +227,7 @@ def make_own_parts(
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
         # Without a known number, all data are read once, unless the train step counts samples.
         training_images=data.known_samples()
-        or (None if counts_images(model) else data.count_samples()),
+        or (None if can_count_images(model) else data.count_samples()),
         validation_images=UserData(training=data.validation).known_samples(),
         arrays=_as_arrays(data),
     )

@@ -345,7 +345,7 @@ def _make_callbacks(
         StopAtNonFinite,
         TrainingTelemetry,
     )
-    from ..callbacks.print_throughput import counts_images
+    from ..callbacks.print_throughput import can_count_images
     from .run_callbacks import make_progress
 
     line = min(verbose, 1)
@@ -355,7 +355,7 @@ def _make_callbacks(
     telemetry = None
     if config.telemetry is not None:
         telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
-    images = None if counts_images(parts.model) else parts.training_images
+    images = None if can_count_images(parts.model) else parts.training_images
     ordered = [
         # First, so that all callbacks below see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),

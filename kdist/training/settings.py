@@ -30,9 +30,9 @@ from ..fields import (
     join_names,
     join_notes,
 )
+from ..optimizers.optimizer_names import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
-from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
 from ..tracking.names import TRACKERS
 from .networks import NETWORKS, NetworkName
 

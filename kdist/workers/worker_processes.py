@@ -16,7 +16,7 @@ from types import FrameType
 from typing import IO, Any
 
 from ..launch.child import PIPE, Child, Resources
-from ..launch.verdict import TRACEBACK, error_lines, last_error, shell_code
+from ..launch.verdict import ERROR_STARTS, error_lines, last_error, shell_code
 
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
@@ -318,7 +318,7 @@ class Worker:
 
 
 _line_lock = threading.Lock()
-_TRACEBACK_BYTES = tuple(start.encode() for start in TRACEBACK)
+_TRACEBACK_BYTES = tuple(start.encode() for start in ERROR_STARTS)
 
 
 class WorkerOutput:

@@ -74,9 +74,8 @@ def test_a_missing_accuracy_names_what_there_is_and_how_to_mend_it():
         tiny_fit([StopAtAccuracy()], validate=False)
     message = str(error.value)
     assert "needs val_accuracy, but epoch 1 reported accuracy, loss:" in message
-    assert 'metrics=["accuracy"]' in message
     assert "validation_data" in message
-    with pytest.raises(UserError, match="reported loss, val_loss:"):
+    with pytest.raises(UserError, match=r'reported loss, val_loss: .*metrics=\["accuracy"\]'):
         tiny_fit([StopAtAccuracy()], model=traced_model(metrics=()))
 
 

@@ -243,9 +243,9 @@ SENTENCES = {
         {},
         r"it does not keep an order \(deterministic=False\)",
     ),
-    "Python": (from_generator, {}, "if the data give the same in every run"),
-    "generator": (generator, EVERY_FOUR, "if the data give the same in every run"),
-    "PyDataset": (Files, {}, "if the data give the same in every run"),
+    "Python": (from_generator, {}, "if the data give the same batches in every run"),
+    "generator": (generator, EVERY_FOUR, "if the data give the same batches in every run"),
+    "PyDataset": (Files, {}, "if the data give the same batches in every run"),
 }
 
 

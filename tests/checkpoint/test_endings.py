@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import NonFiniteWeightsError
 from resumed_training import (
     EPOCHS,
@@ -54,7 +54,7 @@ def test_sigterm_saves_at_the_end_of_the_step(model, tmp_path, step, place, caps
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
     assert places(tmp_path)[0] == place
-    said = f"SIGTERM: saved in epoch {place[0] + 1} after step {place[1]}"
+    said = f"SIGTERM: training saved in epoch {place[0] + 1} after step {place[1]}"
     assert said in capsys.readouterr().out
     assert training.killed(tmp_path).differences(expected) == []
 
@@ -248,7 +248,7 @@ def test_a_signal_while_the_disk_is_full_says_that_nothing_is_saved(
     assert ended.value.code == 143
     assert places(tmp_path) == []
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == "SIGTERM: not saved in epoch 1 after step 2: No space left on device"
+    assert last == "SIGTERM: training not saved in epoch 1 after step 2: No space left on device"
 
 
 def test_a_fit_that_failed_lets_go_of_the_folder_and_the_signals(model, tmp_path):

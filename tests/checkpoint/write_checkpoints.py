@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from kdist.checkpoint import store as store_module
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 
 KILLED_AT = 3
 

@@ -64,7 +64,7 @@ MISTAKES = [
     (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),
     (["--width", "many"], "Invalid value for --width: expected an integer, received 'many'"),
     (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
-    (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
+    (["--dataset", "sample", "--data-dir", "/data"], "which comes with kdist"),
     (["--data-dir", "/no/such/folder"], "/no/such/folder"),
     (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' has no data_batch_1"),
     (["--dataset", "sample", "--subset", "20000"], "20000"),

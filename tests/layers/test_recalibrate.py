@@ -241,7 +241,7 @@ def broken(x):
         (broken, OSError, "disk"),
         (lambda x: [x, x * np.nan], UserError, "NaN"),
         (lambda x: [x, x[:, :2]], tf.errors.InvalidArgumentError, "incompatible"),
-        (lambda x: [], UserError, "without any batch"),
+        (lambda x: [], UserError, "data has no batch"),
     ],
 )
 def test_an_error_leaves_the_model_as_it_was(make, error, words):

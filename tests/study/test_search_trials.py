@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import UserError
 from kdist.study.search_settings import Search
 from kdist.study.search_trials import SearchTrials

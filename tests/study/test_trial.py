@@ -10,7 +10,7 @@ import types
 from contextlib import closing
 
 import pytest
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.launch.verdict import judge_end
 from kdist.signals import ENDING, raise_signals

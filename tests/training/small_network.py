@@ -1,7 +1,7 @@
 """Stands in for the networks of `kdist train`, where what is tested is the run."""
 
 import keras
-from kdist.optimizers.table import make_optimizer
+from kdist.optimizers.optimizer_names import make_optimizer
 from kdist.training import model as training_model
 from kdist.training.model import make_run_schedule
 
@@ -13,9 +13,9 @@ def small_model(config, data, strategy, plan):
     layers += [keras.layers.Dense(10, activation="softmax")]
     model = strategy.build(lambda: keras.Sequential(layers))
     rate = make_run_schedule(config, plan, data)
-    options = {name: getattr(config, name) for name in ("momentum", "wd", "ema_momentum")}
+    options = {name: getattr(config, name) for name in ("momentum", "ema_momentum")}
     with strategy.scope():
-        optimizer = make_optimizer(config.optimizer, rate, **options)
+        optimizer = make_optimizer(config.optimizer, rate, weight_decay=config.wd, **options)
         model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 

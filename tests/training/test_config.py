@@ -81,7 +81,7 @@ def test_the_defaults_are_the_labs():
         ({"lr_rule": "cubic"}, "lr_rule has to be one of linear"),
         ({"schedule": "steps"}, "schedule has to be one of constant"),
         ({"warmup_epochs": 5, "epochs": 5}, "leaves no epoch at the full learning rate"),
-        ({"dataset": "sample", "data_dir": "/data"}, "the sample is embedded"),
+        ({"dataset": "sample", "data_dir": "/data"}, "which comes with kdist"),
         ({"replicas": 10**20}, "replicas has to be from 1 to 64, received 1" + "0" * 20),
         ({"width": 10**40}, "width has to be from 1 to 200, received 1" + "0" * 40),
         ({"batch_size": 60_001}, "batch_size has to be from 1 to 60000, received 60001"),

@@ -24,7 +24,7 @@ TIMES = ("seconds", "images_per_sec")
 
 KILLED = """
 import os, signal, sys
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 commit = CheckpointStore.commit
 def committed(store, *, epoch, batch, **values):
     generation = commit(store, epoch=epoch, batch=batch, **values)

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.checkpoint import checkpoint_files
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.training import model as training_model
 from kdist.training import resume_run
@@ -316,7 +316,7 @@ def test_sigterm_saves_and_the_run_continues(at, run, uninterrupted, tmp_path, c
     result = run("run", At(*at, terminate), checkpoint_every=1e6)
     folder = tmp_path / "run"
     assert (result.interrupted, result.signal) == (True, signal.SIGTERM)
-    assert f"SIGTERM: saved in epoch 2 after step {at[1] or 3}" in capsys.readouterr().out
+    assert f"SIGTERM: training saved in epoch 2 after step {at[1] or 3}" in capsys.readouterr().out
     assert run.lines[-1] == (
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
         " continues the run"

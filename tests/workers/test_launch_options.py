@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.cli.launch import keep_program, launch
+from kdist.cli.launch import launch, separate_program_arguments
 from kdist.cli.options import make_options_class
 from kdist.errors import UserError
 from kdist.launch.device_assignment import assign_devices, visible_gpus
@@ -137,7 +137,7 @@ def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, 
     ],
 )
 def test_the_options_of_the_program_are_its_own(arguments, kept):
-    assert keep_program(arguments.split()) == kept.split()
+    assert separate_program_arguments(arguments.split()) == kept.split()
 
 
 @pytest.mark.parametrize("command", ["sweep", "sweep accuracy --replicas 2", "tune --help"])
