@@ -14,7 +14,7 @@ from kdist.signals import PreemptionSignals
 from kdist.training.config import TrainConfig
 from kdist.workers.hang_detection import EXIT_CODE
 from kdist.workers.launch_options import WorkerSettings, worker_settings
-from kdist.workers.place import WorkerPlace, check_tf_config, worker_place
+from kdist.workers.tf_config import WorkerPlace, check_tf_config, worker_place
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLURM = EXAMPLES / "slurm.sh"

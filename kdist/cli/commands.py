@@ -12,7 +12,7 @@ from ..versions import require
 from .options import add_options, given_options, make_options_class, parse_integer
 
 if TYPE_CHECKING:
-    from ..study.driver import Outcome
+    from ..study.run_trials import Outcome
 
 
 @add_options(options=make_options_class(CheckOptions))

@@ -9,7 +9,7 @@ from ..arguments import local_path, positive_integer
 from ..files import folder_for_files, writable_folder
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
-from ..training.user_model.functions import split_data_name
+from ..training.user_model.user_functions import split_data_name
 from .options import parse_integer
 
 app = App(
@@ -113,7 +113,7 @@ def rate(
             steps=steps,
             seed=seed,
         )
-        page = write_curve(curve, folder, of=model.rpartition(":")[2])
+        page = write_curve(curve, folder, heading=model.rpartition(":")[2])
     print(f"{curve}\nChart: {page}")
 
 

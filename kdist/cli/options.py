@@ -99,7 +99,7 @@ def add_options(**options: Any) -> Callable[[_Command], _Command]:
 
 
 def _make_option(field: Field, group: str, place: int) -> Any:
-    kind = str if field.many else field.kind
+    kind = str if field.is_list else field.kind
     shown = field.default_text
     parameter = Parameter(
         help=field.help,

@@ -17,8 +17,8 @@ from ..errors import UserError
 from ..optimizers.optimizer_names import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .folder import RunFolder
 from .networks import NETWORKS
+from .run_folder import RunFolder
 from .settings import Batches
 from .user_model.compiled_model import (
     check_input,
@@ -27,8 +27,8 @@ from .user_model.compiled_model import (
     scale_compiled_rate,
     set_compiled_rate,
 )
-from .user_model.data import UserData
-from .user_model.functions import UserFunctions, explain_exception, load_functions
+from .user_model.user_data import UserData
+from .user_model.user_functions import UserFunctions, explain_exception, load_functions
 
 if TYPE_CHECKING:
     from ..strategies.exact_strategy import ExactStrategy
@@ -125,8 +125,8 @@ def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], 
         return
     folder.write(folder.weights, model.save_weights)
     announce(
-        f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
-        f" {folder.weights} has its weights, for load_weights"
+        f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}: only the"
+        f" weights are saved, in {folder.weights} for load_weights"
     )
 
 
@@ -135,7 +135,7 @@ def _explain_config_error(model: keras.Model) -> str | None:
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
     except (NotImplementedError, TypeError, ValueError):
-        return "does not describe it"
+        return "does not describe the model"
     except Exception as error:  # any exception of a user's class
         return f"raises {explain_exception(error)}"
     return None
@@ -259,7 +259,7 @@ def load_own_data(
     if (config.monitor or "").startswith("val_") and data.validation is None:
         raise UserError(
             f"monitor={config.monitor} needs validation data, but {functions.data_name}()"
-            " returns none: return some, or monitor a metric of the training"
+            " returns none: return (training, validation), or monitor a metric of the training"
         )
     if not data.has_arrays and not functions.takes_batch:
         # A resumed run reads a batch as well: reading shuffled data changes the order of the next
@@ -286,8 +286,7 @@ def make_own_model(
         data: The user's data.
         strategy: The strategy that trains the model.
         plan: The batches.
-        rate: Learning rate for `model.optimizer`; `None` scales the rate that the model is compiled
-            with.
+        rate: Learning rate for `model.optimizer`; `None` scales the rate of the compiled model.
     """
     name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 

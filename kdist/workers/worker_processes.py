@@ -21,15 +21,15 @@ from ..launch.verdict import ERROR_STARTS, error_lines, last_error, shell_code
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
 # Signals that only carry a message, and do not ask a program to end.
-MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
-_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *MESSAGES)
+HARMLESS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *HARMLESS_SIGNALS)
 # Time to notice that the reader of the output is gone.
 _POLL_SECONDS = 1.0
 _READ_SECONDS = 2.0
 # Longest time from an uncaught error to the end of its process.
 _LONGEST_END_SECONDS = 60.0
 # Lines arrive as they are printed, and a crash prints the stacks of all threads.
-_VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+_WORKER_VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 # Errors of TensorFlow on a worker that has lost its connection to a worker.
 _LOST_CONNECTION = re.compile(
     r"^\S*(UnavailableError|AbortedError|CancelledError|DeadlineExceededError|ConnectionError"
@@ -37,7 +37,7 @@ _LOST_CONNECTION = re.compile(
     r"|heartbeat",
     re.MULTILINE,
 )
-_MOST_LINES = 400
+_MOST_ERROR_LINES = 400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ class WorkersOutcome:
         failed: The worker that failed first; `None` without a failure.
         seconds: Seconds from the start until `failed` ended, or until all workers ended.
         signal: First signal to this process that asks it to end; `None` without such a signal.
-        lost: Indices of the workers that were killed from outside, as the system does without
-            memory, or that a signal had stopped.
-        answers: The answers (`child.answer`) of the first worker that has any.
+        lost: Indices of the workers that were killed from outside, as Linux does when memory runs
+            out, or that a signal had stopped.
+        answers: The answers (`send_answer`) of the first worker that has any.
     """
 
     code: int
@@ -109,7 +109,7 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         events.put(signal.Signals(number))
 
-    handlers = {number: signal.getsignal(number) for number in _PASSED}
+    handlers = {number: signal.getsignal(number) for number in _PASSED_SIGNALS}
     handlers = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
         for number in handlers:
@@ -165,8 +165,8 @@ class _Group:
     def _was_told_to_end(self, worker: "Worker") -> bool:
         """Whether a worker may have ended because this process told it to, after a failure.
 
-        A worker that was killed from outside was not told to end, even if its end is seen late:
-        first may come the end of a worker that has lost the connection to it.
+        A worker that was killed from outside was not told to end, even if this process first sees
+        the end of a worker that lost the connection to the killed worker.
         """
         is_killed_by_others = worker.code == -signal.SIGKILL and not worker.was_killed
         is_later = self._ended_at is not None and worker.ended_at > self._ended_at
@@ -184,7 +184,7 @@ class _Group:
 
     def _failure_order(self, worker: "Worker") -> tuple[bool, float]:
         """Return a sort key: lost workers first, then times of failures, lost connections last."""
-        if self._was_lost(worker):  # always a cause: an error elsewhere sends no signal
+        if self._was_lost(worker):  # always a cause: another worker's error sends no signal
             return False, 0.0
         at = worker.failed_at
         return worker.output.lost_connection(), worker.ended_at if at is None else at
@@ -192,13 +192,13 @@ class _Group:
     def _pass_on(self, number: signal.Signals) -> None:
         for worker in self._workers:
             worker.send(number)
-        if number in MESSAGES:
+        if number in HARMLESS_SIGNALS:
             return
         if self.signal is None:
             self.signal = number
             self._kill_by(time.monotonic() + self._grace)
             print(
-                f"kdist launch: {number.name}: waits until the workers' work is whole, for up to"
+                f"kdist launch: received {number.name}: the workers may finish and save for up to"
                 f" {self._grace:g} s (--grace); a second signal kills them",
                 file=sys.stderr,
                 flush=True,
@@ -267,11 +267,13 @@ class Worker:
         self.is_stopped = self.was_killed = False
         self.ended_at = 0.0
         # The user's values of these variables take precedence.
-        own = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
+        defaults = {
+            name: value for name, value in _WORKER_VARIABLES.items() if name not in os.environ
+        }
         self._child = Child(
             command,
             resources=resources,
-            environment={**own, **environment},
+            environment={**defaults, **environment},
             output=PIPE,
             errors=PIPE,
         )
@@ -279,7 +281,7 @@ class Worker:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """The values that the worker has passed to `child.answer`."""
+        """The values that the worker has passed to `send_answer`."""
         return self._child.answers
 
     @property
@@ -315,7 +317,7 @@ class Worker:
         self.output.join(_READ_SECONDS)
 
 
-_whole_lines = threading.Lock()
+_line_lock = threading.Lock()
 _TRACEBACK_BYTES = tuple(start.encode() for start in ERROR_STARTS)
 
 
@@ -339,7 +341,7 @@ class WorkerOutput:
         self.failed_at: float | None = None
         self.is_closed = False
         self._prefix = prefix
-        self._errors: collections.deque[bytes] = collections.deque(maxlen=_MOST_LINES)
+        self._errors: collections.deque[bytes] = collections.deque(maxlen=_MOST_ERROR_LINES)
         self._log = open(log, "ab") if log else None  # noqa: SIM115 - closed by `join`
         self._threads = [
             threading.Thread(target=self._copy, args=(stream, is_error), daemon=True)
@@ -350,7 +352,7 @@ class WorkerOutput:
             thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for the output of an ended process; its own processes may hold the streams open."""
+        """Wait for the output of an ended process; its children may hold the streams open."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -374,7 +376,7 @@ class WorkerOutput:
                 self._errors.append(whole)
                 if whole.startswith(_TRACEBACK_BYTES):
                     self.failed_at = time.monotonic()
-            with _whole_lines:
+            with _line_lock:
                 self._write(to, whole)
         source.close()
 

@@ -12,8 +12,8 @@ from kdist.spmd.fixed_order import FixedOrder
 from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import REPLICATE
 from kdist.strategies.exact_strategy import ExactStrategy
-from kdist.tools.check.batches import read_batches
-from kdist.training.user_model.data import check_data_result
+from kdist.tools.check.check_batches import read_batches
+from kdist.training.user_model.user_data import check_data_result
 from keras import layers, ops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -113,7 +113,7 @@ def test_the_first_difference_is_named():
     assert first.gap > 1e-3
     assert not result.unrepeatable
     assert "2 replicas: differs from step 1 on\n    weights sequential" in str(result)
-    assert "each operation of its steps has the values of one device" in str(result)
+    assert "no operation was divided wrongly, so the inputs of the steps differ" in str(result)
 
 
 def sums_off_by(monkeypatch, factor):
@@ -211,10 +211,15 @@ def test_an_error_on_several_replicas_names_the_line():
     [
         (lambda: sequential(layers.Reshape((5,))), (X, Y), {}, "does not train on one replica"),
         (lambda: 3, (X, Y), {}, "build returned int, expected a compiled"),
-        (sequential(), (X, Y), {}, "without calling it"),
+        (sequential(), (X, Y), {}, r"pass build, not build\(\)"),
         (sequential, (X[:1], Y[:1]), {}, "fewer than 2 samples"),
         (sequential, tf.data.Dataset.from_tensor_slices((X, Y)), {}, "single samples"),
-        (sequential, tf.data.Dataset.from_tensors((X, Y)), {"batch_size": 8}, "of their own"),
+        (
+            sequential,
+            tf.data.Dataset.from_tensors((X, Y)),
+            {"batch_size": 8},
+            "are batched already",
+        ),
     ],
 )
 def test_bad_input(build, data, options, message):

@@ -89,7 +89,7 @@ MISTAKES = [
     (["--no-such"], "Unknown option: --no-such"),
     (["m.py:build", "extra"], "Unused Tokens: ['extra']"),
     (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
-    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 does nothing with checkpoint_every=None"),
+    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 has no effect if checkpoint_every=None"),
 ]
 
 
@@ -293,7 +293,7 @@ def test_an_unexpected_error_has_its_trace(monkeypatch, capsys):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     code, line = end_of(monkeypatch, capsys, fail)
     assert code == 2
-    assert line.startswith("kdist: error: Keras's backend is jax, and kdist trains with TensorFlow")
+    assert line.startswith("kdist: error: Keras's backend is jax, but kdist trains with TensorFlow")
 
 
 def test_an_output_that_nobody_reads_is_left_silently():

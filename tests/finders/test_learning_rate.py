@@ -145,7 +145,7 @@ def test_a_step_that_reports_no_loss():
         model.compile("sgd", "mse")
         return model
 
-    with pytest.raises(UserError, match="training reports error, but no loss"):
+    with pytest.raises(UserError, match="train_step returns only error: return 'loss', too"):
         find_learning_rate(build, data, replicas=1, steps=STEPS)
 
 

@@ -3,7 +3,6 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.study.folder import StudyFolder
 from kdist.study.search_results import (
     best_settings,
     make_trials_table,
@@ -11,8 +10,9 @@ from kdist.study.search_results import (
     sort_trials,
 )
 from kdist.study.search_settings import Search
+from kdist.study.study_folder import StudyFolder
 from kdist.training.config import TrainConfig
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from report_folders import search_trials, write_run, write_search
 
 TIMED = Search(

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from kdist.errors import UserError
 from kdist.training import model as training_model
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from small_network import small_model
 
 SMALL = "--dataset sample --subset 96 --depth 10 --width 1 --batch-size 32 --replicas 1"

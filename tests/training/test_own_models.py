@@ -17,9 +17,9 @@ from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model import load_own_data, make_own_model
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from kdist.training.settings import model_name
-from kdist.training.user_model.functions import load_functions
+from kdist.training.user_model.user_functions import load_functions
 from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -447,12 +447,12 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"depth": 10}, "depth=10 does nothing with model=.*build: remove it"),
-        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 does nothing with model="),
-        ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing with monitor=None"),
-        ({"patience": 3}, "patience=3 does nothing"),
+        ({"depth": 10}, "depth=10 has no effect if model=.*build: leave out depth"),
+        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 has no effect if model="),
+        ({"target_accuracy": 0.9}, "target_accuracy=0.9 has no effect if monitor=None"),
+        ({"patience": 3}, "patience=3 has no effect"),
         ({"monitor": "val_auc", "validate": False}, "needs validation, but validate=False"),
-        ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
+        ({"monitor": "val_loss"}, "that rises, received monitor=val_loss"),
         ({"data": "other.py:data"}, "there is no file other.py"),
     ],
 )
@@ -463,7 +463,7 @@ def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
 
 @pytest.mark.parametrize("name", ["data", "monitor"])
 def test_settings_of_a_users_model_are_refused_without_one(name):
-    with pytest.raises(UserError, match=f"{name}=x does nothing with model=None"):
+    with pytest.raises(UserError, match=f"{name}=x has no effect if model=None"):
         TrainConfig(**{name: "x"})
 
 
@@ -477,7 +477,7 @@ def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):
     check_experiment(experiment)
     assert all(point.config["model"] == own["model"] for point in experiment.make_points())
     aims = {"lr_rules": ["none"], "base_lr": 0.1, "base_batch": 32, "seeds": 1}
-    with pytest.raises(UserError, match="an accuracy sweep sets the learning rate"):
+    with pytest.raises(UserError, match="an accuracy sweep cannot vary it"):
         AccuracySweep(train=own, batch_sizes=[8], replicas=[1], **aims)
 
 

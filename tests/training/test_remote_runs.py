@@ -12,9 +12,9 @@ from kdist.report.write_report import write_report
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.folder import RunFolder
 from kdist.training.restart import note_run, restore_after_restart
-from kdist.workers.place import NOTES, RESTART_COUNT
+from kdist.training.run_folder import RunFolder
+from kdist.workers.tf_config import NOTES, RESTART_COUNT
 from replicas import assert_equal
 from small_network import At, KilledError, kill, small_model
 
@@ -133,7 +133,9 @@ def test_a_run_that_cannot_be_uploaded_at_its_end_stays_on_the_disk(monkeypatch)
         def on_train_end(self, logs=None):
             monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
 
-    with pytest.raises(UserError, match=f"cannot write {ADDRESS}: Access Denied; the run is in"):
+    with pytest.raises(
+        UserError, match=f"cannot write to {ADDRESS}: Access Denied; the run is kept in"
+    ):
         begin(ADDRESS, Refuse(), checkpoint_every=None, epochs=1)
     assert remote_names() == []
 

@@ -19,9 +19,9 @@ from kdist.training import model as training_model
 from kdist.training import resume_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
-from kdist.training.folder import RunFolder
-from kdist.training.record import read_run
 from kdist.training.run import train
+from kdist.training.run_folder import RunFolder
+from kdist.training.run_record import read_run
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -319,7 +319,7 @@ def test_sigterm_saves_and_the_run_continues(at, run, uninterrupted, tmp_path, c
     assert f"SIGTERM: training saved in epoch 2 after step {at[1] or 3}" in capsys.readouterr().out
     assert run.lines[-1] == (
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
-        " continues it"
+        " continues the run"
     )
     assert read_run(folder).status == "interrupted"
     assert (folder / "model.keras").exists()

@@ -18,9 +18,9 @@ from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.folder import RunFolder
 from kdist.training.restart import OtherWorkersFolder, note_run, restore_after_restart
-from kdist.workers.place import WorkerPlace, worker_place
+from kdist.training.run_folder import RunFolder
+from kdist.workers.tf_config import WorkerPlace, worker_place
 from small_network import STAND_IN, small_model
 
 pytestmark = pytest.mark.slow

@@ -52,7 +52,7 @@ def test_says_what_is_trained_on_what(run):
     start = table(
         lines[
             : lines.index(
-                "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"
+                "XLA: off, as TensorFlow's own kernels are faster on CPUs; --xla turns it on"
             )
         ]
     )

@@ -52,7 +52,10 @@ def test_a_step_that_takes_too_long_ends_the_worker_with_its_stacks():
     assert worker.codes == [EXIT_CODE]
     assert worker.dumps == 1
     assert worker.lines[0] == "kdist: no step has ended for 60 seconds; the stacks of worker 0:"
-    assert "it is stuck (worker 0: 1 steps ended, in data or computing of fit)" in worker.lines[1]
+    assert (
+        "the worker is stuck (worker 0: 1 steps done, in data or computing of fit)"
+        in worker.lines[1]
+    )
 
 
 def test_steps_that_end_keep_the_worker():
@@ -78,7 +81,7 @@ def test_only_waiting_inside_a_step_of_ones_own_loop_counts():
         worker.check_at(30_060)
         worker.watch._is_ending = False
     assert (codes, worker.codes) == ([], [EXIT_CODE])
-    assert "2 steps ended, in data or computing of train_on_batch" in worker.lines[1]
+    assert "2 steps done, in data or computing of train_on_batch" in worker.lines[1]
 
 
 @pytest.mark.parametrize("what", ["first", "traced", "saving"])
@@ -158,8 +161,10 @@ def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
     for worker in workers:
         assert worker.codes[0] == EXIT_CODE
         assert worker.dumps == 1
-        assert f"the others wait for worker {stuck} (" in worker.lines[-1]
-        assert f"worker {1 - stuck}: 1 steps ended, waits for others in fit" in worker.lines[-1]
+        assert f"the other workers wait for worker {stuck} (" in worker.lines[-1]
+        assert (
+            f"worker {1 - stuck}: 1 steps done, waits for other workers in fit" in worker.lines[-1]
+        )
 
 
 def test_a_worker_that_is_elsewhere_ends_with_the_others():
@@ -193,10 +198,16 @@ def _state(marks, *, waits):
     ("states", "who"),
     [
         ({0: _state(7, waits=True), 1: None, 2: None}, "workers 1 and 2 do not answer"),
-        ({0: _state(7, waits=True), 1: _state(7, waits=False)}, "the others wait for worker 1"),
+        (
+            {0: _state(7, waits=True), 1: _state(7, waits=False)},
+            "the other workers wait for worker 1",
+        ),
         ({0: _state(7, waits=True), 1: _state(8, waits=True)}, "worker 0 is behind"),
-        ({0: _state(7, waits=False), 1: _state(7, waits=False)}, "all are in the same step"),
-        ({0: _state(7, waits=False)}, "it is stuck"),
+        (
+            {0: _state(7, waits=False), 1: _state(7, waits=False)},
+            "all workers are in the same step",
+        ),
+        ({0: _state(7, waits=False)}, "the worker is stuck"),
     ],
 )
 def test_the_summary_names_who_is_behind(states, who):

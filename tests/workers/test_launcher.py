@@ -258,7 +258,7 @@ def test_a_second_signal_kills_the_workers(launch):
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == (
-        "kdist launch: SIGINT: waits until the workers' work is whole, for up to 999 s (--grace);"
+        "kdist launch: received SIGINT: the workers may finish and save for up to 999 s (--grace);"
         " a second signal kills them\n"
     )
     process.send_signal(signal.SIGINT)

@@ -129,7 +129,9 @@ def test_a_worker_that_hangs_ends_all_with_their_stacks(folder, monkeypatch):
     found = group.run_group("hanging", ("train",), own, workers=2, case_seconds=600)
     output = group.output(own)
     assert found == {}, output
-    assert output.count("the others wait for worker 1 (worker 0: 1 steps ended, waits") == 2, output
+    assert (
+        output.count("the other workers wait for worker 1 (worker 0: 1 steps done, waits") == 2
+    ), output
     assert "hanging_on_workers.py" in output
 
 

@@ -116,7 +116,7 @@ def check_tf_config(text: str) -> None:
     if others:
         raise UserError(
             f"TF_CONFIG has tasks of the type {others[0]!r}: every process trains here, as a"
-            ' "worker" (or one as the "chief")'
+            ' "worker", or one process as the "chief"'
         )
     kind, index = task.get("type"), task.get("index")
     if not isinstance(kind, str) or kind not in cluster:
