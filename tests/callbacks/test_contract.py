@@ -1,7 +1,10 @@
 """What every callback of `kdist.callbacks` keeps, whichever there are."""
 
+import contextlib
 import copy
+import functools
 import inspect
+import io
 import itertools
 import json
 import pickle
@@ -27,13 +30,8 @@ CALLBACKS = [
     for _, value in inspect.getmembers(kdist.callbacks, inspect.isclass)
     if issubclass(value, keras.callbacks.Callback)
 ]
-CLONES = {
-    "deepcopy": copy.deepcopy,
-    "pickle": lambda callback: pickle.loads(pickle.dumps(callback)),
-}
 
 pytestmark = pytest.mark.parametrize("callback_class", CALLBACKS)
-clones = pytest.mark.parametrize("clone", CLONES.values(), ids=CLONES.keys())
 
 
 def make(callback_class, **options):
@@ -68,10 +66,21 @@ def fit(callbacks, **options):
     return tiny_fit(callbacks, **{"model": model_for(tested)} | options)
 
 
-def lines_of_a_fit(callbacks, capsys, **options):
-    capsys.readouterr()
-    history = fit(callbacks, **options)
-    return history, capsys.readouterr().out.splitlines()
+def lines_of_a_fit(callbacks, **options):
+    """Return the history and the printed lines of a fit."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        history = fit(callbacks, **options)
+    return history, printed.getvalue().splitlines()
+
+
+@functools.cache
+def fit_alone(callback_class):
+    """Return the history and the lines of a new callback, which is alone in printing."""
+    return lines_of_a_fit(make(callback_class)[1])
+
+
+def pickled(callback):
+    return pickle.loads(pickle.dumps(callback))
 
 
 @pytest.fixture(autouse=True)
@@ -88,17 +97,17 @@ def test_every_argument_is_a_keyword_with_a_default_that_it_accepts(callback_cla
 
 
 @pytest.mark.parametrize("keras_verbose", [1, 2])
-def test_its_lines_stand_apart_from_the_progress_bar(callback_class, keras_verbose, capsys):
-    _, alone = lines_of_a_fit(make(callback_class)[1], capsys)
-    _, beside = lines_of_a_fit(make(callback_class)[1], capsys, verbose=keras_verbose)
+def test_its_lines_stand_apart_from_the_progress_bar(callback_class, keras_verbose):
+    _, alone = fit_alone(callback_class)
+    _, beside = lines_of_a_fit(make(callback_class)[1], verbose=keras_verbose)
     assert [line for line in beside if line in alone] == alone
     following = [after for line, after in itertools.pairwise(beside) if line in alone]
     assert all(line in alone or line.startswith("Epoch ") for line in following)
 
 
-def test_verbose_changes_only_what_is_printed(callback_class, capsys):
-    loud, lines = lines_of_a_fit(make(callback_class)[1], capsys)
-    quiet, no_lines = lines_of_a_fit(make(callback_class, verbose=0)[1], capsys)
+def test_verbose_changes_only_what_is_printed(callback_class):
+    loud, lines = fit_alone(callback_class)
+    quiet, no_lines = lines_of_a_fit(make(callback_class, verbose=0)[1])
     assert lines
     assert not no_lines
     assert {name: len(values) for name, values in loud.items()} == {
@@ -106,39 +115,32 @@ def test_verbose_changes_only_what_is_printed(callback_class, capsys):
     }
 
 
-@clones
-def test_a_copy_does_what_the_original_does(callback_class, clone, capsys):
+def test_a_copy_has_the_state_but_not_the_model_and_does_what_the_original_does(callback_class):
     callback, callbacks = make(callback_class)
-    before = clone(callback)
-    _, expected = lines_of_a_fit(callbacks, capsys)
-    for copied in (before, clone(callback)):
-        assert lines_of_a_fit(on_its_clock(copied), capsys)[1] == expected
-
-
-@clones
-def test_a_copy_keeps_the_state_but_not_the_model(callback_class, clone):
-    callback, callbacks = make(callback_class, verbose=0)
-    fit(callbacks, epochs=1)
+    before = pickled(callback)
+    assert lines_of_a_fit(callbacks)[1] == fit_alone(callback_class)[1]
     callback.set_model(traced_model(replicas=2))
-    copied = clone(callback)
-    assert copied.model is None
+    after = pickled(callback)
+    for copied in (after, copy.deepcopy(callback)):
+        assert copied.model is None
+        assert copied.get_state() == callback.get_state()
     assert callback.model is not None
-    assert copied.get_state() == callback.get_state()
+    for copied in (before, after):
+        assert lines_of_a_fit(on_its_clock(copied))[1] == fit_alone(callback_class)[1]
 
 
-def test_a_second_fit_begins_anew(callback_class, capsys):
+def test_a_second_fit_begins_anew(callback_class):
     _, callbacks = make(callback_class)
-    first = lines_of_a_fit(callbacks, capsys)
-    second = lines_of_a_fit(callbacks, capsys)
-    assert second[1] == first[1]
+    lines_of_a_fit(callbacks)
+    assert lines_of_a_fit(callbacks)[1] == fit_alone(callback_class)[1]
 
 
 @pytest.mark.parametrize(("replicas", "steps_per_execution"), [(2, 1), (1, 3)], ids=str)
-def test_replicas_and_executions(callback_class, replicas, steps_per_execution, capsys):
+def test_replicas_and_executions(callback_class, replicas, steps_per_execution):
     _, callbacks = make(callback_class)
     model = traced_model(replicas=replicas, steps_per_execution=steps_per_execution)
-    _, lines = lines_of_a_fit(callbacks, capsys, model=model, epochs=2)
-    _, expected = lines_of_a_fit(make(callback_class)[1], capsys, epochs=2)
+    _, lines = lines_of_a_fit(callbacks, model=model)
+    _, expected = fit_alone(callback_class)
     if steps_per_execution == 1:
         # What stands in brackets may count by the replica.
         assert [re.sub(r" \(.*\)", "", line) for line in lines] == [
@@ -170,7 +172,7 @@ def test_a_state_that_is_not_its_own_is_refused(callback_class):
         callback.set_state({"something": 1})
 
 
-def test_a_fit_that_failed_leaves_nothing_behind(callback_class, capsys):
+def test_a_fit_that_failed_leaves_nothing_behind(callback_class):
     class Fail(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
             raise RuntimeError
@@ -178,9 +180,7 @@ def test_a_fit_that_failed_leaves_nothing_behind(callback_class, capsys):
     _, callbacks = make(callback_class)
     with pytest.raises(RuntimeError):
         fit([*callbacks, Fail()], verbose=1)
-    capsys.readouterr()
-    _, expected = lines_of_a_fit(make(callback_class)[1], capsys)
-    assert lines_of_a_fit(callbacks, capsys)[1] == expected
+    assert lines_of_a_fit(callbacks)[1] == fit_alone(callback_class)[1]
 
 
 def test_it_leaves_an_evaluation_of_its_own_alone(callback_class, capsys):

@@ -26,7 +26,7 @@ def check(build, data=(X, Y), **options):
     return check_model(build, data, **{"replicas": (2,), "steps": 2, **options})
 
 
-def sequential(*hidden, optimizer="adam", **options):
+def sequential(*hidden, optimizer="sgd", **options):
     model = keras.Sequential([keras.Input((6,)), *hidden, layers.Dense(1, name="last")])
     model.compile(optimizer, "mse", **options)
     return model
@@ -67,7 +67,10 @@ class Float32(layers.Layer):
 
 
 GOOD = {
-    "normalized": (lambda: sequential(layers.BatchNormalization(), layers.Dropout(0.5)), "float64"),
+    "normalized": (
+        lambda: sequential(layers.BatchNormalization(), layers.Dropout(0.5), optimizer="adam"),
+        "float64",
+    ),
     "gan": (gan, "float64"),
     "float32": (lambda: sequential(layers.Dense(4, dtype="float32")), "float32 (a layer of it"),
     "casts": (lambda: sequential(layers.Dense(4), Float32()), "float64"),

@@ -62,9 +62,9 @@ def normalized():
 def test_any_number_of_rows_is_divided_as_a_known_one_is(strategy, build):
     fixed = tf.data.Dataset.from_tensor_slices((X, Y)).batch(ROWS, drop_remainder=True)
     some, known = explained(strategy, build), explained(strategy, build, fixed)
-    for one in (some, known):
-        assert one.step.divided_share == 1
-        assert one.step.rows == ROWS
+    for found in (some, known):
+        assert found.step.divided_share == 1
+        assert found.step.rows == ROWS
     assert known.step.work.divided == pytest.approx(some.step.work.divided, rel=0.2)
 
 
@@ -118,14 +118,14 @@ def own(step):
 
 
 @pytest.mark.parametrize(
-    ("step", "line", "gathered", "divided"),
+    ("step", "line", "gathered", "divided", "is_known"),
     [
-        (Sorted, "# gathered here", ROWS * FLOAT32, (0.9, 1)),
-        (Halves, "# and here", ROWS * FEATURES * FLOAT32, (0, 0.01)),
-        (OneByOne, "# and, too, here", ROWS * FEATURES * FLOAT32, (0, 0.01)),
+        (Sorted, "# gathered here", ROWS * FLOAT32, (0.9, 1), False),
+        (Halves, "# and here", ROWS * FEATURES * FLOAT32, (0, 0.01), False),
+        (Halves, "# and here", ROWS * FEATURES * FLOAT32, (0, 0.01), True),
+        (OneByOne, "# and, too, here", ROWS * FEATURES * FLOAT32, (0, 0.01), False),
     ],
 )
-@pytest.mark.parametrize("is_known", [False, True])
 def test_the_line_that_needs_all_rows_is_named(strategy, step, line, gathered, divided, is_known):
     fixed = tf.data.Dataset.from_tensor_slices((X, Y)).batch(ROWS, drop_remainder=True)
     found = explained(strategy, own(step), fixed if is_known else (X, Y)).step
