@@ -241,7 +241,7 @@ def test_a_folder_without_cifar10_is_an_error(tmp_path):
     with pytest.raises(UserError, match="none' has no data_batch_1.*, expected the 6 files"):
         cifar10(data_dir=tmp_path / "none")
     (fill(tmp_path / "given" / CIFAR10_FOLDER, CIFAR) / "data_batch_2").unlink()
-    with pytest.raises(UserError, match=f"{CIFAR10_FOLDER}' has no data_batch_2; expected"):
+    with pytest.raises(UserError, match=f"{CIFAR10_FOLDER}' has no data_batch_2, expected"):
         cifar10(data_dir=tmp_path / "given")
 
 
