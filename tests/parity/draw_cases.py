@@ -41,7 +41,6 @@ def augmenting():
 def recurrent():
     inputs = keras.Input((4, 2))
     x = layers.Masking()(inputs)
-    x = layers.LSTM(4, dropout=0.3, recurrent_dropout=0.3, return_sequences=True)(x)
     x = layers.GRU(4, dropout=0.3, recurrent_dropout=0.3)(x)
     return keras.Model(inputs, small_models.classes()(x))
 

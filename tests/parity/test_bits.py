@@ -34,9 +34,13 @@ def test_a_model_has_the_same_bits_on_one_two_and_four_devices(name):
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "name", ["words", *(pytest.param(n, marks=pytest.mark.slow) for n in trained_bits.MODELS)]
+    ("name", "option"),
+    [
+        ("words", "shard_weights"),
+        *(pytest.param(n, "shard_weights", marks=pytest.mark.slow) for n in trained_bits.MODELS),
+        pytest.param("words", "shard_optimizer", marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("option", ["shard_weights", "shard_optimizer"])
 def test_divided_variables_have_the_same_bits_on_one_two_and_four_devices(name, option):
     found = {}
     for replicas in (1, 2, 4):

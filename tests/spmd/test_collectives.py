@@ -54,25 +54,21 @@ def trained(replicas, cross_device_ops=None):
 
 
 @pytest.mark.usefixtures("float64")
-def test_every_way_to_reduce_gives_what_one_replica_gives():
+def test_every_way_to_reduce_gives_what_one_replica_gives_in_one_order():
+    """Reductions go from each device to all."""
     _, expected = trained(1)
-    ways = [(3, Recording()), (4, tf.distribute.HierarchicalCopyAllReduce())]
-    for replicas, way in ways:
-        assert_close(
-            trained(replicas, way)[1], expected, rtol=0, atol=1e-12, err_msg=type(way).__name__
-        )
-
-
-def test_reductions_have_one_order_and_go_from_each_device_to_all():
-    runs = []
-    for _ in range(2):
-        way = Recording()
-        strategy, _ = trained(3, way)
-        runs.append(way.seen)
-        for _, *devices in way.seen:
+    recordings = [Recording(), Recording()]
+    for replicas, way in [
+        *((3, recording) for recording in recordings),
+        (4, tf.distribute.HierarchicalCopyAllReduce()),
+    ]:
+        strategy, weights = trained(replicas, way)
+        assert_close(weights, expected, rtol=0, atol=1e-12, err_msg=type(way).__name__)
+        for _, *devices in getattr(way, "seen", ()):
             assert devices == [strategy.extended.worker_devices] * 3
-    assert runs[0] == runs[1]
-    assert {what[:2] for what, *_ in runs[0]} == {("SUM", "float32")}
+    first, second = (recording.seen for recording in recordings)
+    assert first == second
+    assert {what[:2] for what, *_ in first} == {("SUM", "float64")}
 
 
 def test_an_odd_number_of_replicas_is_refused_where_tensorflow_leaves_one_out():

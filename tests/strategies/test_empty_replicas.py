@@ -23,7 +23,7 @@ CONVOLUTIONS = {
 
 
 def trained(replicas, shape, layer, samples=9):
-    """Weights, loss and predictions; of 9 samples in batches of 8 the last has one."""
+    """Weights, losses and a score; of 9 samples in batches of 8 the last has one."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(samples, *shape)).astype("float32"), rng.integers(0, 3, samples)
 
@@ -38,7 +38,7 @@ def trained(replicas, shape, layer, samples=9):
     model = fit(strategy, model, x, y, batch_size=8, epochs=2, **options)
     score = model.evaluate(x[:1], y[:1], verbose=0)
     losses = model.history.history["loss"]
-    return [*model.get_weights(), losses, score, model.predict(x[:1], verbose=0)]
+    return [*model.get_weights(), losses, score]
 
 
 SLOW = ("of a series", "separable", "strides", "without bias")

@@ -46,9 +46,7 @@ def make(optimizer=None):
     outputs = layers.Dense(1, activation="sigmoid")(both)
     model = keras.Model(inputs, outputs)
     optimizer = optimizer or keras.optimizers.Adam(0.05, clipnorm=1.0, amsgrad=True)
-    model.compile(
-        optimizer, "binary_crossentropy", metrics=["accuracy", keras.metrics.AUC(num_thresholds=5)]
-    )
+    model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
     return model
 
 
@@ -97,16 +95,12 @@ def test_a_saved_model_is_trained_on_as_if_unbroken(strategies, trained, replica
 
 
 def test_a_model_of_other_replicas_is_saved_and_trained_on(strategies, tmp_path):
-    """On 1, 2 and 3 replicas, an epoch each, the batch norms synchronized in the files."""
-    model = strategies[1].build(make)
-    fit(model, epochs=1)
-    for replicas in (2, 3):
-        path = tmp_path / f"{replicas}.keras"
-        model.save(path)
-        with strategies[replicas].scope():
-            model = kdist.load_model(path, custom_objects={"Scale": Scale})
-        fit(model, epochs=1)
-    assert_same(model, fit(make(), epochs=3))
+    """On 2 and 3 replicas, an epoch each, the batch norms synchronized in the file."""
+    path = tmp_path / "model.keras"
+    fit(strategies[2].build(make), epochs=1).save(path)
+    with strategies[3].scope():
+        model = kdist.load_model(path, custom_objects={"Scale": Scale})
+    assert_same(fit(model, epochs=1), fit(make()))
 
 
 def test_a_file_needs_a_strategy_and_has_to_be_one(strategies, tmp_path):
