@@ -72,7 +72,7 @@ GOOD = {
         "float64",
     ),
     "gan": (gan, "float64"),
-    "float32": (lambda: sequential(layers.Dense(4, dtype="float32")), "float32 (a layer of it"),
+    "float32": (lambda: sequential(layers.Dense(4, dtype="float32")), "float32 (a layer computes"),
     "casts": (lambda: sequential(layers.Dense(4), Float32()), "float64"),
     "mixed": (mixed, "float16"),
 }
