@@ -145,7 +145,7 @@ class CheckpointStore:
     def _write(
         self, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> CheckpointFile:
-        with self._part() as part:
+        with self._temporary_file() as part:
             with open(part, "wb") as file:
                 digest = write_checkpoint(file, arrays, state)
                 file.flush()
@@ -173,13 +173,13 @@ class CheckpointStore:
         return sorted(checkpoints, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
 
     def _try_rename(self) -> None:
-        with self._part() as part:
+        with self._temporary_file() as part:
             part.write_bytes(b"")
             part.replace(part.with_name(f"{part.name}.renamed"))
             part.with_name(f"{part.name}.renamed").unlink()
 
     @contextlib.contextmanager
-    def _part(self) -> Iterator[Path]:
+    def _temporary_file(self) -> Iterator[Path]:
         part = self.folder / f"{_PART}{os.getpid()}"
         try:
             yield part

@@ -36,15 +36,15 @@ def train(
 ) -> int:
     """Train a network on one of the data sets, or your own model on your own data."""
     chosen = read_settings(recipe, config, settings, model=model)
-    own, resume = restore_after_restart(os.environ, chosen, resume)
+    given, resume = restore_after_restart(os.environ, chosen, resume)
     if resume is not None:
         from ..training.resume import load_config_to_resume
 
-        run_config = load_config_to_resume(resume, own)
+        run_config = load_config_to_resume(resume, given)
         if run_config is None:
             return 0
     else:
-        run_config = TrainConfig.from_dict(own)
+        run_config = TrainConfig.from_dict(given)
     from ..training import run
 
     result = run.train(run_config, resume=resume is not None)
