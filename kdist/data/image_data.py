@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..arguments import as_integer
 from ..errors import UserError
 
-_IMAGES_PER_CHUNK = 1024  # images at a time, to avoid a float64 copy of all images
+_CHUNK_SIZE = 1024  # images at a time, to avoid a float64 copy of all images
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,9 +144,5 @@ class Standardization:
 
 
 def _pixel_chunks(images: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.float64]]:
-    for start in range(0, len(images), _IMAGES_PER_CHUNK):
-        yield (
-            images[start : start + _IMAGES_PER_CHUNK]
-            .reshape(-1, images.shape[-1])
-            .astype(np.float64)
-        )
+    for start in range(0, len(images), _CHUNK_SIZE):
+        yield (images[start : start + _CHUNK_SIZE].reshape(-1, images.shape[-1]).astype(np.float64))
