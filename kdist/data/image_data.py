@@ -145,4 +145,4 @@ class Standardization:
 
 def _pixel_chunks(images: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.float64]]:
     for start in range(0, len(images), _CHUNK_SIZE):
-        yield (images[start : start + _CHUNK_SIZE].reshape(-1, images.shape[-1]).astype(np.float64))
+        yield images[start : start + _CHUNK_SIZE].reshape(-1, images.shape[-1]).astype(np.float64)
