@@ -26,7 +26,7 @@ class ExchangedRows:
 
     Args:
         parts: The values of this worker's replicas: rows to be gathered, or tensors to be added up.
-        shape: The shape of the whole tensor, known unless a sum is scattered.
+        shape: The shape of the whole tensor; fully known, except where a sum is scattered.
         axis: The divided axis.
         sizes: The numbers of rows of all replicas; for a sum of an unknown shape, a vector.
     """

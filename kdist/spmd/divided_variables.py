@@ -1,7 +1,8 @@
 """Divided variables, such as an optimizer's momentum: each replica has rows along an axis.
 
 In a traced step a divided variable looks like a whole variable, and the placement of its handle
-says how the variable is divided. Everywhere else, reading the variable gathers the whole value.
+says how the variable is divided; `GraphPlan._gather_weights` plans the step's gathers of divided
+weights. Everywhere else, reading the variable gathers the whole value.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Division:
 
 
 def choose_division(shape: Any, parts: int) -> Division | None:
-    """Return the division of a variable of a shape; `None` for a variable that is not divided.
+    """Return the division of a variable with this shape; `None` if the variable stays whole.
 
     A variable stays whole if it is too small, or if no axis divides into nearly equal parts.
 

@@ -1,4 +1,7 @@
-"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines."""
+"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines.
+
+`GraphPlan._decide_division` (`plan.py`) decides that an operation is not divided.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ class Explanation:
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
             f"kdist: about {whole:.0%} of this step cannot be divided, so that every replica"
-            " computes it for the whole batch (right, but no faster; kdist.explain says more):"
+            " computes it for the whole batch (right, but no faster; see kdist.explain):"
             f" {'; '.join(places[:3])}{more}"
         )
 

@@ -58,7 +58,7 @@ class WorkerFixedOrder(WorkerCollectives):
     def _sum_parts(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         local = len(self.cross_device_ops._launchers)
         totals = []
-        stacks = self.stack(_add_up_shards(parts, self.devices, least=local))
+        stacks = self.stack(_add_up_shards(parts, self.devices, multiple=local))
         for stacked, device in zip(stacks[:local], self.devices, strict=False):
             terms = tf.unstack(stacked)
             totals += _add_up_shards(terms, [device_for(stacked, device)] * len(terms))
@@ -87,20 +87,20 @@ class WorkerFixedOrder(WorkerCollectives):
 
 
 def _add_up_shards(
-    parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0
+    parts: Sequence[tf.Tensor], devices: Sequence[str], multiple: int = 0
 ) -> list[tf.Tensor]:
     """Add up shards' tensors: the second half to the first half, until a single tensor is left.
 
     Args:
         parts: The tensors.
         devices: The device of each tensor.
-        least: If not 0, the adding ends where the number of tensors is odd, or half of it is no
-            multiple of `least`.
+        multiple: If not 0, stop where the number of tensors is odd, or half of it is no multiple
+            of `multiple`.
     """
     terms = list(parts)
     while len(terms) > 1:
         half = (len(terms) + 1) // 2
-        if least and (len(terms) % 2 or half % least):
+        if multiple and (len(terms) % 2 or half % multiple):
             break
         for number, other in enumerate(terms[half:]):
             with tf.device(device_for(other, devices[number])):

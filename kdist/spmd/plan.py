@@ -292,7 +292,7 @@ class GraphPlan(TensorFacts):
         # and the new value is copied to the other replicas.
         runs_once = runs_once or bool(changed and (op.type in CALLS or op.outputs))
         if runs_once and self.parent is not None:
-            raise NeedsCollectiveError(f"to run once {op.name}")
+            raise NeedsCollectiveError(f"{op.name} has to run once, which a body cannot do")
         handles = [self.resolve_alias(op.inputs[index]) for index in sorted(changed)]
         return runs_once, [handle for handle in handles if not self.is_shared(handle)]
 
@@ -361,7 +361,7 @@ class GraphPlan(TensorFacts):
             return way, available
         if isinstance(placement, Shard | Partial):
             return way, max(available, self._plan_whole_exchange(tensor, placement))
-        raise TypeError(f"no exchange is known of the placement {placement} of {tensor.name}")
+        raise TypeError(f"{tensor.name} has the placement {placement}, which cannot be exchanged")
 
     def settle_ways(self) -> None:
         """Keep inputs that are divided as wanted, now that all batches are merged.

@@ -107,14 +107,14 @@ def choose_way(form: Form, placement: Placement, division: Shard | None) -> Way:
         case Partial() if form == PARTIAL and not isinstance(placement, Partial):
             return COUNT_ONCE
         case Partial():
-            raise ValueError(f"no way from {placement} to {form}: a rule must not want it")
+            raise ValueError(f"a rule wants {form}, to which {placement} cannot be converted")
         case BroadcastRows():
             return _way_to_rows(form.shard, placement, division, may_broadcast=True)
         case Shard():
             return _way_to_rows(form, placement, division, may_broadcast=False)
         case Replicate():
             return KEEP if isinstance(placement, Replicate) else TAKE_WHOLE
-    raise TypeError(f"no way is known to the form {form}")
+    raise TypeError(f"unknown form {form}")
 
 
 def _way_to_rows(
@@ -129,11 +129,11 @@ def _way_to_rows(
 
 
 def settle_way(placement: Placement, way: Way) -> Way:
-    """Return the way in a finished plan: `KEEP` if later merges have made the rows fit."""
+    """Return the way in a finished plan: `KEEP` if batches merged later divide the rows alike."""
     is_slice = isinstance(way, SliceRows) and isinstance(placement, Shard)
     return KEEP if is_slice and placement.fits(way.shard) else way  # type: ignore[attr-defined]
 
 
 def gathers_rows(placement: Placement, way: Way) -> bool:
-    """Whether the rows of all replicas are gathered for a way; weights are no rows."""
+    """Whether a way gathers the rows of all replicas; the gather of a weight does not count."""
     return isinstance(placement, Shard) and not isinstance(way, Keep | WriteSizes | TakeWeight)

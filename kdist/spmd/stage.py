@@ -45,7 +45,7 @@ from .sizes import AnySize, AxisSize, BatchAxis, Element, evaluate, key_of
 from .tensor_facts import Ref
 
 WRONG = "kdist has divided"
-"""The beginning of an error message about an operation that kdist has divided wrong."""
+"""The beginning of an error message about an operation that kdist has divided wrongly."""
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
 _numbers = itertools.count()
 
@@ -175,7 +175,7 @@ class Stage:
                 )
             case CountOnce():
                 return self.make_once((tensor.ref(), way), lambda: self._count_once(tensor))
-        raise TypeError(f"received {way!r}, expected a way to a wanted form")
+        raise TypeError(f"unknown way {way!r}")
 
     def whole_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the whole tensor."""
@@ -264,8 +264,8 @@ class Stage:
         """Set the static shape of a replica's value; raise an error if the value does not fit."""
         if not value.shape.is_compatible_with(shape):
             raise ValueError(
-                f"{WRONG} {op.type} of {find_user_line(op)} wrong ({placement}): a replica has the"
-                f" shape {value.shape}, not {shape}: please report this"
+                f"{WRONG} {op.type} of {find_user_line(op)} wrongly ({placement}): a replica has"
+                f" the shape {value.shape}, not {shape}: please report this"
             )
         if not value.shape.is_fully_defined():
             value.set_shape(shape)

@@ -191,8 +191,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         total = self._num_replicas_in_sync
         if shards < 1 or shards % total:
             raise UserError(
-                f"received shards={shards} for {total} replicas, each of which has to have equally"
-                f" many: pass a multiple of {total}"
+                f"received shards={shards} for {total} replicas, but every replica needs the same"
+                f" number of shards: pass a multiple of {total}"
             )
         self._shards = shards
 
@@ -206,8 +206,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         if self._shards is None:
             return found
         devices = tuple(found.compute_devices_for_worker(0))
-        each = len(self.shard_devices) // len(devices)
-        return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
+        parts_per_device = len(self.shard_devices) // len(devices)
+        return input_lib.InputWorkers([(found.worker_devices[0], devices * parts_per_device)])
 
     @property
     def parts(self) -> int:
@@ -221,9 +221,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     @functools.cached_property
     def shard_devices(self) -> tuple[str, ...]:
-        """The device of each of this worker's parts of a batch, dealt out in turn."""
-        each: int = self.parts // super()._num_replicas_in_sync
-        return tuple(self.worker_devices) * each
+        """The device of each of this worker's parts, which are dealt out to devices in turn."""
+        parts_per_device: int = self.parts // super()._num_replicas_in_sync
+        return tuple(self.worker_devices) * parts_per_device
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         if getattr(self._creating, "on", False):  # The strategy's scope is entered a second time.
@@ -295,7 +295,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def copies_of(self, handle: Any) -> tuple[list[Any] | None, Division | None]:
         """Return the handles of a variable's copies or parts, and a divided variable's division.
 
-        There is a handle for each part of a batch, on the part's device. Handles are `None` for a
+        There is a handle for each shard of a batch, on the shard's device. Handles are `None` for a
         variable without copies; the division is `None` for a variable that is not divided.
         """
         variable = self._variables.get(handle.ref())

@@ -328,7 +328,9 @@ def _join_placements(a: Placement, b: Placement) -> Placement:
         return b.as_plain()
     elif a == b or (a in (PARTIAL, REPLICATE) and b in (PARTIAL, REPLICATE)):
         return a if isinstance(a, Partial) else b
-    raise NeedsCollectiveError("the placements differ")
+    raise NeedsCollectiveError(
+        f"a loop or condition returns {a} and {b}, which have no common placement"
+    )
 
 
 def _is_same(a: Placement, b: Placement) -> bool:

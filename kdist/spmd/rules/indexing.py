@@ -148,7 +148,7 @@ def own_places(
         is_right = places < total
         if least is not None:
             is_right = tf.logical_and(is_right, places >= least)
-        message = f"an index is not in [0, {total}): the least and the largest index are"
+        message = f"an index is not in [0, {total}); the smallest and the largest index:"
         data = [message, tf.reduce_min(places), tf.reduce_max(places)]
         checks = [tf.debugging.Assert(tf.reduce_all(is_right), data)]
     with tf.control_dependencies(checks):

@@ -21,7 +21,7 @@ _SKIPS_NUMBERS = types_in("""
     StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
     StatelessRandomUniformV2
 """)
-# Draws from distributions; each row may have its own parameters.
+# Draws with parameters, which may differ between rows.
 _WITH_PARAMETERS = types_in("""
     StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2
     StatelessRandomGammaV3 StatelessRandomPoisson
