@@ -16,7 +16,9 @@ from .._upstream.ordered_sum import add_in_order
 from .functions import functions_are_traced
 
 HOST = "/device:CPU:0"
-_SMALL = 16384  # Elements; without collectives, tensors of up to this size are exchanged together.
+_MOST_PACKED_ELEMENTS = (
+    16384  # Elements; without collectives, tensors of up to this size are exchanged together.
+)
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 
@@ -121,7 +123,7 @@ class Collectives:
         kinds: list[Any] = []
         for index, part in enumerate(parts):
             elements = part.shape.num_elements()
-            limit = math.inf if self._is_collective(part) else _SMALL
+            limit = math.inf if self._is_collective(part) else _MOST_PACKED_ELEMENTS
             fits = elements is not None and elements <= limit and part.dtype != tf.string
             kinds.append(part.dtype.name if fits else index)
         sizes = [(part.shape.num_elements() or 0) * part.dtype.size for part in parts]
@@ -399,7 +401,7 @@ def _unpack_vector(vector: Any, members: Sequence[Any]) -> list[Any]:
 
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # types of CollectiveGather
 _SUMMED = (*_SENT, tf.bfloat16)  # types of CollectiveReduce
-_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
+_TYPE_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
 def to_sendable(tensor: Any) -> Any:
@@ -411,7 +413,7 @@ def to_sendable(tensor: Any) -> Any:
         return tf.cast(tensor, tf.int32)
     if dtype == tf.complex64:
         return tf.bitcast(tensor, tf.int64)
-    return tf.bitcast(tensor, _OF_SIZE.get(dtype.size, tf.float64))
+    return tf.bitcast(tensor, _TYPE_OF_SIZE.get(dtype.size, tf.float64))
 
 
 def from_sendable(tensor: Any, dtype: Any) -> Any:

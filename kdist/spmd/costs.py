@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from .functions import called_graphs
-from .op_types import CONDITIONS, CUBIC, FREE, SLICES
+from .op_types import CONDITIONS, CUBIC, SLICES, WITHOUT_COST
 from .placements import Partial, Shard
 from .plan import GraphPlan, PlannedOperation
 from .redistribute import gathers_rows
@@ -134,7 +134,7 @@ class Costs:
         )
 
     def _count_flops(self, op: tf.Operation) -> float:
-        if op.type in FREE:
+        if op.type in WITHOUT_COST:
             return 0.0
         graphs = called_graphs(op)
         if graphs:  # The called functions have no plans of their own.

@@ -21,9 +21,9 @@ from tensorflow.python.trackable import base as trackable
 from .._upstream.steps import is_traced_whole, traced_strategy
 from .functions import functions_are_traced
 
-SMALLEST = 4096
+LEAST_ELEMENTS = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
-_MOST = 1.05  # A replica may have at most this many times an equal share.
+_LARGEST_UNEVENNESS = 1.05  # A replica may have at most this many times an equal share.
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def choose_division(shape: Any, parts: int) -> Division | None:
     """
     shape = tf.TensorShape(shape)
     elements = shape.num_elements()
-    if parts < 2 or elements is None or elements < SMALLEST:
+    if parts < 2 or elements is None or elements < LEAST_ELEMENTS:
         return None
     for axis, size in enumerate(shape.as_list()):
-        if parts <= size and -(-size // parts) * parts <= _MOST * size:
+        if parts <= size and -(-size // parts) * parts <= _LARGEST_UNEVENNESS * size:
             each, more = divmod(size, parts)
             return Division(axis, tuple(each + (place < more) for place in range(parts)))
     return None

@@ -25,9 +25,9 @@ from .tensor_facts import Ref
 
 NOMINAL_ROWS = 64
 """The number of rows of a batch, where a step is explained without a batch."""
-_FELT = 0.05  # A smaller share of the work is not worth a message.
-_TRACE = "/kdist/spmd/trace.py"
-_OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
+_LEAST_SHARE_TO_WARN = 0.05  # A smaller share of the work is not worth a message.
+_TRACE_FILE = "/kdist/spmd/trace.py"
+_OPTIMIZER_FILE = "/keras/src/optimizers/base_optimizer.py"
 _DIGITS = re.compile(rb"\d")
 _MOST_VALUES = 16  # Workers compare a constant of up to 16 values value by value.
 
@@ -103,7 +103,7 @@ class Explanation:
             for place in self.places
             if place.flops
         ]
-        if whole < _FELT or not places:
+        if whole < _LEAST_SHARE_TO_WARN or not places:
             return None
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
@@ -177,7 +177,7 @@ def _find_type(op: tf.Operation) -> str:
 
 def _is_update(op: tf.Operation) -> bool:
     """Whether a Keras optimizer, or an optimizer of the user's own class, made an operation."""
-    return any(path.endswith(_OPTIMIZER) for path, _ in traceback_lines(op))
+    return any(path.endswith(_OPTIMIZER_FILE) for path, _ in traceback_lines(op))
 
 
 def describe_plan(plan: GraphPlan) -> list[str]:
@@ -265,7 +265,8 @@ def find_user_line(op: tf.Operation, names: dict[str, Any] | None = None) -> str
             forward = forward.rpartition("/")[0]
     frames = traceback_lines(op)
     begins = max(
-        (number for number, (path, _) in enumerate(frames) if path.endswith(_TRACE)), default=-1
+        (number for number, (path, _) in enumerate(frames) if path.endswith(_TRACE_FILE)),
+        default=-1,
     )
     line = user_line(frames[begins + 1 :])
     scope = op.name.rpartition("/")[0]

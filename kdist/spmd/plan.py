@@ -26,7 +26,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 from .effects import handle_source
 from .functionalize import functionalize, functionalized_inputs, read_variable
 from .functions import hold_back, is_compiled, kernel_name
-from .op_types import CALLS, FUNCTION_CALLS, PLAIN, QUIET, READS
+from .op_types import CALLS, FUNCTION_CALLS, PLAIN, READS, REMOVABLE
 from .operation import (
     LOCAL,
     ComputeWholeError,
@@ -518,7 +518,7 @@ def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Op
     """Return the operations that have effects or that the outputs depend on, dependencies first."""
     operations = graph.get_operations()
     live = {tensor.op for tensor in outputs}
-    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}
+    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | REMOVABLE}
     stack = list(live)
     while stack:
         for source in _dependencies_of(stack.pop()):

@@ -36,7 +36,7 @@ from .functions import (
     user_traceback,
     write_sum,
 )
-from .op_types import DRAWN_BY_XLA, QUIET, READS
+from .op_types import DRAWN_BY_XLA, READS, REMOVABLE
 from .placements import ListOf, Partial, Placement, Replicate, Shard
 from .plan import GraphPlan, PlannedOperation
 from .redistribute import CountOnce, Keep, SliceRows, TakeWhole, Way, WriteSizes
@@ -44,7 +44,7 @@ from .rows import Rows
 from .sizes import AnySize, AxisSize, BatchAxis, Element, evaluate, key_of
 from .tensor_facts import Ref
 
-WRONG = "kdist has divided"
+WRONG_DIVISION = "kdist has divided"
 """The beginning of an error message about an operation that kdist has divided wrongly."""
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
 _numbers = itertools.count()
@@ -264,8 +264,8 @@ class Stage:
         """Set the static shape of a replica's value; raise an error if the value does not fit."""
         if not value.shape.is_compatible_with(shape):
             raise ValueError(
-                f"{WRONG} {op.type} of {find_user_line(op)} wrongly ({placement}): a replica has"
-                f" the shape {value.shape}, not {shape}: please report this"
+                f"{WRONG_DIVISION} {op.type} of {find_user_line(op)} wrongly ({placement}): a"
+                f" replica has the shape {value.shape}, not {shape}: please report this"
             )
         if not value.shape.is_fully_defined():
             value.set_shape(shape)
@@ -607,7 +607,7 @@ def end_function(
     graph.inputs, graph.outputs = list(inputs), list(outputs)
     # Reads are included: an operation that changes a variable later waits for the reads.
     graph.control_outputs = [
-        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
+        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in REMOVABLE
     ]
     function = atomic_function.from_func_graph(graph.name, graph, attributes)
     outer._add_function_recursive(function)
@@ -621,7 +621,7 @@ def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOp
     live = set()
     for planned in reversed(plan.operations):
         op = planned.op
-        has_effect = op.op_def.is_stateful and op.type not in QUIET | READS
+        has_effect = op.op_def.is_stateful and op.type not in REMOVABLE | READS
         is_needed = op in controls or any(output.ref() in needed for output in op.outputs)
         if not (has_effect or is_needed):
             continue

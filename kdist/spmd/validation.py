@@ -23,14 +23,14 @@ from .effects import effects_of
 from .explanation import find_user_line
 from .functionalize import Variable, compute_whole, copy_whole, read_variable, variables_in
 from .functions import called_graphs
-from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA
+from .op_types import CONDITIONS, DRAWN_BY_XLA, NOT_VALIDATED
 from .placements import PARTIAL, Opaque, Partial, Replicate, Shard
 from .plan import PlannedOperation, is_fake
 from .program import Program
 from .rows import Rows
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
 from .sizes import BatchAxis, evaluate
-from .stage import WRONG, read_symbol
+from .stage import WRONG_DIVISION, read_symbol
 from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
@@ -208,7 +208,7 @@ class Validation:
         for compared, arrays in zip(self._compared, found, strict=True):
             if error := compared.find_error(arrays):
                 raise ValueError(
-                    f"{WRONG} {self._describe_operation(compared.op)} wrongly"
+                    f"{WRONG_DIVISION} {self._describe_operation(compared.op)} wrongly"
                     f" ({compared.placement}): {error}"
                 )
 
@@ -283,7 +283,7 @@ class Validation:
         )
         if unknown or (self.program.draws_by_xla and op.type in DRAWN_BY_XLA):
             return False
-        if op.type in AMBIGUOUS:
+        if op.type in NOT_VALIDATED:
             return False
         return not self.plan.find_effects(op)[0] or bool(variables)
 

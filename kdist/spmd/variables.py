@@ -84,18 +84,18 @@ def _make_assign(name: str) -> Any:
 class CopiedVariable(values.MirroredVariable):
     """A variable with a copy on every replica; a traced step uses the first copy."""
 
-    asked: tuple[Any, Any] | None = None
+    requested: tuple[Any, Any] | None = None
     """The synchronization and aggregation that were requested; copies need neither."""
 
     @property
     def synchronization(self) -> Any:
         """The synchronization that was requested."""
-        return super().synchronization if self.asked is None else self.asked[0]
+        return super().synchronization if self.requested is None else self.requested[0]
 
     @property
     def aggregation(self) -> Any:
         """The aggregation that was requested."""
-        return super().aggregation if self.asked is None else self.asked[1]
+        return super().aggregation if self.requested is None else self.requested[1]
 
     @property
     def handle(self) -> Any:
@@ -249,7 +249,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             division = choose_division(value.shape, self.parts)
             if division is not None:
                 return self._make_divided(next_creator, division, value, options)
-        *asked, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
+        *requested, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
             options.get("synchronization") or tf.VariableSynchronization.AUTO,
             options.get("aggregation") or tf.VariableAggregation.NONE,
             options.get("trainable"),
@@ -260,8 +260,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         variable = super()._create_variable(next_creator, **options)
         if isinstance(variable, values.MirroredVariable):
             variable.__class__ = CopiedVariable
-            is_automatic = asked[0] == tf.VariableSynchronization.AUTO
-            variable.asked = (options["synchronization"] if is_automatic else asked[0], asked[1])
+            if requested[0] == tf.VariableSynchronization.AUTO:
+                requested[0] = options["synchronization"]
+            variable.requested = (requested[0], requested[1])
         if isinstance(variable, values.DistributedVariable):
             self._variables[variable._primary.handle.ref()] = variable
             own = weakref.ref(variable)
