@@ -80,12 +80,12 @@ class Costs:
     def each_operation(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
         """Yield each operation of the plan, with its work and the tensors gathered for it."""
         for planned in self._plan.operations:
-            inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
+            inputs = zip(planned.inputs, planned.placements, planned.conversions, strict=True)
             gathered = [
                 tensor
-                for tensor, placement, way in inputs
+                for tensor, placement, conversion in inputs
                 if isinstance(placement, Shard)
-                and gathers_rows(placement, way)
+                and gathers_rows(placement, conversion)
                 and placement.rows.is_batch
             ]
             yield planned, self._work_of(planned, bool(gathered)), gathered

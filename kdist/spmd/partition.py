@@ -318,8 +318,8 @@ def _plan_step(
             plan.plan_operations(op for op in operations if op.type != "Placeholder")
             for tensor, keeps_rows in results:
                 if not (keeps_rows and stays_divided(plan.placement_of(tensor))):
-                    plan.plan_way(plan.resolve_alias(tensor), REPLICATE)
-            plan.settle_ways()
+                    plan.plan_conversion(plan.resolve_alias(tensor), REPLICATE)
+            plan.settle_conversions()
             return plan, batches, captured
         except ComputeWholeError as error:
             whole |= error.operations

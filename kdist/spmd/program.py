@@ -24,7 +24,7 @@ from tensorflow.python.ops import gen_functional_ops
 from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Placement, Shard
 from .plan import GraphPlan, PlannedExchange, PlannedOperation, bytes_of
-from .redistribute import SliceRows, TakeRowsOfSum, TakeWeight, Way
+from .redistribute import Conversion, SliceRows, TakeRowsOfSum, TakeWeight
 from .rows import Rows
 from .sizes import BatchAxis
 from .stage import ReplicaIndex, Stage, UnknownNumber, end_function, live_planned, local_shape
@@ -521,17 +521,17 @@ class ProgramStage(Stage):
         exchange = self.plan.weights[exchange_round][tensor.ref()]
         return self._add_exchanged_input(exchange, self.plan.shape_of(tensor))
 
-    def read_input(self, tensor: tf.Tensor, way: Way) -> tf.Tensor | None:
-        match way:
+    def read_input(self, tensor: tf.Tensor, conversion: Conversion) -> tf.Tensor | None:
+        match conversion:
             case TakeWeight():
-                return self.outer_weight(tensor, way.round)
+                return self.outer_weight(tensor, conversion.round)
             case TakeRowsOfSum():
                 exchange = self.plan.exchanges[tensor.ref()]
                 if exchange.shard is None:  # An operation needs the whole sum.
-                    return super().read_input(tensor, SliceRows(way.shard))
+                    return super().read_input(tensor, SliceRows(conversion.shard))
                 shape = local_shape(self.plan.shape_of(tensor), exchange.shard)
                 return self._add_exchanged_input(exchange, shape)
-        return super().read_input(tensor, way)
+        return super().read_input(tensor, conversion)
 
     def _add_exchanged_input(self, exchange: PlannedExchange, shape: Any) -> tf.Tensor:
         self.program.used.add(exchange)
