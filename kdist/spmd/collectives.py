@@ -150,7 +150,7 @@ class Collectives:
 
     def _all_reduce(self, parts: Sequence[Any]) -> list[Any]:
         launchers = self.cross_device_ops._launchers
-        return [each.all_reduce(part) for each, part in zip(launchers, parts, strict=True)]
+        return [launcher.all_reduce(part) for launcher, part in zip(launchers, parts, strict=True)]
 
     def _all_gather(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of all replicas' tensors on every device, in the order of launchers."""
@@ -180,7 +180,7 @@ class Collectives:
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
-                    found[-1].append(add_in_order([each[place] for each in blocks]))
+                    found[-1].append(add_in_order([block[place] for block in blocks]))
         return found
 
     def rows_of_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
@@ -324,20 +324,20 @@ class WorkerCollectives(Collectives):
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         sizes = self.stack([tf.shape(part)[axis] for part in parts])
         padded = []
-        for part, device, each in zip(parts, self.devices, sizes, strict=True):
+        for part, device, counts in zip(parts, self.devices, sizes, strict=True):
             with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
-                missing = tf.where(here, tf.reduce_max(each) - tf.shape(part)[axis], 0)
+                missing = tf.where(here, tf.reduce_max(counts) - tf.shape(part)[axis], 0)
                 padded.append(tf.pad(part, tf.stack([tf.zeros_like(missing), missing], 1)))
         gathered = []
         stacks = self.stack(padded)
-        for part, device, each, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
+        for part, device, counts, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
             with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
                 blocks = [
                     tf.slice(block, tf.zeros_like(tf.shape(block)), tf.where(here, size, -1))
                     for block, size in zip(
-                        tf.unstack(stacked, self.replicas), tf.unstack(each), strict=True
+                        tf.unstack(stacked, self.replicas), tf.unstack(counts), strict=True
                     )
                 ]
                 gathered.append(tf.concat(blocks, axis))
@@ -357,7 +357,7 @@ class WorkerCollectives(Collectives):
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
         """Send strings as bytes: TensorFlow's collectives do not support strings."""
         lengths = [tf.strings.length(part) for part in parts]
-        longest = self.stack([tf.maximum(tf.reduce_max(each), 1) for each in lengths])
+        longest = self.stack([tf.maximum(tf.reduce_max(length), 1) for length in lengths])
         raw = [
             tf.io.decode_raw(part, tf.uint8, fixed_length=tf.reduce_max(most))
             for part, most in zip(parts, longest, strict=True)
@@ -366,10 +366,10 @@ class WorkerCollectives(Collectives):
         return [
             tf.strings.substr(
                 tf.strings.reduce_join(tf.gather(letters, tf.cast(codes, "int32")), -1),
-                tf.zeros_like(each),
-                each,
+                tf.zeros_like(length),
+                length,
             )
-            for codes, each in zip(self.stack(raw), self.stack(lengths), strict=True)
+            for codes, length in zip(self.stack(raw), self.stack(lengths), strict=True)
         ]
 
 

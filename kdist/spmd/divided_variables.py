@@ -65,8 +65,8 @@ def choose_division(shape: Any, parts: int) -> Division | None:
         return None
     for axis, size in enumerate(shape.as_list()):
         if parts <= size and -(-size // parts) * parts <= _LARGEST_UNEVENNESS * size:
-            each, more = divmod(size, parts)
-            return Division(axis, tuple(each + (place < more) for place in range(parts)))
+            rows, extra = divmod(size, parts)
+            return Division(axis, tuple(rows + (place < extra) for place in range(parts)))
     return None
 
 

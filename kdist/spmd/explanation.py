@@ -92,8 +92,8 @@ class Explanation:
     def most_speedup(self) -> float:
         """The largest speed-up over one replica, if all work takes the same time."""
         alone = self.work.whole + self.work.repeated
-        each = self.work.divided / self.replicas + alone
-        return self.work.total / each if each else 1.0
+        per_replica = self.work.divided / self.replicas + alone
+        return self.work.total / per_replica if per_replica else 1.0
 
     def warning(self) -> str | None:
         """Return a line about the work that is not divided; `None` if there is little of it."""
@@ -248,20 +248,20 @@ def warn_once(message: str | None, warned: set[str]) -> None:
         _logger.warning(message)
 
 
-def find_user_line(op: tf.Operation, names: dict[str, Any] | None = None) -> str:
+def find_user_line(op: tf.Operation, operations: dict[str, Any] | None = None) -> str:
     """Return the line of the user's step that made an operation, or else the layer.
 
     Args:
         op: The operation.
-        names: Operations of the step, by name. For a gradient, the line of its forward operation
-            is returned.
+        operations: Operations of the step, by name. For a gradient, the line of its forward
+            operation is returned.
     """
     prefix, _, path = op.name.rpartition("gradient_tape/")
     if path != op.name:
         forward = path
-        while forward and names is not None:
-            if prefix + forward in names:
-                return find_user_line(names[prefix + forward])
+        while forward and operations is not None:
+            if prefix + forward in operations:
+                return find_user_line(operations[prefix + forward])
             forward = forward.rpartition("/")[0]
     frames = traceback_lines(op)
     begins = max(

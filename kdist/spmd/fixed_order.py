@@ -70,9 +70,9 @@ class WorkerFixedOrder(WorkerCollectives):
             return self._stack_of_strings(parts)
         launchers = self.cross_device_ops._launchers
         workers = self.replicas // len(self.devices)
-        local, each = len(launchers), len(parts) // len(launchers)
+        local, parts_per_device = len(launchers), len(parts) // len(launchers)
         order = [
-            (p % workers * local + p // workers % local) * each + p // workers // local
+            (p % workers * local + p // workers % local) * parts_per_device + p // workers // local
             for p in range(workers * len(parts))
         ]
         stacks = []
@@ -83,7 +83,7 @@ class WorkerFixedOrder(WorkerCollectives):
                 if sent.shape.rank is not None:
                     rows.set_shape([len(order), *sent.shape[1:]])
                 stacks.append(from_sendable(tf.gather(rows, order), parts[0].dtype))
-        return stacks * each
+        return stacks * parts_per_device
 
 
 def _add_up_shards(

@@ -301,7 +301,7 @@ class GraphPlan(TensorFacts):
         """Copy the variables that an operation changed on the first replica to all replicas."""
         # The value is read in the stage of the operation, and assigned in the next stage that runs
         # on every replica. Later operations wait for the assignments (`_stage_of_op`, `_copies`).
-        behind = stage.first(on_every_replica=True)
+        later = stage.first(on_every_replica=True)
         for handle in handles:
             with handle.graph.as_default():
                 value = read_variable(handle, handle)
@@ -312,13 +312,13 @@ class GraphPlan(TensorFacts):
             )
             inputs, placements, conversions = [handle, value], [REPLICATE] * 2, [KEEP] * 2
             planned = PlannedOperation(
-                assigned, change, inputs, placements, conversions, behind, [op]
+                assigned, change, inputs, placements, conversions, later, [op]
             )
             planned.changes_variables = True
             self._add_planned(planned)
-            self._changed_at[handle.ref()] = behind
+            self._changed_at[handle.ref()] = later
             self._copies.setdefault(op, []).append(assigned)
-            self._stage_of_op[op] = behind
+            self._stage_of_op[op] = later
 
     def _find_controls(self, op: tf.Operation) -> list[tf.Operation]:
         """Return the operations that have to run before `op`."""

@@ -91,9 +91,9 @@ class Program:
         self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # Results on each replica.
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # Values of all replicas.
-        # Terms of sums that are not added up yet.
+        # For each sum, the terms that are still to add.
         self._sums: dict[PlannedExchange, list[tf.Tensor]] = {}
-        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations behind a stage.
+        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations that follow a stage.
 
     def stage_at(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
@@ -334,7 +334,7 @@ class Program:
         return parts
 
     def _find_ends_before(self, exchange_round: int) -> list[tf.Operation]:
-        """Return, for each replica, an operation behind the last stage before a round."""
+        """Return, for each replica, an operation that follows the last stage before a round."""
         before = [
             number
             for number in self._called

@@ -102,7 +102,7 @@ class Element(Symbol):
     Args:
         tensor: The tensor.
         index: The element's place in the tensor.
-        is_size: Whether the element is the size of an axis, and never -1.
+        is_size: Whether the element is the size of an axis (so it cannot be -1).
     """
 
     def __init__(self, tensor: Any, index: int, *, is_size: bool = False) -> None:

@@ -304,8 +304,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             return None, None
         if isinstance(variable, DividedVariable):
             return [part.handle for part in variable.parts], variable.division
-        each = len(self.shard_devices) // len(variable.values)
-        return [copy.handle for copy in variable.values] * each, None
+        parts_per_device = len(self.shard_devices) // len(variable.values)
+        return [copy.handle for copy in variable.values] * parts_per_device, None
 
     def update(
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
