@@ -43,7 +43,7 @@ def _has_rows(spec: Any) -> bool:
     return is_dense and bool(spec.shape.rank) and spec.dtype not in (tf.variant, tf.resource)
 
 
-class _Divided(composite_tensor.CompositeTensor):
+class _DividedData(composite_tensor.CompositeTensor):
     """A data set of whole batches, or its iterator, that divides each batch over the replicas.
 
     Sparse and ragged tensors stay whole: a step computes them whole, too.
@@ -78,7 +78,7 @@ class _Divided(composite_tensor.CompositeTensor):
 
 
 class _DividedSpec(tf.TypeSpec):
-    """Type spec of a `_Divided`."""
+    """Type spec of a `_DividedData`."""
 
     def __init__(self, whole_spec: Any, devices: tuple[str, ...]) -> None:
         self._whole_spec, self._devices = whole_spec, devices
@@ -105,7 +105,7 @@ class _DatasetSpec(_DividedSpec):
     value_type = property(lambda self: DividedDataset)
 
 
-class DividedIterator(_Divided, tf.distribute.DistributedIterator):
+class DividedIterator(_DividedData, tf.distribute.DistributedIterator):
     """An iterator of batches that are divided over replicas."""
 
     _spec_type = _IteratorSpec
@@ -153,7 +153,7 @@ def _copy_rows(rows: Any, device: str) -> Any:
         return tf.raw_ops.DeepCopy(x=rows)
 
 
-class DividedDataset(_Divided, input_lib.DistributedDataset):
+class DividedDataset(_DividedData, input_lib.DistributedDataset):
     """A data set of batches that are divided over replicas.
 
     The class derives from `DistributedDataset` only because Keras tests for `DistributedDataset`.

@@ -16,7 +16,9 @@ from .._upstream.ordered_sum import add_in_order
 from .functions import functions_are_traced
 
 HOST = "/device:CPU:0"
-_SMALL = 16384  # Elements; without collectives, tensors of up to this size are exchanged together.
+_MOST_PACKED_ELEMENTS = (
+    16384  # Elements; without collectives, tensors of up to this size are exchanged together.
+)
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 
@@ -26,7 +28,7 @@ class ExchangedRows:
 
     Args:
         parts: The values of this worker's replicas: rows to be gathered, or tensors to be added up.
-        shape: The shape of the whole tensor, known unless a sum is scattered.
+        shape: The shape of the whole tensor; fully known, except where a sum is scattered.
         axis: The divided axis.
         sizes: The numbers of rows of all replicas; for a sum of an unknown shape, a vector.
     """
@@ -121,7 +123,7 @@ class Collectives:
         kinds: list[Any] = []
         for index, part in enumerate(parts):
             elements = part.shape.num_elements()
-            limit = math.inf if self._is_collective(part) else _SMALL
+            limit = math.inf if self._is_collective(part) else _MOST_PACKED_ELEMENTS
             fits = elements is not None and elements <= limit and part.dtype != tf.string
             kinds.append(part.dtype.name if fits else index)
         sizes = [(part.shape.num_elements() or 0) * part.dtype.size for part in parts]
@@ -148,7 +150,7 @@ class Collectives:
 
     def _all_reduce(self, parts: Sequence[Any]) -> list[Any]:
         launchers = self.cross_device_ops._launchers
-        return [each.all_reduce(part) for each, part in zip(launchers, parts, strict=True)]
+        return [launcher.all_reduce(part) for launcher, part in zip(launchers, parts, strict=True)]
 
     def _all_gather(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of all replicas' tensors on every device, in the order of launchers."""
@@ -178,7 +180,7 @@ class Collectives:
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
-                    found[-1].append(add_in_order([each[place] for each in blocks]))
+                    found[-1].append(add_in_order([block[place] for block in blocks]))
         return found
 
     def rows_of_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
@@ -322,20 +324,20 @@ class WorkerCollectives(Collectives):
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         sizes = self.stack([tf.shape(part)[axis] for part in parts])
         padded = []
-        for part, device, each in zip(parts, self.devices, sizes, strict=True):
+        for part, device, counts in zip(parts, self.devices, sizes, strict=True):
             with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
-                missing = tf.where(here, tf.reduce_max(each) - tf.shape(part)[axis], 0)
+                missing = tf.where(here, tf.reduce_max(counts) - tf.shape(part)[axis], 0)
                 padded.append(tf.pad(part, tf.stack([tf.zeros_like(missing), missing], 1)))
         gathered = []
         stacks = self.stack(padded)
-        for part, device, each, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
+        for part, device, counts, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
             with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
                 blocks = [
                     tf.slice(block, tf.zeros_like(tf.shape(block)), tf.where(here, size, -1))
                     for block, size in zip(
-                        tf.unstack(stacked, self.replicas), tf.unstack(each), strict=True
+                        tf.unstack(stacked, self.replicas), tf.unstack(counts), strict=True
                     )
                 ]
                 gathered.append(tf.concat(blocks, axis))
@@ -355,7 +357,7 @@ class WorkerCollectives(Collectives):
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
         """Send strings as bytes: TensorFlow's collectives do not support strings."""
         lengths = [tf.strings.length(part) for part in parts]
-        longest = self.stack([tf.maximum(tf.reduce_max(each), 1) for each in lengths])
+        longest = self.stack([tf.maximum(tf.reduce_max(length), 1) for length in lengths])
         raw = [
             tf.io.decode_raw(part, tf.uint8, fixed_length=tf.reduce_max(most))
             for part, most in zip(parts, longest, strict=True)
@@ -364,10 +366,10 @@ class WorkerCollectives(Collectives):
         return [
             tf.strings.substr(
                 tf.strings.reduce_join(tf.gather(letters, tf.cast(codes, "int32")), -1),
-                tf.zeros_like(each),
-                each,
+                tf.zeros_like(length),
+                length,
             )
-            for codes, each in zip(self.stack(raw), self.stack(lengths), strict=True)
+            for codes, length in zip(self.stack(raw), self.stack(lengths), strict=True)
         ]
 
 
@@ -399,7 +401,7 @@ def _unpack_vector(vector: Any, members: Sequence[Any]) -> list[Any]:
 
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # types of CollectiveGather
 _SUMMED = (*_SENT, tf.bfloat16)  # types of CollectiveReduce
-_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
+_TYPE_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
 def to_sendable(tensor: Any) -> Any:
@@ -411,7 +413,7 @@ def to_sendable(tensor: Any) -> Any:
         return tf.cast(tensor, tf.int32)
     if dtype == tf.complex64:
         return tf.bitcast(tensor, tf.int64)
-    return tf.bitcast(tensor, _OF_SIZE.get(dtype.size, tf.float64))
+    return tf.bitcast(tensor, _TYPE_OF_SIZE.get(dtype.size, tf.float64))
 
 
 def from_sendable(tensor: Any, dtype: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from .functions import called_graphs
-from .op_types import CONDITIONS, CUBIC, FREE, SLICES
+from .op_types import CONDITIONS, CUBIC, SLICES, WITHOUT_COST
 from .placements import Partial, Shard
 from .plan import GraphPlan, PlannedOperation
 from .redistribute import gathers_rows
@@ -80,12 +80,12 @@ class Costs:
     def each_operation(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
         """Yield each operation of the plan, with its work and the tensors gathered for it."""
         for planned in self._plan.operations:
-            inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
+            inputs = zip(planned.inputs, planned.placements, planned.conversions, strict=True)
             gathered = [
                 tensor
-                for tensor, placement, way in inputs
+                for tensor, placement, conversion in inputs
                 if isinstance(placement, Shard)
-                and gathers_rows(placement, way)
+                and gathers_rows(placement, conversion)
                 and placement.rows.is_batch
             ]
             yield planned, self._work_of(planned, bool(gathered)), gathered
@@ -134,7 +134,7 @@ class Costs:
         )
 
     def _count_flops(self, op: tf.Operation) -> float:
-        if op.type in FREE:
+        if op.type in WITHOUT_COST:
             return 0.0
         graphs = called_graphs(op)
         if graphs:  # The called functions have no plans of their own.

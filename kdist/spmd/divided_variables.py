@@ -1,7 +1,8 @@
 """Divided variables, such as an optimizer's momentum: each replica has rows along an axis.
 
 In a traced step a divided variable looks like a whole variable, and the placement of its handle
-says how the variable is divided. Everywhere else, reading the variable gathers the whole value.
+says how the variable is divided; `GraphPlan._gather_weights` plans the step's gathers of divided
+weights. Everywhere else, reading the variable gathers the whole value.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from tensorflow.python.trackable import base as trackable
 from .._upstream.steps import is_traced_whole, traced_strategy
 from .functions import functions_are_traced
 
-SMALLEST = 4096
+LEAST_ELEMENTS = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
-_MOST = 1.05  # A replica may have at most this many times an equal share.
+_LARGEST_UNEVENNESS = 1.05  # A replica may have at most this many times an equal share.
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Division:
 
 
 def choose_division(shape: Any, parts: int) -> Division | None:
-    """Return the division of a variable of a shape; `None` for a variable that is not divided.
+    """Return the division of a variable with this shape; `None` if the variable stays whole.
 
     A variable stays whole if it is too small, or if no axis divides into nearly equal parts.
 
@@ -60,12 +61,12 @@ def choose_division(shape: Any, parts: int) -> Division | None:
     """
     shape = tf.TensorShape(shape)
     elements = shape.num_elements()
-    if parts < 2 or elements is None or elements < SMALLEST:
+    if parts < 2 or elements is None or elements < LEAST_ELEMENTS:
         return None
     for axis, size in enumerate(shape.as_list()):
-        if parts <= size and -(-size // parts) * parts <= _MOST * size:
-            each, more = divmod(size, parts)
-            return Division(axis, tuple(each + (place < more) for place in range(parts)))
+        if parts <= size and -(-size // parts) * parts <= _LARGEST_UNEVENNESS * size:
+            rows, extra = divmod(size, parts)
+            return Division(axis, tuple(rows + (place < extra) for place in range(parts)))
     return None
 
 

@@ -1,4 +1,7 @@
-"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines."""
+"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines.
+
+`GraphPlan._decide_division` (`plan.py`) decides that an operation is not divided.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from .tensor_facts import Ref
 
 NOMINAL_ROWS = 64
 """The number of rows of a batch, where a step is explained without a batch."""
-_FELT = 0.05  # A smaller share of the work is not worth a message.
-_TRACE = "/kdist/spmd/trace.py"
-_OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
+_LEAST_SHARE_TO_WARN = 0.05  # A smaller share of the work is not worth a message.
+_TRACE_FILE = "/kdist/spmd/trace.py"
+_OPTIMIZER_FILE = "/keras/src/optimizers/base_optimizer.py"
 _DIGITS = re.compile(rb"\d")
 _MOST_VALUES = 16  # Workers compare a constant of up to 16 values value by value.
 
@@ -89,8 +92,8 @@ class Explanation:
     def most_speedup(self) -> float:
         """The largest speed-up over one replica, if all work takes the same time."""
         alone = self.work.whole + self.work.repeated
-        each = self.work.divided / self.replicas + alone
-        return self.work.total / each if each else 1.0
+        per_replica = self.work.divided / self.replicas + alone
+        return self.work.total / per_replica if per_replica else 1.0
 
     def warning(self) -> str | None:
         """Return a line about the work that is not divided; `None` if there is little of it."""
@@ -100,12 +103,12 @@ class Explanation:
             for place in self.places
             if place.flops
         ]
-        if whole < _FELT or not places:
+        if whole < _LEAST_SHARE_TO_WARN or not places:
             return None
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
             f"kdist: about {whole:.0%} of this step cannot be divided, so that every replica"
-            " computes it for the whole batch (right, but no faster; kdist.explain says more):"
+            " computes it for the whole batch (right, but no faster; see kdist.explain):"
             f" {'; '.join(places[:3])}{more}"
         )
 
@@ -174,7 +177,7 @@ def _find_type(op: tf.Operation) -> str:
 
 def _is_update(op: tf.Operation) -> bool:
     """Whether a Keras optimizer, or an optimizer of the user's own class, made an operation."""
-    return any(path.endswith(_OPTIMIZER) for path, _ in traceback_lines(op))
+    return any(path.endswith(_OPTIMIZER_FILE) for path, _ in traceback_lines(op))
 
 
 def describe_plan(plan: GraphPlan) -> list[str]:
@@ -245,24 +248,25 @@ def warn_once(message: str | None, warned: set[str]) -> None:
         _logger.warning(message)
 
 
-def find_user_line(op: tf.Operation, names: dict[str, Any] | None = None) -> str:
+def find_user_line(op: tf.Operation, operations: dict[str, Any] | None = None) -> str:
     """Return the line of the user's step that made an operation, or else the layer.
 
     Args:
         op: The operation.
-        names: Operations of the step, by name. For a gradient, the line of its forward operation
-            is returned.
+        operations: Operations of the step, by name. For a gradient, the line of its forward
+            operation is returned.
     """
     prefix, _, path = op.name.rpartition("gradient_tape/")
     if path != op.name:
         forward = path
-        while forward and names is not None:
-            if prefix + forward in names:
-                return find_user_line(names[prefix + forward])
+        while forward and operations is not None:
+            if prefix + forward in operations:
+                return find_user_line(operations[prefix + forward])
             forward = forward.rpartition("/")[0]
     frames = traceback_lines(op)
     begins = max(
-        (number for number, (path, _) in enumerate(frames) if path.endswith(_TRACE)), default=-1
+        (number for number, (path, _) in enumerate(frames) if path.endswith(_TRACE_FILE)),
+        default=-1,
     )
     line = user_line(frames[begins + 1 :])
     scope = op.name.rpartition("/")[0]

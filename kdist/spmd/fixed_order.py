@@ -58,7 +58,7 @@ class WorkerFixedOrder(WorkerCollectives):
     def _sum_parts(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         local = len(self.cross_device_ops._launchers)
         totals = []
-        stacks = self.stack(_add_up_shards(parts, self.devices, least=local))
+        stacks = self.stack(_add_up_shards(parts, self.devices, multiple=local))
         for stacked, device in zip(stacks[:local], self.devices, strict=False):
             terms = tf.unstack(stacked)
             totals += _add_up_shards(terms, [device_for(stacked, device)] * len(terms))
@@ -70,9 +70,9 @@ class WorkerFixedOrder(WorkerCollectives):
             return self._stack_of_strings(parts)
         launchers = self.cross_device_ops._launchers
         workers = self.replicas // len(self.devices)
-        local, each = len(launchers), len(parts) // len(launchers)
+        local, parts_per_device = len(launchers), len(parts) // len(launchers)
         order = [
-            (p % workers * local + p // workers % local) * each + p // workers // local
+            (p % workers * local + p // workers % local) * parts_per_device + p // workers // local
             for p in range(workers * len(parts))
         ]
         stacks = []
@@ -83,24 +83,24 @@ class WorkerFixedOrder(WorkerCollectives):
                 if sent.shape.rank is not None:
                     rows.set_shape([len(order), *sent.shape[1:]])
                 stacks.append(from_sendable(tf.gather(rows, order), parts[0].dtype))
-        return stacks * each
+        return stacks * parts_per_device
 
 
 def _add_up_shards(
-    parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0
+    parts: Sequence[tf.Tensor], devices: Sequence[str], multiple: int = 0
 ) -> list[tf.Tensor]:
     """Add up shards' tensors: the second half to the first half, until a single tensor is left.
 
     Args:
         parts: The tensors.
         devices: The device of each tensor.
-        least: If not 0, the adding ends where the number of tensors is odd, or half of it is no
-            multiple of `least`.
+        multiple: If not 0, stop where the number of tensors is odd, or half of it is no multiple
+            of `multiple`.
     """
     terms = list(parts)
     while len(terms) > 1:
         half = (len(terms) + 1) // 2
-        if least and (len(terms) % 2 or half % least):
+        if multiple and (len(terms) % 2 or half % multiple):
             break
         for number, other in enumerate(terms[half:]):
             with tf.device(device_for(other, devices[number])):

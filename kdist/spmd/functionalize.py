@@ -189,8 +189,8 @@ def _write_functional(op: tf.Operation, inputs: Sequence[Value], state: _State) 
     if counterpart is None:
         place = user_line(traceback_lines(op)) or op.name
         raise UserError(
-            f"the operation {op.type} ({place}) takes a variable of an optimizer that is divided"
-            " over the replicas, which it cannot be for this operation: leave out shard_optimizer"
+            f"the operation {op.type} ({place}) does not support a divided variable of an"
+            " optimizer: leave out shard_optimizer"
         )
     return counterpart(op, inputs, state)
 
@@ -306,7 +306,7 @@ def _divides_by_constant(op: tf.Operation) -> bool:
 
 
 def _is_constant_slice(op: tf.Operation) -> bool:
-    """Whether a slice is known to be within its tensor, as tracing has checked it."""
+    """Whether a slice has constant bounds, which tracing has checked."""
     known = all(tensor_util.constant_value(t) is not None for t in op.inputs[1:])
     return known and op.inputs[0].shape.is_fully_defined()
 

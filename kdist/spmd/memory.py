@@ -33,11 +33,11 @@ class TensorLifetimes:
         begins: dict[Ref, tuple[int, float]] = {}
         last: dict[Ref, int] = {}
         for index, planned in enumerate(plan.operations):
-            for tensor, way in zip(planned.inputs, planned.ways, strict=True):
+            for tensor, conversion in zip(planned.inputs, planned.conversions, strict=True):
                 key = self._source_of(tensor).ref()
-                if isinstance(way, TakeWeight) or key not in begins:
+                if isinstance(conversion, TakeWeight) or key not in begins:
                     continue
-                if isinstance(way, TakeRowsOfSum):  # The sum is scattered once it is there.
+                if isinstance(conversion, TakeRowsOfSum):  # The sum is scattered once it is there.
                     begin, size = begins[key]
                     self._add_lifetime(begin + 1, index, size / replicas)
                 else:

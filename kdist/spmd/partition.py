@@ -214,7 +214,7 @@ def _take_equal_scalar(parts: Sequence[tf.Tensor], collectives: Collectives) -> 
     for part, device, stacked in zip(parts, collectives.devices, stacks, strict=True):
         message = (
             "a step sees the global batch, but one of its arguments is a scalar with another value"
-            " on each replica: give it as a row of a batch, or the same to all. The values are"
+            " on each replica: pass a value for each row, or the same to all. The values are"
         )
         check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
         with tf.device(device_for(part, device)), tf.control_dependencies([check]):
@@ -318,8 +318,8 @@ def _plan_step(
             plan.plan_operations(op for op in operations if op.type != "Placeholder")
             for tensor, keeps_rows in results:
                 if not (keeps_rows and stays_divided(plan.placement_of(tensor))):
-                    plan.plan_way(plan.resolve_alias(tensor), REPLICATE)
-            plan.settle_ways()
+                    plan.plan_conversion(plan.resolve_alias(tensor), REPLICATE)
+            plan.settle_conversions()
             return plan, batches, captured
         except ComputeWholeError as error:
             whole |= error.operations
@@ -431,7 +431,7 @@ def _check_equal(
     message = (
         f"{root.name} and {axis.name} of the step meet in {find_user_line(op)} ({op.type}), so that"
         " each replica needs equally many rows of both. If one is a single row for all samples,"
-        " repeat it for each of them in the data, or give it to the step otherwise than in a"
+        " repeat the row for each sample in the data, or pass it to the step outside of the"
         " dataset. The replicas have these numbers of rows"
     )
     with tf.device(HOST), tf.name_scope("on_host"):  # The numbers of rows are on the host.

@@ -5,8 +5,8 @@ planned once, in order:
 
 1. The rule of the operation's type decides how the operation is divided (`_decide_division`).
    Without a certain rule, every replica computes the whole operation (`_plan_whole`).
-2. Each input gets a way from its placement to the form that the rule wants (`plan_way`,
-   `redistribute.py`). A way that needs values of other replicas plans an exchange.
+2. Each input is converted from its placement to the form that the rule wants (`plan_conversion`,
+   `redistribute.py`). A conversion that needs values of other replicas plans an exchange.
 3. The operation runs in the first stage that has all inputs in their forms (`_plan_decision`).
    `tensor_facts.StageNumber` has the order of stages.
 
@@ -26,7 +26,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 from .effects import handle_source
 from .functionalize import functionalize, functionalized_inputs, read_variable
 from .functions import hold_back, is_compiled, kernel_name
-from .op_types import CALLS, FUNCTION_CALLS, PLAIN, QUIET, READS
+from .op_types import CALLS, FUNCTION_CALLS, PLAIN, READS, REMOVABLE
 from .operation import (
     LOCAL,
     ComputeWholeError,
@@ -41,15 +41,15 @@ from .operation import (
 from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Replicate, Shard
 from .redistribute import (
     KEEP,
+    Conversion,
     Keep,
     SliceRows,
     TakeRowsOfSum,
     TakeWeight,
-    Way,
     WriteSizes,
-    choose_way,
+    choose_conversion,
     gathers_rows,
-    settle_way,
+    settle_conversion,
 )
 from .tensor_facts import INPUTS, NeedsCollectiveError, Ref, StageNumber, StepFacts, TensorFacts
 
@@ -63,7 +63,7 @@ class PlannedOperation:
         decision: How the operation is computed.
         inputs: The canonical tensors of its inputs (`TensorFacts.resolve_alias`).
         placements: The placements of the inputs.
-        ways: The ways from the placements to the wanted forms.
+        conversions: The conversions from the placements to the wanted forms.
         stage: The stage of the operation.
         controls: Operations that have to run before.
         is_undivided: Whether the operation has no rule, or its rule is not certain.
@@ -75,7 +75,7 @@ class PlannedOperation:
     decision: Decision
     inputs: list[tf.Tensor]
     placements: Sequence[Placement]
-    ways: Sequence[Way]
+    conversions: Sequence[Conversion]
     stage: StageNumber
     controls: list[tf.Operation] = field(default_factory=list)
     is_undivided: bool = False
@@ -87,8 +87,8 @@ class PlannedOperation:
 
         `Decision.needs_all_rows` marks operations that need all rows by their nature.
         """
-        pairs = zip(self.placements, self.ways, strict=True)
-        gathers = any(gathers_rows(placement, way) for placement, way in pairs)
+        pairs = zip(self.placements, self.conversions, strict=True)
+        gathers = any(gathers_rows(placement, conversion) for placement, conversion in pairs)
         has_rows = any(isinstance(placement, Shard) for placement in self.placements)
         return (gathers and not self.decision.needs_all_rows) or (self.is_undivided and has_rows)
 
@@ -220,23 +220,23 @@ class GraphPlan(TensorFacts):
     def _plan_decision(
         self, operation: Operation, decision: Decision, earliest: StageNumber
     ) -> PlannedOperation:
-        """Plan the ways of an operation's inputs, and the first stage that has all of them."""
+        """Plan an operation's conversions of inputs, and the first stage that has all inputs."""
         op, inputs, placements = operation.op, operation.inputs, operation.placements
         runs_once = decision.on_one_replica
         # Below, `stage` only grows: to the operations that have to run before, to the inputs in
         # their forms, to the counts of rows, to the kind of stage, to the gathers of weights.
         stage = self._find_first_stage(op, earliest)
-        ways: list[Way] = []
+        conversions: list[Conversion] = []
         weights: dict[int, tf.Tensor] = {}
         for index, (tensor, form) in enumerate(zip(inputs, decision.input_forms, strict=True)):
             if index in operation.weights and isinstance(form, LocalValue):
                 form = REPLICATE
             if not runs_once and self._is_wanted_weight(tensor, form):
                 weights[index] = tensor
-                ways.append(KEEP)  # `TakeWeight` below, once the stage is known.
+                conversions.append(KEEP)  # `TakeWeight` below, once the stage is known.
                 continue
-            way, available = self.plan_way(tensor, form)
-            ways.append(way)
+            conversion, available = self.plan_conversion(tensor, form)
+            conversions.append(conversion)
             stage = max(stage, available)
         for size in decision.needs:
             stage = max(stage, self.count_rows(size))
@@ -245,15 +245,14 @@ class GraphPlan(TensorFacts):
         if weights:
             stage = self._gather_weights([*weights.values()], stage)
             for index in weights:
-                ways[index] = TakeWeight(stage.round)
+                conversions[index] = TakeWeight(stage.round)
         if self.step.in_fixed_order and self.parent is None:
             stage = self._wait_for_changes(inputs, stage, changes)
         if op.type == "Const":
             stage = INPUTS
         controls = self._find_controls(op)
-        planned = PlannedOperation(
-            op, decision, inputs, placements, ways, stage, controls, changes_variables=changes
-        )
+        planned = PlannedOperation(op, decision, inputs, placements, conversions, stage, controls)
+        planned.changes_variables = changes
         self._add_planned(planned)
         if runs_once:
             self.step.shared |= {t.ref() for t in op.outputs if t.dtype == tf.resource}
@@ -292,7 +291,7 @@ class GraphPlan(TensorFacts):
         # and the new value is copied to the other replicas.
         runs_once = runs_once or bool(changed and (op.type in CALLS or op.outputs))
         if runs_once and self.parent is not None:
-            raise NeedsCollectiveError(f"to run once {op.name}")
+            raise NeedsCollectiveError(f"{op.name} has to run once, which a body cannot do")
         handles = [self.resolve_alias(op.inputs[index]) for index in sorted(changed)]
         return runs_once, [handle for handle in handles if not self.is_shared(handle)]
 
@@ -302,7 +301,7 @@ class GraphPlan(TensorFacts):
         """Copy the variables that an operation changed on the first replica to all replicas."""
         # The value is read in the stage of the operation, and assigned in the next stage that runs
         # on every replica. Later operations wait for the assignments (`_stage_of_op`, `_copies`).
-        behind = stage.first(on_every_replica=True)
+        later = stage.first(on_every_replica=True)
         for handle in handles:
             with handle.graph.as_default():
                 value = read_variable(handle, handle)
@@ -311,13 +310,15 @@ class GraphPlan(TensorFacts):
             self._add_planned(
                 PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
             )
-            inputs, placements, ways = [handle, value], [REPLICATE] * 2, [KEEP] * 2
-            planned = PlannedOperation(assigned, change, inputs, placements, ways, behind, [op])
+            inputs, placements, conversions = [handle, value], [REPLICATE] * 2, [KEEP] * 2
+            planned = PlannedOperation(
+                assigned, change, inputs, placements, conversions, later, [op]
+            )
             planned.changes_variables = True
             self._add_planned(planned)
-            self._changed_at[handle.ref()] = behind
+            self._changed_at[handle.ref()] = later
             self._copies.setdefault(op, []).append(assigned)
-            self._stage_of_op[op] = behind
+            self._stage_of_op[op] = later
 
     def _find_controls(self, op: tf.Operation) -> list[tf.Operation]:
         """Return the operations that have to run before `op`."""
@@ -336,47 +337,50 @@ class GraphPlan(TensorFacts):
 
     # Redistribution
 
-    def plan_way(self, tensor: tf.Tensor, form: Form) -> tuple[Way, StageNumber]:
-        """Plan a tensor's way to a wanted form; return the way, and its first possible stage."""
+    def plan_conversion(self, tensor: tf.Tensor, form: Form) -> tuple[Conversion, StageNumber]:
+        """Plan a tensor's conversion to a form; return it, and its first possible stage."""
         available, tensor = self.stage_of(tensor), self.resolve_alias(tensor)
         placement = self.placement_of(tensor)
         # In this order: forms that any placement has, opaque values and lists, which have no other
-        # form, replicated tensors, and then ways that need an exchange.
+        # form, replicated tensors, and then conversions that need an exchange.
         if is_fake(tensor) and not isinstance(form, LocalSizes):  # No replica reads the tensor.
             return KEEP, available
-        way = choose_way(form, placement, self.variable_shard(tensor))
-        if isinstance(way, WriteSizes):
-            return way, max([available, *(self.count_rows(rows) for _, rows in way.rows)])
+        conversion = choose_conversion(form, placement, self.variable_shard(tensor))
+        if isinstance(conversion, WriteSizes):
+            counted = [self.count_rows(rows) for _, rows in conversion.rows]
+            return conversion, max([available, *counted])
         if isinstance(placement, Opaque) and form != placement:
             raise ComputeWholeError({placement.origin})
-        if isinstance(way, Keep):
+        if isinstance(conversion, Keep):
             return KEEP, available
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})
-        if isinstance(way, SliceRows | TakeRowsOfSum):
-            available = max(available, self.count_rows(way.shard.rows))
-        if isinstance(way, TakeRowsOfSum):
-            return way, max(available, self._plan_exchange(tensor, way.shard))
+        if isinstance(conversion, SliceRows | TakeRowsOfSum):
+            available = max(available, self.count_rows(conversion.shard.rows))
+        if isinstance(conversion, TakeRowsOfSum):
+            return conversion, max(available, self._plan_exchange(tensor, conversion.shard))
         if isinstance(placement, Replicate):
-            return way, available
+            return conversion, available
         if isinstance(placement, Shard | Partial):
-            return way, max(available, self._plan_whole_exchange(tensor, placement))
-        raise TypeError(f"no exchange is known of the placement {placement} of {tensor.name}")
+            return conversion, max(available, self._plan_whole_exchange(tensor, placement))
+        raise TypeError(f"{tensor.name} has the placement {placement}, which cannot be exchanged")
 
-    def settle_ways(self) -> None:
+    def settle_conversions(self) -> None:
         """Keep inputs that are divided as wanted, now that all batches are merged.
 
         An exchange that was planned only for a kept input is not written.
         """
         for planned in self.operations:
-            pairs = zip(planned.placements, planned.ways, strict=True)
-            planned.ways = [settle_way(placement, way) for placement, way in pairs]
+            pairs = zip(planned.placements, planned.conversions, strict=True)
+            planned.conversions = [
+                settle_conversion(placement, conversion) for placement, conversion in pairs
+            ]
 
     def _plan_whole_exchange(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
         planned = self.makers.get(tensor.ref())
         if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
-            available = [self.plan_way(source, REPLICATE)[1] for source in planned.inputs]
+            available = [self.plan_conversion(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
         stage = self._plan_exchange(tensor)
         self.exchanges[tensor.ref()].shard = None
@@ -518,7 +522,7 @@ def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Op
     """Return the operations that have effects or that the outputs depend on, dependencies first."""
     operations = graph.get_operations()
     live = {tensor.op for tensor in outputs}
-    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}
+    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | REMOVABLE}
     stack = list(live)
     while stack:
         for source in _dependencies_of(stack.pop()):

@@ -24,7 +24,7 @@ from tensorflow.python.ops import gen_functional_ops
 from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Placement, Shard
 from .plan import GraphPlan, PlannedExchange, PlannedOperation, bytes_of
-from .redistribute import SliceRows, TakeRowsOfSum, TakeWeight, Way
+from .redistribute import Conversion, SliceRows, TakeRowsOfSum, TakeWeight
 from .rows import Rows
 from .sizes import BatchAxis
 from .stage import ReplicaIndex, Stage, UnknownNumber, end_function, live_planned, local_shape
@@ -91,9 +91,9 @@ class Program:
         self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # Results on each replica.
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # Values of all replicas.
-        # Terms of sums that are not added up yet.
+        # For each sum, the terms that are still to add.
         self._sums: dict[PlannedExchange, list[tf.Tensor]] = {}
-        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations behind a stage.
+        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations that follow a stage.
 
     def stage_at(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
@@ -334,7 +334,7 @@ class Program:
         return parts
 
     def _find_ends_before(self, exchange_round: int) -> list[tf.Operation]:
-        """Return, for each replica, an operation behind the last stage before a round."""
+        """Return, for each replica, an operation that follows the last stage before a round."""
         before = [
             number
             for number in self._called
@@ -521,17 +521,17 @@ class ProgramStage(Stage):
         exchange = self.plan.weights[exchange_round][tensor.ref()]
         return self._add_exchanged_input(exchange, self.plan.shape_of(tensor))
 
-    def read_input(self, tensor: tf.Tensor, way: Way) -> tf.Tensor | None:
-        match way:
+    def read_input(self, tensor: tf.Tensor, conversion: Conversion) -> tf.Tensor | None:
+        match conversion:
             case TakeWeight():
-                return self.outer_weight(tensor, way.round)
+                return self.outer_weight(tensor, conversion.round)
             case TakeRowsOfSum():
                 exchange = self.plan.exchanges[tensor.ref()]
                 if exchange.shard is None:  # An operation needs the whole sum.
-                    return super().read_input(tensor, SliceRows(way.shard))
+                    return super().read_input(tensor, SliceRows(conversion.shard))
                 shape = local_shape(self.plan.shape_of(tensor), exchange.shard)
                 return self._add_exchanged_input(exchange, shape)
-        return super().read_input(tensor, way)
+        return super().read_input(tensor, conversion)
 
     def _add_exchanged_input(self, exchange: PlannedExchange, shape: Any) -> tf.Tensor:
         self.program.used.add(exchange)

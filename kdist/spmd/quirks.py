@@ -1,4 +1,4 @@
-"""Quirks of TensorFlow's kernels, with TensorFlow's version."""
+"""Padding of inputs with 0 rows, for kernels of TensorFlow that fail without rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import tensorflow as tf
 from .._upstream.graphs import onednn_is_on
 from .stage import Stage
 
-# Types whose kernels TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).
+# Types whose kernels are right for inputs with 0 rows, on GPUs and on CPUs without oneDNN:
+# TensorFlow's tests have such inputs (2.21).
 _RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
 
 

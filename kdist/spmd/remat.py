@@ -28,7 +28,7 @@ Operations = dict[tf.Operation, None]
 """Operations, in the order in which they were made."""
 _thread = threading.local()
 # Attributes in which Keras keeps tensors beside a result.
-_BESIDE = ("_keras_logits", "_keras_mask")
+_TENSOR_ATTRIBUTES = ("_keras_logits", "_keras_mask")
 
 
 def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
@@ -57,7 +57,7 @@ def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..
             results = fn(*args, **kwargs)
         operations = dict.fromkeys(graph.get_operations()[before:])
         if keeps_weights:
-            kept = _find_weight_values(operations)
+            kept = _find_weight_operations(operations)
             operations = dict.fromkeys(op for op in operations if op not in kept)
         return _separate_results(
             results, _find_added_losses(getattr(fn, "__self__", None), operations), operations
@@ -108,7 +108,7 @@ def _separate_results(
     beside = [
         (tensor, name, getattr(tensor, name))
         for tensor in filter(tf.is_tensor, flat)
-        for name in _BESIDE
+        for name in _TENSOR_ATTRIBUTES
         if tf.is_tensor(getattr(tensor, name, None))
     ]
     added = [added_losses[index] for added_losses, index in losses]
@@ -135,7 +135,7 @@ def _separate_results(
     return tf.nest.pack_sequence_as(results, flat, expand_composites=True)
 
 
-def _find_weight_values(operations: Operations) -> Operations:
+def _find_weight_operations(operations: Operations) -> Operations:
     """Return the operations whose results follow from variables and constants alone."""
     found: Operations = {}
     for op in operations:

@@ -89,7 +89,7 @@ class Rows:
         )
         return mine == others
 
-    # The hash is stable once a step is planned: after the plan, no batch axes are merged.
+    # The hash is stable once a step is planned: no batch axes are merged after planning.
     def __hash__(self) -> int:
         return hash(tuple((axis.root().order, key_of(unit)) for axis, unit in self.segments))
 

@@ -21,7 +21,7 @@ from tensorflow.python.framework import tensor_util
 from .placements import Replicate
 from .sizes import AnySize, Element, Size, as_size, divide_exactly
 
-_MOST = 64  # Elements; longer vectors are no shapes.
+_MOST_ELEMENTS = 64  # Elements; longer vectors are no shapes.
 
 
 class _UnknownError(Exception):
@@ -38,7 +38,7 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
     shape = tensor.shape
     if not tensor.dtype.is_integer or shape.rank not in (0, 1):
         return None
-    if shape.rank and (shape[0] is None or shape[0] > _MOST):
+    if shape.rank and (shape[0] is None or shape[0] > _MOST_ELEMENTS):
         return None
     if tensor.op.type == "Const":
         value = tensor_util.constant_value(tensor)

@@ -102,7 +102,7 @@ class Element(Symbol):
     Args:
         tensor: The tensor.
         index: The element's place in the tensor.
-        is_size: Whether the element is the size of an axis, and never -1.
+        is_size: Whether the element is the size of an axis (so it cannot be -1).
     """
 
     def __init__(self, tensor: Any, index: int, *, is_size: bool = False) -> None:
@@ -160,7 +160,7 @@ class Size:
         return isinstance(other, Size) and self.terms == other.terms
 
     def __hash__(self) -> int:
-        raise TypeError("sizes change as batches are found to be divided alike: do not hash them")
+        raise TypeError("a Size is not hashable: it changes when batches are merged")
 
     def __repr__(self) -> str:
         return " + ".join("·".join(map(str, (n, *symbols))) for symbols, n in self.terms.items())

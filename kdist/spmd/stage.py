@@ -36,16 +36,16 @@ from .functions import (
     user_traceback,
     write_sum,
 )
-from .op_types import DRAWN_BY_XLA, QUIET, READS
+from .op_types import DRAWN_BY_XLA, READS, REMOVABLE
 from .placements import ListOf, Partial, Placement, Replicate, Shard
 from .plan import GraphPlan, PlannedOperation
-from .redistribute import CountOnce, Keep, SliceRows, TakeWhole, Way, WriteSizes
+from .redistribute import Conversion, CountOnce, Keep, SliceRows, TakeWhole, WriteSizes
 from .rows import Rows
 from .sizes import AnySize, AxisSize, BatchAxis, Element, evaluate, key_of
 from .tensor_facts import Ref
 
-WRONG = "kdist has divided"
-"""The beginning of an error message about an operation that kdist has divided wrong."""
+WRONG_DIVISION = "kdist has divided"
+"""The beginning of an error message about an operation that kdist has divided wrongly."""
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
 _numbers = itertools.count()
 
@@ -158,24 +158,24 @@ class Stage:
                 self.values[tensor.ref()] = self.outer_value(tensor)
         return self.values[tensor.ref()]
 
-    def read_input(self, tensor: tf.Tensor, way: Way) -> tf.Tensor | None:
-        """Return a tensor in the wanted form of a way; `None` for sizes that are not read."""
-        match way:
+    def read_input(self, tensor: tf.Tensor, conversion: Conversion) -> tf.Tensor | None:
+        """Return a tensor in its wanted form; `None` for sizes that are not read."""
+        match conversion:
             case Keep():
                 return self.local_value(tensor)
             case WriteSizes():
-                return self._write_local_sizes(tensor, way)
+                return self._write_local_sizes(tensor, conversion)
             case TakeWhole():
                 return self.whole_value(tensor)
             case SliceRows():
-                key = (tensor.ref(), way)
-                shard, broadcasts = way.shard, way.may_broadcast
+                key = (tensor.ref(), conversion)
+                shard, broadcasts = conversion.shard, conversion.may_broadcast
                 return self.make_once(
                     key, lambda: self.slice_rows(self.whole_value(tensor), shard, broadcasts)
                 )
             case CountOnce():
-                return self.make_once((tensor.ref(), way), lambda: self._count_once(tensor))
-        raise TypeError(f"received {way!r}, expected a way to a wanted form")
+                return self.make_once((tensor.ref(), conversion), lambda: self._count_once(tensor))
+        raise TypeError(f"unknown conversion {conversion!r}")
 
     def whole_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the whole tensor."""
@@ -197,12 +197,12 @@ class Stage:
         whole = self.whole_value(tensor)
         return tf.where(self.replica_index == 0, whole, tf.zeros_like(whole))
 
-    def _write_local_sizes(self, tensor: tf.Tensor, way: WriteSizes) -> tf.Tensor | None:
+    def _write_local_sizes(self, tensor: tf.Tensor, conversion: WriteSizes) -> tf.Tensor | None:
         sizes = self.plan.sizes_in(tensor)
-        if not way.rows or sizes is None:
+        if not conversion.rows or sizes is None:
             return None
         dims = sizes.tolist() if sizes.ndim else [sizes.item()]
-        return self.size_vector(dims, tensor.dtype, dict(way.rows))
+        return self.size_vector(dims, tensor.dtype, dict(conversion.rows))
 
     def slice_rows(self, tensor: tf.Tensor, shard: Shard, may_broadcast: bool = False) -> tf.Tensor:
         """Return the replica's rows of a whole tensor.
@@ -242,8 +242,8 @@ class Stage:
         """Write an operation, and set the replica's values of its results."""
         op, decision = planned.op, planned.decision
         with self.graph.write_as(op):
-            pairs = zip(planned.inputs, planned.ways, strict=True)
-            inputs = [self.read_input(tensor, way) for tensor, way in pairs]
+            pairs = zip(planned.inputs, planned.conversions, strict=True)
+            inputs = [self.read_input(tensor, conversion) for tensor, conversion in pairs]
             with self.graph.as_default(), tf.control_dependencies(self.find_controls(planned)):
                 write = decision.write
                 outputs = (
@@ -264,8 +264,8 @@ class Stage:
         """Set the static shape of a replica's value; raise an error if the value does not fit."""
         if not value.shape.is_compatible_with(shape):
             raise ValueError(
-                f"{WRONG} {op.type} of {find_user_line(op)} wrong ({placement}): a replica has the"
-                f" shape {value.shape}, not {shape}: please report this"
+                f"{WRONG_DIVISION} {op.type} of {find_user_line(op)} wrongly ({placement}): a"
+                f" replica has the shape {value.shape}, not {shape}: please report this"
             )
         if not value.shape.is_fully_defined():
             value.set_shape(shape)
@@ -564,12 +564,12 @@ class Body(Stage):
     def find_controls(self, planned: PlannedOperation) -> list[tf.Operation]:
         return [*self._checks, *super().find_controls(planned)]
 
-    def write_body(self, ways: Sequence[Way | None]) -> Body:
+    def write_body(self, conversions: Sequence[Conversion | None]) -> Body:
         """Write all operations and the results; return this body.
 
         Args:
-            ways: For each result, the way to the form that all bodies return; `None` for a result
-                that is the input at the same index.
+            conversions: For each result, the conversion to the form that all bodies return; `None`
+                for a result that is the input at the same index.
         """
         self._check_assumptions()
         needed = live_planned(self.plan, self.traced.outputs)
@@ -578,11 +578,12 @@ class Body(Stage):
                 if planned in needed and planned.op not in self.written:
                     self.write_operation(planned)
             inputs = list(self.inputs.values())
+            pairs = zip(self.traced.outputs, conversions, strict=True)
             self.outputs = [
                 inputs[index]
-                if way is None
-                else self.read_input(self.plan.resolve_alias(output), way)
-                for index, (output, way) in enumerate(zip(self.traced.outputs, ways, strict=True))
+                if conversion is None
+                else self.read_input(self.plan.resolve_alias(output), conversion)
+                for index, (output, conversion) in enumerate(pairs)
             ]
         return self
 
@@ -607,7 +608,7 @@ def end_function(
     graph.inputs, graph.outputs = list(inputs), list(outputs)
     # Reads are included: an operation that changes a variable later waits for the reads.
     graph.control_outputs = [
-        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
+        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in REMOVABLE
     ]
     function = atomic_function.from_func_graph(graph.name, graph, attributes)
     outer._add_function_recursive(function)
@@ -621,7 +622,7 @@ def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOp
     live = set()
     for planned in reversed(plan.operations):
         op = planned.op
-        has_effect = op.op_def.is_stateful and op.type not in QUIET | READS
+        has_effect = op.op_def.is_stateful and op.type not in REMOVABLE | READS
         is_needed = op in controls or any(output.ref() in needed for output in op.outputs)
         if not (has_effect or is_needed):
             continue
@@ -629,8 +630,8 @@ def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOp
         controls.update(planned.controls)
         needed |= {
             tensor.ref()
-            for tensor, way in zip(planned.inputs, planned.ways, strict=True)
-            if not isinstance(way, WriteSizes)
+            for tensor, conversion in zip(planned.inputs, planned.conversions, strict=True)
+            if not isinstance(conversion, WriteSizes)
         }
     return live
 

@@ -1,4 +1,7 @@
-"""Trace a step as the program of one device that sees the global batch."""
+"""Trace a step as the program of one device that sees the global batch.
+
+`plan.live_operations` lists the operations of the traced graph.
+"""
 
 from __future__ import annotations
 

@@ -23,18 +23,18 @@ from .effects import effects_of
 from .explanation import find_user_line
 from .functionalize import Variable, compute_whole, copy_whole, read_variable, variables_in
 from .functions import called_graphs
-from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA
+from .op_types import CONDITIONS, DRAWN_BY_XLA, NOT_VALIDATED
 from .placements import PARTIAL, Opaque, Partial, Replicate, Shard
 from .plan import PlannedOperation, is_fake
 from .program import Program
 from .rows import Rows
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
 from .sizes import BatchAxis, evaluate
-from .stage import WRONG, read_symbol
+from .stage import WRONG_DIVISION, read_symbol
 from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
-"""Largest allowed difference, in units of the effect of changed last digits of the inputs.
+"""Largest allowed difference, as a multiple of the effect of changed last digits of the inputs.
 
 XLA computes functions such as exponentials less exactly.
 """
@@ -69,8 +69,8 @@ class _Compared:
         op: The operation that makes the tensor; the handle of a variable for its value after the
             step.
         placement: The placement of the tensor.
-        growth: The largest allowed difference, in units of the difference between `expected` and
-            `changed`.
+        growth: The largest allowed difference, as a multiple of the difference between `expected`
+            and `changed`.
         tensors: By name: `parts`, the replicas' values; `whole`, the parts put together;
             `expected`, the result of the operation, computed whole, unless it is trusted;
             `changed`, the value of `expected` for inputs with changed last digits; `counts`, the
@@ -98,9 +98,9 @@ class _Compared:
                 return f"its rows differ, although they are said to be equal: {error}"
         shapes = [_shape_without_axis(part.shape, placement) for part in parts]
         if len({*shapes, _shape_without_axis(whole.shape, placement)}) > 1:
-            return f"the replicas have shapes {shapes}, of {whole.shape}"
+            return f"the replicas have shapes {shapes}, the whole has {whole.shape}"
         if isinstance(placement, Replicate) and not all(_are_equal(parts[0], p) for p in parts[1:]):
-            return "the replicas have other values"
+            return "the replicas' values differ, but each should be the whole tensor"
         if expected is None:
             return ""
         if (expected.shape, expected.dtype) != (whole.shape, whole.dtype):
@@ -208,7 +208,7 @@ class Validation:
         for compared, arrays in zip(self._compared, found, strict=True):
             if error := compared.find_error(arrays):
                 raise ValueError(
-                    f"{WRONG} {self._describe_operation(compared.op)} wrong"
+                    f"{WRONG_DIVISION} {self._describe_operation(compared.op)} wrongly"
                     f" ({compared.placement}): {error}"
                 )
 
@@ -283,7 +283,7 @@ class Validation:
         )
         if unknown or (self.program.draws_by_xla and op.type in DRAWN_BY_XLA):
             return False
-        if op.type in AMBIGUOUS:
+        if op.type in NOT_VALIDATED:
             return False
         return not self.plan.find_effects(op)[0] or bool(variables)
 

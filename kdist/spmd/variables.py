@@ -84,18 +84,18 @@ def _make_assign(name: str) -> Any:
 class CopiedVariable(values.MirroredVariable):
     """A variable with a copy on every replica; a traced step uses the first copy."""
 
-    asked: tuple[Any, Any] | None = None
+    requested: tuple[Any, Any] | None = None
     """The synchronization and aggregation that were requested; copies need neither."""
 
     @property
     def synchronization(self) -> Any:
         """The synchronization that was requested."""
-        return super().synchronization if self.asked is None else self.asked[0]
+        return super().synchronization if self.requested is None else self.requested[0]
 
     @property
     def aggregation(self) -> Any:
         """The aggregation that was requested."""
-        return super().aggregation if self.asked is None else self.asked[1]
+        return super().aggregation if self.requested is None else self.requested[1]
 
     @property
     def handle(self) -> Any:
@@ -191,8 +191,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         total = self._num_replicas_in_sync
         if shards < 1 or shards % total:
             raise UserError(
-                f"received shards={shards} for {total} replicas, each of which has to have equally"
-                f" many: pass a multiple of {total}"
+                f"received shards={shards} for {total} replicas, but every replica needs the same"
+                f" number of shards: pass a multiple of {total}"
             )
         self._shards = shards
 
@@ -206,8 +206,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         if self._shards is None:
             return found
         devices = tuple(found.compute_devices_for_worker(0))
-        each = len(self.shard_devices) // len(devices)
-        return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
+        parts_per_device = len(self.shard_devices) // len(devices)
+        return input_lib.InputWorkers([(found.worker_devices[0], devices * parts_per_device)])
 
     @property
     def parts(self) -> int:
@@ -221,9 +221,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     @functools.cached_property
     def shard_devices(self) -> tuple[str, ...]:
-        """The device of each of this worker's parts of a batch, dealt out in turn."""
-        each: int = self.parts // super()._num_replicas_in_sync
-        return tuple(self.worker_devices) * each
+        """The device of each of this worker's parts, which are dealt out to devices in turn."""
+        parts_per_device: int = self.parts // super()._num_replicas_in_sync
+        return tuple(self.worker_devices) * parts_per_device
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         if getattr(self._creating, "on", False):  # The strategy's scope is entered a second time.
@@ -249,7 +249,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             division = choose_division(value.shape, self.parts)
             if division is not None:
                 return self._make_divided(next_creator, division, value, options)
-        *asked, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
+        *requested, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
             options.get("synchronization") or tf.VariableSynchronization.AUTO,
             options.get("aggregation") or tf.VariableAggregation.NONE,
             options.get("trainable"),
@@ -260,8 +260,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         variable = super()._create_variable(next_creator, **options)
         if isinstance(variable, values.MirroredVariable):
             variable.__class__ = CopiedVariable
-            is_automatic = asked[0] == tf.VariableSynchronization.AUTO
-            variable.asked = (options["synchronization"] if is_automatic else asked[0], asked[1])
+            if requested[0] == tf.VariableSynchronization.AUTO:
+                requested[0] = options["synchronization"]
+            variable.requested = (requested[0], requested[1])
         if isinstance(variable, values.DistributedVariable):
             self._variables[variable._primary.handle.ref()] = variable
             own = weakref.ref(variable)
@@ -295,7 +296,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def copies_of(self, handle: Any) -> tuple[list[Any] | None, Division | None]:
         """Return the handles of a variable's copies or parts, and a divided variable's division.
 
-        There is a handle for each part of a batch, on the part's device. Handles are `None` for a
+        There is a handle for each shard of a batch, on the shard's device. Handles are `None` for a
         variable without copies; the division is `None` for a variable that is not divided.
         """
         variable = self._variables.get(handle.ref())
@@ -303,8 +304,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             return None, None
         if isinstance(variable, DividedVariable):
             return [part.handle for part in variable.parts], variable.division
-        each = len(self.shard_devices) // len(variable.values)
-        return [copy.handle for copy in variable.values] * each, None
+        parts_per_device = len(self.shard_devices) // len(variable.values)
+        return [copy.handle for copy in variable.values] * parts_per_device, None
 
     def update(
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True

@@ -133,7 +133,11 @@ class Runs:
                 first = tf.Variable(0.0)
                 beside.enter_context(self.strategy.extended.colocate_vars_with(first))
             if divided:
-                beside.enter_context(mock.patch.multiple(divided_variables, SMALLEST=2, _MOST=2.0))
+                beside.enter_context(
+                    mock.patch.multiple(
+                        divided_variables, LEAST_ELEMENTS=2, _LARGEST_UNEVENNESS=2.0
+                    )
+                )
             step = self._step(tf.identity)
 
         def run(*batches):

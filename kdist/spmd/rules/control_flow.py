@@ -14,7 +14,7 @@ from ..op_types import CONDITIONS
 from ..operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
 from ..plan import GraphPlan, is_fake, is_single_row, live_operations
-from ..redistribute import Way
+from ..redistribute import Conversion
 from ..rows import Rows
 from ..sizes import BatchAxis
 from ..stage import Body, Stage
@@ -128,14 +128,16 @@ def _plan_body(
         return plan
 
 
-def _plan_result_ways(plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]) -> list[Way]:
-    """Plan the ways of a body's results to the forms that all bodies, or iterations, return."""
-    ways = []
+def _plan_result_conversions(
+    plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]
+) -> list[Conversion]:
+    """Plan to convert a body's results to the forms that all bodies, or iterations, return."""
+    conversions = []
     with plan.hold_assumptions():
         for output, form in zip(outputs, forms, strict=True):
             _check_rows(plan, output, form)
-            ways.append(plan.plan_way(output, form)[0])
-    return ways
+            conversions.append(plan.plan_conversion(output, form)[0])
+    return conversions
 
 
 def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
@@ -171,19 +173,21 @@ def _plan_loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     for tensor, placement in zip(op.inputs, placements, strict=True):
         _check_rows(op.facts, tensor, placement)
     changed = [index for index, is_kept in enumerate(kept) if not is_kept]
-    ways: list[Way | None] = [None] * len(kept)
-    found = _plan_result_ways(plan, [body.outputs[i] for i in changed], [forms[i] for i in changed])
-    for index, way in zip(changed, found, strict=True):
-        ways[index] = way
+    conversions: list[Conversion | None] = [None] * len(kept)
+    found = _plan_result_conversions(
+        plan, [body.outputs[i] for i in changed], [forms[i] for i in changed]
+    )
+    for index, conversion in zip(changed, found, strict=True):
+        conversions[index] = conversion
     test_plan = _plan_body(op, test, placements, sizes, op.inputs)
     if not isinstance(test_plan.placement_of(test.outputs[0]), Replicate):
         return _compute_whole(op)  # The replicas may end the loop at different iterations.
-    test_ways = _plan_result_ways(test_plan, test.outputs, [REPLICATE])
+    test_conversions = _plan_result_conversions(test_plan, test.outputs, [REPLICATE])
 
     def write_loop(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.outputs, inputs, strict=True))
-        own_body = Body(stage, plan, body, pairs, returns_numbers=True).write_body(ways)
-        own_test = Body(stage, test_plan, test, pairs).write_body(test_ways)
+        own_body = Body(stage, plan, body, pairs, returns_numbers=True).write_body(conversions)
+        own_test = Body(stage, test_plan, test, pairs).write_body(test_conversions)
         return stage.call_loop(op, inputs, own_body, own_test)
 
     for output, size in zip(op.outputs, sizes, strict=True):
@@ -255,16 +259,16 @@ def _plan_condition(op: Operation, given: Sequence[Placement]) -> Decision | Non
             return _compute_whole(op)  # A branch has a single row, a different branch the batch's.
         results.append(joined)
         forms.append(_result_form(joined))
-    ways = [
-        _plan_result_ways(plan, graph.outputs, forms)
+    conversions = [
+        _plan_result_conversions(plan, graph.outputs, forms)
         for plan, graph in zip(plans, graphs, strict=True)
     ]
 
     def write_branches(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs[1:], inputs[1:], strict=True))
         branches = [
-            Body(stage, plan, graph, pairs).write_body(own_ways)
-            for plan, graph, own_ways in zip(plans, graphs, ways, strict=True)
+            Body(stage, plan, graph, pairs).write_body(own_conversions)
+            for plan, graph, own_conversions in zip(plans, graphs, conversions, strict=True)
         ]
         return stage.call_condition(op, inputs, branches)
 
@@ -297,11 +301,11 @@ def _plan_call(op: Operation, given: Sequence[Placement]) -> Decision | None:
     sizes = [op.sizes_in(index) for index in range(len(op.inputs))]
     plan = _plan_body(op, graph, given, sizes, op.inputs, is_compiled=True)
     results = [plan.placement_of(output).as_plain() for output in graph.outputs]
-    ways = _plan_result_ways(plan, graph.outputs, [*map(_result_form, results)])
+    conversions = _plan_result_conversions(plan, graph.outputs, [*map(_result_form, results)])
 
     def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs, inputs, strict=True))
-        body = Body(stage, plan, graph, pairs, is_compiled=True).write_body(ways)
+        body = Body(stage, plan, graph, pairs, is_compiled=True).write_body(conversions)
         return stage.call_xla(op, inputs, body)
 
     return Decision([*map(_result_form, given)], results, write_call, bodies=[plan])
@@ -328,7 +332,9 @@ def _join_placements(a: Placement, b: Placement) -> Placement:
         return b.as_plain()
     elif a == b or (a in (PARTIAL, REPLICATE) and b in (PARTIAL, REPLICATE)):
         return a if isinstance(a, Partial) else b
-    raise NeedsCollectiveError("the placements differ")
+    raise NeedsCollectiveError(
+        f"a loop or condition returns {a} and {b}, which have no common placement"
+    )
 
 
 def _is_same(a: Placement, b: Placement) -> bool:

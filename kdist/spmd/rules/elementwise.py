@@ -1,4 +1,7 @@
-"""Operations on corresponding elements, with NumPy's broadcasting."""
+"""Operations on corresponding elements, with NumPy's broadcasting.
+
+To add a type of the same kind, add it to `UNARY`, `BROADCASTING` or `SAME_SHAPES`.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ..reduction import ONE_TERM
 from ..rows import Rows
 from ..sizes import BatchAxis
 from ..stage import Stage
-from .reductions import PARTS
+from .reductions import REDUCTION_OF_TYPE
 
 
 @rule("GatherV2", "ResourceGather")
@@ -148,7 +148,7 @@ def own_places(
         is_right = places < total
         if least is not None:
             is_right = tf.logical_and(is_right, places >= least)
-        message = f"an index is not in [0, {total}): the least and the largest index are"
+        message = f"an index is not in [0, {total}); the smallest and the largest index:"
         data = [message, tf.reduce_min(places), tf.reduce_max(places)]
         checks = [tf.debugging.Assert(tf.reduce_all(is_right), data)]
     with tf.control_dependencies(checks):
@@ -242,7 +242,7 @@ def reduce_segments(op: Operation) -> Decision | None:
     named = _named_rows(op, count)
     if named is not None:
         return _reduce_within([*forms, REPLICATE], named)
-    reduction = PARTS[op.type.removeprefix("UnsortedSegment")]
+    reduction = REDUCTION_OF_TYPE[op.type.removeprefix("UnsortedSegment")]
     return _add_up_in_variable(op) or Decision([*forms, REPLICATE], [Partial(reduction)])
 
 

@@ -21,7 +21,7 @@ _SKIPS_NUMBERS = types_in("""
     StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
     StatelessRandomUniformV2
 """)
-# Draws from distributions; each row may have its own parameters.
+# Draws with parameters, which may differ between rows.
 _WITH_PARAMETERS = types_in("""
     StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2
     StatelessRandomGammaV3 StatelessRandomPoisson
@@ -59,13 +59,13 @@ def draw_rows(op: Operation) -> Decision | None:
             return draw_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
         with stage.on_host():
-            each = stage.write_size(inner, tf.int64)
+            numbers_per_row = stage.write_size(inner, tf.int64)
         aligned = isinstance(inner, int) and inner % group == 0
         parts = []
         for count, first in stage.global_row_blocks(rows, tf.int32):
             with stage.on_host():
-                begin = tf.cast(first, tf.int64) * each
-                count = tf.cast(count, tf.int64) * each
+                begin = tf.cast(first, tf.int64) * numbers_per_row
+                count = tf.cast(count, tf.int64) * numbers_per_row
                 skipped = tf.cast(begin // group, counter.dtype)
                 start = counter + tf.stack([skipped, tf.zeros_like(skipped)])
                 size = tf.reshape(count if aligned else count + group - 1, [1])

@@ -16,7 +16,7 @@ from ..sizes import AnySize, BatchAxis, Size, batch_axes_in, symbols_in
 from ..stage import Stage
 from ..tensor_facts import TensorFacts
 
-PARTS = {
+REDUCTION_OF_TYPE = {
     "Sum": SUM,
     "Mean": SUM,
     "Max": MAXIMUM,
@@ -27,7 +27,7 @@ PARTS = {
 }
 
 
-@rule(*PARTS)
+@rule(*REDUCTION_OF_TYPE)
 def reduction(op: Operation) -> Decision | Rewrite | None:
     """Reduce over known axes, or over axes that broadcasting has added."""
     rank, keep = op.rank(0), op.attr("keep_dims")
@@ -61,7 +61,7 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
         axis = shard.axis if keep else shard.axis - sum(a < shard.axis for a in axes)
         return Decision([LOCAL, LOCAL], [Shard(axis, shard.rows, shard.uniform)], write)
     if op.type != "Mean":
-        return Decision([LOCAL, LOCAL], [Partial(PARTS[op.type])], write)
+        return Decision([LOCAL, LOCAL], [Partial(REDUCTION_OF_TYPE[op.type])], write)
     return _rewrite_moment(op, axes) or _divide_mean(op, axes, shard, keep)
 
 

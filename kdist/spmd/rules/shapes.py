@@ -249,7 +249,7 @@ def broadcast_to(op: Operation) -> Decision | None:
 
 
 def _replace_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
-    """Return a shape with the tensor's rows in place of the larger of two batches' numbers of rows.
+    """Replace max(rows of A, rows of B) in a shape by the tensor's own rows.
 
     Keras computes the shape of two broadcast tensors with this maximum. Rows can be broadcast only
     to the same number, unless there is a single row. So, as in a sum of two batches, both batches

@@ -217,12 +217,12 @@ def split(op: Operation) -> Decision | None:
     segments = shard.rows.segments
     if by_sizes:
         return _split_by_sizes(op, shard)
-    each = divide_exactly(shard.rows.total, count)
-    if each is None or len(segments) % count:
+    rows_per_part = divide_exactly(shard.rows.total, count)
+    if rows_per_part is None or len(segments) % count:
         return None
     step = len(segments) // count
     parts = [Rows(segments[i * step : (i + 1) * step]) for i in range(count)]
-    if any(part.total != each for part in parts):
+    if any(part.total != rows_per_part for part in parts):
         return None
     return Decision(forms, [Shard(axis, part, shard.uniform) for part in parts])
 

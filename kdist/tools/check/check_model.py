@@ -19,7 +19,7 @@ from ..._upstream.fit import build_for_fit
 from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, line_of_error, lines_below_check, user_line
-from ...spmd.stage import WRONG
+from ...spmd.stage import WRONG_DIVISION
 from ...spmd.validation import validate_steps
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
@@ -203,7 +203,7 @@ def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str
     """Find the wrongly divided operation by a training with validated steps; return its message."""
     with validate_steps():
         record = record_training(settings, strategy, name="validated")
-    if wrong := re.search(f"{WRONG}.*", record.message):
+    if wrong := re.search(f"{WRONG_DIVISION}.*", record.message):
         return wrong[0]
     return "no operation was divided wrongly, so the inputs of the steps differ"
 
