@@ -14,7 +14,7 @@ from ..layers.diagnosis import (
     check_model_accepts,
     diagnose,
     measure_distance,
-    observed_moments,
+    observe_moments,
     spread_over_replicas,
     stateless_loss,
 )
@@ -90,7 +90,7 @@ class BatchNormMonitor(ResumableCallback):
         if not norms:
             raise UserError(
                 f"{self.model.name} has no keras.layers.BatchNormalization for BatchNormMonitor to"
-                " check: remove the callback."
+                " check: remove the callback"
             )
         self._initial_statistics = {
             norm.path: _moving_statistics(self.model, norm) for norm in norms if norm.built
@@ -108,7 +108,7 @@ class BatchNormMonitor(ResumableCallback):
         super().on_epoch_end(epoch, logs)
         self.steps += self._steps_of_epoch
         self._steps_of_epoch = 0
-        with observed_moments(self.model) as moments:
+        with observe_moments(self.model) as moments:
             in_training = stateless_loss(self.model, self.batch, training=True)
         in_inference = stateless_loss(self.model, self.batch, training=False)
         # A layer that the model does not call has no statistics to compare.

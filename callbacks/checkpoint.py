@@ -102,8 +102,7 @@ class Checkpoint(ResumableCallback):
         if running_fit(self.model) is None:
             raise UserError(
                 "Checkpoint was created inside the call of fit, too late to record the order of the"
-                " data: create it before the call, as in checkpoint = Checkpoint(...), or create a"
-                " strategy of kdist first"
+                " data: create it before the call, as in checkpoint = Checkpoint(...)"
             )
         self._fit = FitCheckpoints(self.model, self.params, callbacks, self.options, self._announce)
 
@@ -130,7 +129,7 @@ class Checkpoint(ResumableCallback):
             self._fit.step_ends(self.steps_of_epoch_after(batch), logs or {})
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Keep the state that validation resets."""
+        """Copy the state that validation will reset."""
         super().on_test_begin(logs)
         if self._fit is not None:
             self._fit.validation_begins()

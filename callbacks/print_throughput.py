@@ -108,7 +108,7 @@ class PrintThroughput(ResumableCallback):
         if self._start_time is None:
             self._first_step, self._counts_at_epoch_start = batch, self._read_counts()
             self._start_time = self._end_time = self.clock()
-            self._counts_at_last_line = (batch, *self._counts_at_epoch_start, self._start_time)
+            self._state_at_last_line = (batch, *self._counts_at_epoch_start, self._start_time)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the time. Keras has read the step's `logs`, so the step has finished."""
@@ -128,12 +128,12 @@ class PrintThroughput(ResumableCallback):
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the images of the epoch before validation resets the count."""
         super().on_test_begin(logs)
-        self._end_timed_steps()
+        self._compute_epoch_rate()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the epoch's rate and add it to `logs`."""
         super().on_epoch_end(epoch, logs)
-        self._end_timed_steps()
+        self._compute_epoch_rate()
         if self._rate is None:  # an epoch without data
             return
         if math.isfinite(self._rate):  # an epoch that takes no time has no finite rate
@@ -151,7 +151,7 @@ class PrintThroughput(ResumableCallback):
             )
         super().on_train_end(logs)
 
-    def _end_timed_steps(self) -> None:
+    def _compute_epoch_rate(self) -> None:
         """Compute the rate of the epoch's training part, once per epoch."""
         if self._start_time is None or self._rate is not None:
             return
@@ -168,9 +168,9 @@ class PrintThroughput(ResumableCallback):
         """Print the line of the steps since the previous line."""
         now = (self._steps_of_epoch, *self._read_counts(), self._end_time)
         steps, counted, losses, seconds = (
-            a - b for a, b in zip(now, self._counts_at_last_line, strict=True)
+            a - b for a, b in zip(now, self._state_at_last_line, strict=True)
         )
-        self._counts_at_last_line = now
+        self._state_at_last_line = now
         if self.total_images is None:
             loss = _divide(losses, counted)
         rate = _divide(self._count_images(counted, steps), seconds)

@@ -52,7 +52,7 @@ class ResumableCallback(keras.callbacks.Callback):
         if set(state) != set(self.initial_state):
             raise UserError(
                 f"The state given to {type(self).__name__} has the keys {sorted(state)}, expected "
-                f"{sorted(self.initial_state)}: pass the result of get_state() of the same class."
+                f"{sorted(self.initial_state)}: pass the result of get_state() of the same class"
             )
         self._assign(state)
         self._has_state_to_resume = True

@@ -84,7 +84,7 @@ class SaveTrainingData(TimedCallback):
         self._can_count_images = can_count_images(self.model)
         if not is_chief(self.model):  # all workers count the images, and only the chief writes
             return
-        hint = "pass a path in a folder that exists"
+        hint = "pass a path that can be written, in a folder that exists"
         with (
             explain_write_errors(Path(self.path), hint=hint),
             open(self.path, "a", encoding="utf-8"),

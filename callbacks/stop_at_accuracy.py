@@ -122,9 +122,10 @@ class StopAtAccuracy(TimedCallback):
                 f"Target {goal} met in epoch {self.met_epoch} after {self.met_seconds:.2f} seconds"
             )
         elif self.targets:
-            row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
-            best = ", ".join(f"best {name} {value:.4f}" for name, value in self.best.items())
-            self.print_line(f"Target {goal} never met{row}: {best or 'no epoch was compared'}")
+            row = f" in {self.patience} consecutive epochs" if self.patience > 1 else ""
+            values = ", ".join(f"{name} {value:.4f}" for name, value in self.best.items())
+            best = f"best of all epochs: {values}" if values else "no epoch was compared"
+            self.print_line(f"Target {goal} not met{row}; {best}")
         super().on_train_end(logs)
 
     def _compare(self, epoch: int, logs: Mapping[str, Any]) -> None:

@@ -34,9 +34,9 @@ class StopAtNonFinite(ResumableCallback):
     """Stops training at the batch with a NaN or infinite loss.
 
     Weights that are not finite never recover. When the callback stops training, it prints `Training
-    stopped: loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the epoch.
-    The `val_…` values of this epoch become NaN, so that no later callback takes them for real
-    results.
+    stopped, as loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the
+    epoch. The `val_…` values of this epoch become NaN, so that no later callback takes them for
+    real results.
 
     The callback never waits for a device: it reads the values that Keras reads for its callbacks
     after every execution. With several steps per execution, these are the values of the last step.
@@ -97,6 +97,6 @@ class StopAtNonFinite(ResumableCallback):
         """Print where the loss was not finite, and replace the validation values by NaN."""
         super().on_epoch_end(epoch, logs)
         if self.found is not None:
-            self.print_line(f"Training stopped: {self.found}: lower the learning rate")
+            self.print_line(f"Training stopped, as {self.found}: lower the learning rate")
             values = {} if logs is None else logs
             values.update({name: math.nan for name in values if name.startswith("val_")})

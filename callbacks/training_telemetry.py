@@ -58,7 +58,7 @@ class TrainingTelemetry(ResumableCallback):
 
     Build the model under `kdist.MirroredStrategy` or without a strategy. The model may have its own
     `train_step` that calls `model.optimizer`. With gradient accumulation, the gradients belong to
-    the measured step alone. In an execution of several steps, the last step is measured. The stored
+    the measured step alone. Of an execution of several steps, only the last is measured. The stored
     gradients take as much memory as the weights, and the measured step is traced separately.
 
     Args:

@@ -38,8 +38,8 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
             CIFAR-10's 32x32 pixels.
         classes: Number of classes ≥ 1.
         weight_decay: L2 penalty ≥ 0 of the kernels of both dense layers: `weight_decay *
-            sum(square(kernel))` is added to the loss. The tutorial writes 0.002 as 0.004 times
-            `tf.nn.l2_loss`, which is half of the sum.
+            sum(square(kernel))` is added to the loss. The tutorial's factor is 0.004, twice this
+            default, because its `tf.nn.l2_loss` is half of the sum.
         classifier_activation: Activation of the last layer; `None` gives logits.
         name: Name of the model.
 
@@ -59,7 +59,7 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     """
     positive_integer("classes", classes, hint="pass the number of classes")
     check_image_shape(input_shape, times_halved=0, sides_required=True)
-    number_within("weight_decay", weight_decay, hint="pass 0 for none")
+    number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
 
     images = keras.Input(tuple(input_shape), name="images")
     x = _pool(_conv(images, "conv1", bias=0.0), "pool1")

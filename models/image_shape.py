@@ -27,21 +27,21 @@ def check_image_shape(
     if not isinstance(shape, Sequence) or isinstance(shape, str) or len(shape) != IMAGE_RANK:
         raise UserError(
             f"input_shape is {shape!r}, but has to be (height, width, channels) of one image,"
-            " without the batch axis: pass three numbers, for example (28, 28, 1)."
+            " without the batch axis: pass three numbers, for example (28, 28, 1)"
         )
     *sides, channels = shape
     if not _is_at_least(1, channels):
         raise UserError(
             f"input_shape is {shape!r}: channels is {channels!r}, but has to be an integer of at"
-            " least 1."
+            " least 1"
         )
     smallest = 2**times_halved
     given = sides if sides_required else [side for side in sides if side is not None]
     if not all(_is_at_least(smallest, side) for side in given):
-        why = f": the model halves them {_TIMES_IN_WORDS[times_halved]}" if times_halved else ""
+        why = f" (the model halves them {_TIMES_IN_WORDS[times_halved]})" if times_halved else ""
         raise UserError(
             f"input_shape is {shape!r}, but height and width have to be integers of at least"
-            f" {smallest}{'' if sides_required else ', or None'}{why}."
+            f" {smallest}{why}{'' if sides_required else ', or None'}"
         )
 
 

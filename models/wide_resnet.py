@@ -89,24 +89,24 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     Source: Zagoruyko & Komodakis 2016, "Wide Residual Networks" (arXiv:1605.07146), with the
     convolution before batch norm and max pooling between the stages, as in keras-contrib.
     """
-    positive_integer("width", width, hint="pass the widening factor of the stages' channels")
+    positive_integer("width", width, hint="pass the factor that widens the stages")
     positive_integer("classes", classes, hint="pass the number of classes")
     _check_depth(depth)
     check_image_shape(input_shape, times_halved=STAGES - 1 + stem_pool)
     number_within("dropout", dropout, below=1, hint="pass the dropout rate, such as 0.3")
-    number_within("weight_decay", weight_decay, hint="pass 0 for none")
+    number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
     factory = _LayerFactory(batch_norm, dropout, weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")
     x = factory.norm_relu(factory.conv(images, STEM_FILTERS, 3, "stem_conv"), "stem")
     if stem_pool:
-        x = factory.halve(x, "stem_pool")
+        x = factory.max_pool(x, "stem_pool")
     for stage in range(1, STAGES + 1):
         filters = STEM_FILTERS * 2 ** (stage - 1) * width
         for number in range(1, (depth - 4) // 6 + 1):
             x = factory.block(x, filters, f"stage{stage}_block{number}")
         if stage < STAGES:
-            x = factory.halve(x, f"stage{stage}_pool")
+            x = factory.max_pool(x, f"stage{stage}_pool")
     outputs = factory.classify(x, classes, classifier_activation)
     return keras.Model(images, outputs, name=name or f"wide_resnet_{depth}_{width}")
 
@@ -130,9 +130,9 @@ class _LayerFactory:
             name=name,
         )(x)
 
-    def norm_relu(self, x: Any, prefix: str, number: str = "") -> Any:
-        x = self.batch_norm(name=f"{prefix}_bn{number}", axis=-1)(x)
-        return layers.ReLU(name=f"{prefix}_relu{number}")(x)
+    def norm_relu(self, x: Any, prefix: str, suffix: str = "") -> Any:
+        x = self.batch_norm(name=f"{prefix}_bn{suffix}", axis=-1)(x)
+        return layers.ReLU(name=f"{prefix}_relu{suffix}")(x)
 
     def block(self, x: Any, filters: int, prefix: str) -> Any:
         keeps_channels = x.shape[-1] == filters
@@ -143,7 +143,7 @@ class _LayerFactory:
         x = self.norm_relu(self.conv(x, filters, 3, f"{prefix}_conv2"), prefix, "2")
         return layers.Add(name=f"{prefix}_add")([skip, x])
 
-    def halve(self, x: Any, name: str) -> Any:
+    def max_pool(self, x: Any, name: str) -> Any:
         return layers.MaxPooling2D(2, data_format=CHANNELS_LAST, name=name)(x)
 
     def classify(self, x: Any, classes: int, activation: str | Callable[..., Any] | None) -> Any:

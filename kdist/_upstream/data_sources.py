@@ -284,7 +284,7 @@ class DataSource:
         """Called before the epoch begins, with the first batch of its iterator."""
 
     def iterator_at(self, batch: int) -> Any:
-        """Return an iterator that has been read up to a batch."""
+        """Return an iterator whose next batch has the number `batch`."""
         iterator = iter(self.epoch_iterator._get_iterator())
         _drop_batches(iterator, batch)
         return iterator
@@ -410,7 +410,7 @@ class PyDatasetSource(DataSource):
 
 
 class _RemainingBatches(keras.utils.PyDataset):
-    """The batches of a `PyDataset` in an order, without the batches before a position."""
+    """The batches of a `PyDataset` in a given order, from a position on."""
 
     def __init__(self, whole: keras.utils.PyDataset, order: list[int] | None, first: int) -> None:
         super().__init__(whole.workers, whole.use_multiprocessing, whole.max_queue_size)
@@ -431,9 +431,7 @@ _UNSEEDED = (
     "The data are shuffled without a seed, so their order differs from the interrupted training:"
     " call keras.utils.set_random_seed before fit, or pass shuffle=False"
 )
-_IF_REPEATED = (
-    "The batches equal the interrupted training's if the data give the same batches in every run"
-)
+_IF_REPEATED = "The resumed training is exact only if the data give the same batches in every run"
 
 
 def find_data_source(fit: Fit) -> DataSource:

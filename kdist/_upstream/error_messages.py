@@ -41,8 +41,8 @@ _INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
 @replaces(
     error_interpolation,
     "parse_message",
-    why="Names a failed operation once more for each device that waited, and finds no line of a"
-    " function that is copied for its arguments.",
+    why="Repeats a failed operation for each device that waited for it, and does not find the"
+    " line of an operation in a function that is copied for its arguments.",
     test="test_an_error_names_its_operation_for_each_device",
     seen_in=TENSORFLOW,
 )
@@ -72,7 +72,7 @@ def _only_cause(summary: re.Match[str]) -> str:
     seen_in=TENSORFLOW,
 )
 def _interpolate(original: Callable[..., str], *args: Any) -> str:
-    """Return an error message without kdist's lines; a lost cause is followed by a remedy."""
+    """Return an error message without kdist's lines; if its cause is lost, add a remedy."""
     return _KDIST_FRAME.sub("", original(*args)).replace(
         _CANCELLED_TEXT, _CANCELLED_TEXT + _LOST_CAUSE_NOTE
     )

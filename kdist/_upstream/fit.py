@@ -28,7 +28,7 @@ from .fit_data import (
     replica_batch_spec,
     running_fit,
 )
-from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
+from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_model_outside_scope
 from .iterators import release_in_background
 from .models import has_call, overridden_steps
 from .patching import replaces
@@ -133,7 +133,7 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
     fit = running_fit(model)
     if fit is None or fit.iterator is None:
         raise RuntimeError(
-            "This model is not in a `fit` that could begin at a later batch: call `start_fit_at` in"
+            "kdist observes no `fit` of this model that is about to begin: call `start_fit_at` in"
             " `on_train_begin`, and `_upstream.patches.install()` before `fit`"
         )
     model._initial_epoch = _FirstEpoch(epoch)
@@ -242,7 +242,7 @@ def _observes_fit(callback: Any) -> bool:
     return hasattr(callback, "fit_begins")
 
 
-_NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
+_NO_EPOCH = "Does not pass the epoch to the data: their order depends on earlier iterators."
 
 
 @replaces(
@@ -257,7 +257,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
         call = inspect.signature(original).bind(model, *args, **options)
     except TypeError:  # Keras raises the error
         return original(model, *args, **options)
-    warn_of_other_model(model)
+    warn_of_model_outside_scope(model)
     arguments = call.arguments
     with register_fit(model, arguments.get("initial_epoch", 0)) as fit:
         data = get_fit_data(arguments.get("x"))
@@ -374,7 +374,7 @@ def _prepare(
     why="Has no logs of an epoch that is resumed at its end.",
     test="test_the_logs_of_an_epoch_are_those_of_its_metrics",
 )
-def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
+def _get_epoch_logs(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
     """Return the logs of an epoch that was resumed at its end."""
     fit = running_fit(model)
     if fit is None:
@@ -383,4 +383,4 @@ def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> A
     return original(model, logs or resumed or logs)
 
 
-PATCHES = (_prepare, _end_epoch, _begin_fit)
+PATCHES = (_prepare, _get_epoch_logs, _begin_fit)

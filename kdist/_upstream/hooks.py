@@ -54,7 +54,7 @@ class StepWatch:
 class StrategyHooks:
     """Interface of kdist's strategies, which `strategies/exact_strategy.py` implements.
 
-    Without these hooks, most patches do nothing: `README.md` lists the exceptions.
+    Without these hooks, most patches do nothing: see `docs/design/keras-patches.md`.
     """
 
     step_watch = StepWatch()
@@ -67,7 +67,7 @@ class StrategyHooks:
     """Whether a model or a step of the user has run under this strategy."""
 
     def register(self) -> None:
-        """Register this strategy for `warn_of_other_model`."""
+        """Register this strategy for `warn_of_model_outside_scope`."""
         _strategies.add(self)
 
     @property
@@ -101,7 +101,8 @@ class StrategyHooks:
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         """Give the copies of variables the value of the first copy, after a failed step.
 
-        `handles` are the tensors that the failed function captures, among them the first copies.
+        `handles` are the tensors that the failed function captures. A variable's handle is the
+        handle of its first copy.
         """
         raise NotImplementedError
 
@@ -119,7 +120,7 @@ class StrategyHooks:
     # A step
 
     def check_constant(self, numbers: Any, constant: Any) -> None:
-        """Warn of a number in a step that was computed from the number of replicas outside it."""
+        """Warn of a constant that was computed outside the step from the number of replicas."""
         raise NotImplementedError
 
     def batch_norm(self, layer: Any, inputs: Any) -> Any:
@@ -162,7 +163,7 @@ def is_chief(model: Any) -> bool:
     return hooks is None or hooks.is_chief
 
 
-def warn_of_other_model(model: keras.Model) -> None:
+def warn_of_model_outside_scope(model: keras.Model) -> None:
     """Warn, once, of a model on a single device beside an unused strategy of several replicas."""
     if hooks_of(model) is not None or model in _warned_models:
         return

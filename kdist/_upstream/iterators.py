@@ -34,7 +34,7 @@ def release_in_background(iterator: Any) -> None:
 
 
 def _free_in_threads(resources: list[Any]) -> None:
-    # A thread for each resource, as a resource that waits for its turn takes longer to be freed.
+    # A thread for each resource: in a sequence, the times to free the resources would add up.
     # Not a `threading.Thread`, which needs a lock: garbage collection may run this function in a
     # thread that holds the lock.
     while resources:

@@ -45,8 +45,9 @@ class Patch:
             replace(self.owner, self.name, self.replacement)
         except AttributeError as error:
             raise UserError(
-                f"kdist replaces {self.path}, which the installed version does not have ({error}):"
-                f" install {self.seen_in}, or a newer kdist"
+                f"kdist replaces {self.path}, which the installed"
+                f" {self.seen_in.split()[0]} does not have ({error}): install {self.seen_in}, or a"
+                " newer kdist"
             ) from error
 
 

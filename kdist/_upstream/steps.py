@@ -43,8 +43,8 @@ def _compute_outside(value: Any) -> Any:
     except lift_to_graph.UnliftableError as error:
         raise ValueError(
             "The step creates a variable whose initial value depends on the step's data. Variables"
-            " are created before the step runs: initialize the variable with zeros, and assign"
-            f" {value.name} in the first step"
+            " are created before the step runs: initialize the variable with zeros, and assign the"
+            f" initial value ({value.name}) in the first step"
         ) from error
 
 
@@ -107,7 +107,7 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
 
 
 unconverted = autograph.autograph_artifact
-"""Keeps AutoGraph from converting a function itself, but not the functions that it calls."""
+"""Decorator: AutoGraph leaves the function as it is, but converts the functions that it calls."""
 
 
 def converted(fn: Any) -> Any:
@@ -138,7 +138,7 @@ def _graph_constant(
     core,
     "remat",
     why="Calls the function again in the backward pass, where it draws different random numbers,"
-    " and accepts no keyword arguments in a graph, as layers need.",
+    " and in a graph rejects the keyword arguments that layers pass.",
     test="test_remat_takes_no_keyword_arguments",
 )
 def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
@@ -148,8 +148,8 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
         strategy = traced_strategy()
         if strategy is not None:
             return strategy.rematerialize(fn)(*args, **options)
-        is_error = options and not tf.executing_eagerly()  # as where Keras builds a model
-        return (fn if is_error else original(fn))(*args, **options)
+        would_fail = options and not tf.executing_eagerly()  # as where Keras builds a model
+        return (fn if would_fail else original(fn))(*args, **options)
 
     return call
 

@@ -84,7 +84,7 @@ class _WorkerCallbackList(CallbackList):
     """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
     # `_make_list` changes the class of a list after its construction: no `__init__` sets these.
-    asks_after_batches = rate_is_set = stops_after_epoch = False
+    exchanges_after_batches = rate_is_set = stops_after_epoch = False
     batches_before = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -94,7 +94,7 @@ class _WorkerCallbackList(CallbackList):
         asks = is_endless or any(map(_stops_in_epoch, self.callbacks))
         own = [asks, any(map(_sets_rate, self.callbacks))]
         everyone = self._hooks.exchange("the start of training", own)
-        self.asks_after_batches = any(asks for asks, _ in everyone)
+        self.exchanges_after_batches = any(asks for asks, _ in everyone)
         self.rate_is_set = any(is_set for _, is_set in everyone)
         self.batches_before = batches_read()
 
@@ -112,7 +112,7 @@ class _WorkerCallbackList(CallbackList):
         self._hooks.step_watch.step_ended()
         super().on_train_batch_end(batch, logs)
         model = self.model
-        if self.asks_after_batches:
+        if self.exchanges_after_batches:
             everyone = self._hooks.exchange("the end of a batch", bool(model.stop_training))
             model.stop_training = any(everyone)
         elif model.stop_training:
@@ -192,8 +192,8 @@ def _make_list(
         if _is_for_one_worker(callback):
             raise UserError(
                 f"{type(callback).__name__} works with one worker only, and this training has"
-                f" {hooks.workers}: pass kdist.callbacks.Checkpoint, which works with any number of"
-                " workers"
+                f" {hooks.workers} workers: pass kdist.callbacks.Checkpoint, which works with any"
+                " number of workers"
             )
     all_workers_save = model.distribute_strategy.extended.divides_state
     for callback in callbacks.callbacks if all_workers_save else ():

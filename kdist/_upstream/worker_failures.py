@@ -64,7 +64,9 @@ def report_failure(message: str) -> None:
 def abort_collectives() -> None:
     """Make this worker's waiting collectives fail, and all its later collectives."""
     with contextlib.suppress(tf.errors.OpError, ValueError):
-        context.context().abort_collective_ops(tf.errors.ABORTED, "no step has ended for long")
+        context.context().abort_collective_ops(
+            tf.errors.ABORTED, "no step has ended for a long time"
+        )
 
 
 def is_lost_connection(error: BaseException) -> bool:

@@ -120,7 +120,7 @@ def to_json_value(value: Any) -> Any:
         return str(value)
 
 
-def _with_workers(strategy: Any) -> bool:
+def _has_several_workers(strategy: Any) -> bool:
     return isinstance(strategy, StrategyHooks) and strategy.workers > 1
 
 
@@ -195,10 +195,10 @@ def _make_iterator(
     **options: Any,
 ) -> None:
     """Compare the batches of all workers before any worker waits for another worker."""
-    if _with_workers(distribute_strategy) and describe_activity().startswith("fit"):
+    if _has_several_workers(distribute_strategy) and describe_activity().startswith("fit"):
         _share_seed(distribute_strategy)
     original(iterator, distribute_strategy, *args, **options)
-    if _with_workers(distribute_strategy):
+    if _has_several_workers(distribute_strategy):
         adapter = iterator.data_adapter
         if not is_read_by_all(adapter.get_tf_dataset()):
             record_different_data()

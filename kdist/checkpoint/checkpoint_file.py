@@ -89,7 +89,7 @@ class CheckpointFile:
         except (OSError, ValueError, SafetensorError) as error:
             raise DamagedCheckpointError(error_text(error)) from error
         if int(metadata["format"]) > FORMAT:
-            # Not reported as damaged: the store skips damaged files and later removes them.
+            # Not a DamagedCheckpointError: the store would skip the file, and later remove it.
             raise UserError(
                 f"{self.path} was written by a newer version of kdist, in format"
                 f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"

@@ -26,7 +26,7 @@ _PART = ".part-"
 LoadedCheckpoint = tuple[CheckpointFile, dict[str, np.ndarray], dict[str, Any]]
 """A checkpoint with its arrays and state."""
 
-_HINT = "pass a folder on a file system that can write and rename files"
+_HINT = "pass a folder in which files can be created and renamed"
 
 
 def newest_checkpoint(

@@ -21,11 +21,12 @@ class CheckpointOptions:
     attributes that are listed here.
 
     Attributes:
-        held: Signals that the caller holds; a signal saves the training and raises `Interrupted`.
+        held_signals: Signals that the caller holds; a signal saves the training and raises
+            `Interrupted`.
         data: Description of the data, compared when the training is resumed.
-        any_rate: Whether a training may be resumed with a different learning rate.
-        run: The remote folder of a run, whose local copy contains `folder`; uploaded after each
-            checkpoint.
+        rate_may_differ: Whether a training may be resumed with a different learning rate.
+        remote_run: The remote folder of a run, whose local copy contains `folder`; uploaded after
+            each checkpoint.
 
     Raises:
         UserError: An option is invalid.
@@ -38,10 +39,10 @@ class CheckpointOptions:
     resume: Resume
     preemption: bool | Collection[str]
     clock: Callable[[], float]
-    held: ReceivedSignals | None = None
+    held_signals: ReceivedSignals | None = None
     data: str | None = None
-    any_rate: bool = False
-    run: RemoteFolder | None = None
+    rate_may_differ: bool = False
+    remote_run: RemoteFolder | None = None
 
     def __post_init__(self) -> None:
         if self.every_seconds is not None:
@@ -60,7 +61,7 @@ class CheckpointOptions:
     @property
     def ends_by_signal(self) -> bool:
         """Whether any signal saves and ends the training."""
-        return bool(self.preemption) or self.held is not None
+        return bool(self.preemption) or self.held_signals is not None
 
     def shared_values(self) -> dict[str, Any]:
         """Return the options that must be equal on all workers.

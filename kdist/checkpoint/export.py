@@ -57,7 +57,7 @@ def export_model(
     """
     target = Path(path)
     if target.suffix != ".keras":
-        raise UserError(f'the file to write is {target}: pass a path that ends in ".keras"')
+        raise UserError(f'cannot export to {target}: pass a path that ends in ".keras"')
     try:
         arrays, state = checkpoint.read()
     except DamagedCheckpointError as error:
@@ -66,7 +66,7 @@ def export_model(
         ) from error
     restored = _make_model(checkpoint, state) if model is None else model
     _restore_weights(restored, checkpoint, arrays, state, averaged=averaged)
-    hint = "pass a path in a folder that exists"
+    hint = "pass a path that can be written, in a folder that exists"
     with explain_write_errors(target, hint=hint), atomic_path(target) as part:
         restored.save(part)
     return restored

@@ -21,7 +21,7 @@ from .callback_states import CallbackStates
 from .checkpoint_options import CheckpointOptions
 from .run_description import describe_run
 from .save_times import SaveTimes
-from .saved_training import EpochPart, SavedTraining, copy_epoch_part, copy_training
+from .saved_training import EpochState, SavedTraining, copy_epoch_state, copy_training
 from .variable_values import copy_values, state_variables
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
@@ -114,7 +114,7 @@ class FitCheckpoints:
         self._workers.compare("the start of Checkpoint", options.shared_values())
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
-        self._signals = options.held or options.make_signals()
+        self._signals = options.held_signals or options.make_signals()
         self._writer = SharedWriter(self._workers)
         self._times = SaveTimes(
             every_seconds=options.every_seconds,
@@ -126,8 +126,8 @@ class FitCheckpoints:
         )
         self._epoch = self._batch = 0
         self._logs: Any = None
-        self._before_validation: EpochPart | None = None
-        self._written: dict[str, np.ndarray] = {}
+        self._before_validation: EpochState | None = None
+        self._reused_arrays: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
         self._failure: str | None = None  # of the last checkpoint
         self._guard = WeightsGuard(model, self._workers)
@@ -193,13 +193,13 @@ class FitCheckpoints:
         is_last = self._steps is not None and steps >= self._steps
         is_due = not is_last and (self._worker_steps.is_due or self._times.is_due_by_steps())
         if (is_due or self._worker_steps.ends_by) and not self._is_stopping():
-            self._save_or_exit(self._epoch_part())
+            self._save_or_exit(self._copy_epoch_state())
 
     def validation_begins(self) -> None:
         """Copy the state that validation resets, in case a signal ends the validation."""
         if self._options.ends_by_signal and self._batch:
             self._batch = self._steps or self._batch  # also if a callback stopped the epoch early
-            self._before_validation = self._epoch_part()
+            self._before_validation = self._copy_epoch_state()
 
     def validation_step_ends(self) -> None:
         """Save after a signal and end the process. The resumed run repeats the validation."""
@@ -230,7 +230,7 @@ class FitCheckpoints:
         The sender of the signal expects the process to end: the machine may be gone before the
         script has ended. The next process finds that nothing is left to train.
         """
-        if self._signals.first and self._options.held is None:
+        if self._signals.first and self._options.held_signals is None:
             result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
             self._announce(f"{self._signals.first.name}: the training has ended, and {result}")
             self._signals.check()
@@ -274,8 +274,8 @@ class FitCheckpoints:
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
         return start_fit_at(self._model, epoch=epoch, batch=batch)
 
-    def _epoch_part(self) -> EpochPart:
-        return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
+    def _copy_epoch_state(self) -> EpochState:
+        return copy_epoch_state(self._model, self._callbacks, self._logs, self._workers)
 
     def _finish_averages(self) -> None:
         """After the last epoch, swap weights and averages, which `defer_average` has put off."""
@@ -299,23 +299,23 @@ class FitCheckpoints:
         """Whether a callback of any worker ends the training with this epoch."""
         return any(self._workers.exchange("a checkpoint", bool(self._model.stop_training)))
 
-    def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
+    def _save(self, epoch_state: EpochState | None, *, wait: bool = False) -> None:
         began = self._options.clock()
         with self._workers.slow("saving a checkpoint"):
             self._writer.finish()
-            self._write(part)
+            self._write(epoch_state)
             if wait:
                 self._writer.finish()
         self._worker_steps.is_due = False
         self._times.record_save(began=began)
 
-    def _write(self, part: EpochPart | None) -> None:
+    def _write(self, epoch_state: EpochState | None) -> None:
         arrays, state = copy_training(
-            self._model, self._callbacks, part, self._workers, into=self._written
+            self._model, self._callbacks, epoch_state, self._workers, into=self._reused_arrays
         )
         if not self._workers.is_chief:
             return
-        self._written = {name: arrays[name] for name in state["variables"]}
+        self._reused_arrays = {name: arrays[name] for name in state["variables"]}
         state |= self._description
         epoch, batch = self._epoch, self._batch
         # A checkpoint between two epochs belongs to the last step of the earlier epoch.
@@ -333,9 +333,9 @@ class FitCheckpoints:
 
         self._writer.start(commit)
 
-    def _save_or_exit(self, part: EpochPart | None) -> None:
+    def _save_or_exit(self, epoch_state: EpochState | None) -> None:
         """Save; after a signal to any worker, wait for the file and end the process."""
-        self._save(part, wait=self._worker_steps.ends_by is not None)
+        self._save(epoch_state, wait=self._worker_steps.ends_by is not None)
         if self._worker_steps.ends_by is not None:
             self._signals.first = self._signals.first or Signals(self._worker_steps.ends_by)
             at = f"in epoch {self._epoch + 1} after step {self._batch}"

@@ -30,7 +30,7 @@ def describe_run(
     """
     layers = [_layer_config(layer) for layer in flatten_layers(model)]
     optimizers = [
-        _optimizer_config(optimizer, any_rate=options.any_rate)
+        _optimizer_config(optimizer, rate_may_differ=options.rate_may_differ)
         for optimizer in optimizers_of(model)
     ]
     settings = {
@@ -58,13 +58,15 @@ def _layer_config(layer: keras.layers.Layer) -> dict[str, Any] | None:
     )
 
 
-def _optimizer_config(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
+def _optimizer_config(
+    optimizer: keras.optimizers.Optimizer, *, rate_may_differ: bool
+) -> dict[str, Any]:
     config = {"class": type(optimizer).__name__, **_serialize_config(optimizer)}
     if is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
     # The learning rate of a trained model is a part of its state, and is restored.
     has_begun = steps_taken(optimizer) > 0
-    return dict(_drop_rates(config)) if has_begun or any_rate else config
+    return dict(_drop_rates(config)) if has_begun or rate_may_differ else config
 
 
 def _drop_rates(value: Any) -> Any:

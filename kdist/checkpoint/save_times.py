@@ -34,8 +34,8 @@ class SaveTimes:
     def is_due_at_epoch_end(self) -> bool:
         """Whether a save is due at the end of an epoch.
 
-        Most ends of very short epochs are skipped: the last save may have taken at most 1 % of the
-        time since its end.
+        The end of a short epoch is skipped until the time since the last save is 100 times the
+        duration of this save.
         """
         return (
             self.is_due_by_steps()
@@ -44,7 +44,7 @@ class SaveTimes:
         )
 
     def record_save(self, *, began: float) -> None:
-        """Record a save that held up the training since the time `began` of the clock."""
+        """Record a save that began at the time `began` of the clock, and has now ended."""
         self._last_save_time, self._steps = self._clock(), 0
         self._last_save_seconds = self._last_save_time - began
 

@@ -34,7 +34,7 @@ from .variable_values import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpochPart:
+class EpochState:
     """The state of an epoch that has begun; the next epoch resets metrics and logs.
 
     Attributes:
@@ -48,27 +48,27 @@ class EpochPart:
     logs: Any
 
 
-def copy_epoch_part(
+def copy_epoch_state(
     model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
-) -> EpochPart:
+) -> EpochState:
     """Copy the state of an epoch after a step that returned `logs`; the chief alone has metrics."""
     arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
     saved_logs = to_json(logs, name="logs", arrays=arrays)
-    return EpochPart(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
+    return EpochState(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
 
 
 def copy_training(
     model: keras.Model,
     callbacks: CallbackStates,
-    part: EpochPart | None,
+    epoch: EpochState | None,
     workers: Workers,
     *,
     into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Copy a training into arrays, which share no memory with it, and into values for JSON.
 
-    All workers must call this function; only the chief gets the variables. `part` is `None` between
-    two epochs. The arrays of an earlier copy, `into`, are overwritten.
+    All workers must call this function; only the chief gets the variables. `epoch` is `None`
+    between two epochs. The arrays of an earlier copy, `into`, are overwritten.
     """
     arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
     callback_arrays: dict[str, np.ndarray] = {}
@@ -79,11 +79,11 @@ def copy_training(
         "averages": averages_of_weights(model),
         "swapped": callbacks.have_swapped_averages,
         "variables": list(arrays),
-        "metrics": [name for name in part.arrays if name.startswith("metrics/")] if part else [],
-        "callbacks": part.callbacks if part else callbacks.copy(callback_arrays),
-        "logs": part.logs if part else None,
+        "metrics": [name for name in epoch.arrays if name.startswith("metrics/")] if epoch else [],
+        "callbacks": epoch.callbacks if epoch else callbacks.copy(callback_arrays),
+        "logs": epoch.logs if epoch else None,
     }
-    return arrays | (part.arrays if part else callback_arrays), state
+    return arrays | (epoch.arrays if epoch else callback_arrays), state
 
 
 class SavedTraining:

@@ -62,7 +62,7 @@ def averages_of_weights(model: keras.Model) -> dict[str, str]:
 
 
 def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> None:
-    """Build the optimizers that are not built yet, by the result of `optimizers_built_for`.
+    """Build the optimizers that are not built yet, for the result of `optimizers_built_for`.
 
     The optimizers of a GAN, for example, are otherwise built in the first step.
     """

@@ -40,7 +40,7 @@ class SharedStore:
         self._name, self._workers = os.fspath(options.folder), workers
         self._folder = Path(self._name)
         self._store: CheckpointStore  # exists only on the chief
-        self._remote = options.run
+        self._remote = options.remote_run
 
         def open_folder() -> None:
             if is_remote(self._name):

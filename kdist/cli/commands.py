@@ -58,7 +58,7 @@ def evaluate(
     *,
     options: Any = None,
 ) -> None:
-    """Print loss and metrics of the saved models of a run, on exactly all validation data."""
+    """Print loss and metrics of a run's saved models, on each validation sample exactly once."""
     evaluate_options = EvaluateOptions(**given_options(options))
     from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
 
@@ -75,7 +75,8 @@ def report(
     /,
     *,
     output: Annotated[
-        str | None, Parameter(help="HTML file; by default report.html in the folder of all RUNS.")
+        str | None,
+        Parameter(help="HTML file; by default report.html in the folder that contains all RUNS."),
     ] = None,
 ) -> None:
     """Show runs, sweeps and searches in one HTML file that opens without a network."""
@@ -119,7 +120,7 @@ def doctor(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="For the all-reduce; by default every GPU, or else two logical CPUs.",
+            help="Replicas of the all-reduce; by default every GPU, or else two logical CPUs.",
             converter=parse_integer,
         ),
     ] = None,
@@ -136,7 +137,9 @@ def doctor(
 def dashboard(
     *,
     project: Annotated[str, Parameter(help="W&B project with the runs to show.")] = "kdist",
-    entity: Annotated[str | None, Parameter(help="User or team; by default the account's.")] = None,
+    entity: Annotated[
+        str | None, Parameter(help="W&B user or team; by default the account's default entity.")
+    ] = None,
 ) -> None:
     """Create a W&B workspace for runs that were tracked by W&B."""
     require("dashboard")

@@ -49,10 +49,16 @@ def batch(
     data: Data = "data",
     replicas: Replicas = None,
     shard_optimizer: Annotated[
-        bool, Parameter(help="Divide the optimizer's state over the replicas, as kdist train does.")
+        bool,
+        Parameter(
+            help="Divide the optimizer's state over the replicas, as kdist train --shard-optimizer."
+        ),
     ] = False,
     shard_weights: Annotated[
-        bool, Parameter(help="Also divide the weights over the replicas, as kdist train does.")
+        bool,
+        Parameter(
+            help="Also divide the weights over the replicas, as kdist train --shard-weights."
+        ),
     ] = False,
     start: Annotated[
         int, Parameter(help="First batch size per replica.", converter=parse_integer)
@@ -94,7 +100,7 @@ def rate(
     seed: Seed = 0,
     output: Annotated[str, Parameter(help="Folder for learning-rate.html.")] = "runs/find",
 ) -> None:
-    """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
+    """Train with a rising learning rate, and suggest a tenth of the rate of the lowest loss."""
     _check_options(model, data, replicas, batch_size)
     local_path("--output", output)
     check_range(least=least, most=most, steps=steps)

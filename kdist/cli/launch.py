@@ -14,7 +14,7 @@ from .options import add_options, given_options, make_options_class
 # Commands that start processes themselves, with the reason to run them without `kdist launch`.
 _NOT_LAUNCHED = {
     "sweep": "a sweep trains on the replicas of one machine",
-    "tune": "--workers N trains N trials at once",
+    "tune": "kdist tune --workers N runs N trials at once",
 }
 _FLAG_NAMES = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
 # Options that take no value.

@@ -139,5 +139,5 @@ app.command(accuracy)
 app.command(
     _make_timed_command(ScalingSweep),
     name="scaling",
-    help="Measure the efficiency of 1 to N replicas.",
+    help="Measure the efficiency by number of replicas.",
 )

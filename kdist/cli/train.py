@@ -28,8 +28,8 @@ def train(
     resume: Annotated[
         str | None,
         Parameter(
-            help="Folder of a run to continue from its newest checkpoint, with its own settings;"
-            " also with other --replicas, and with more --epochs."
+            help="Continue the run in this folder from its newest checkpoint, with its settings;"
+            " --replicas may differ, and --epochs may be larger."
         ),
     ] = None,
     settings: Any = None,

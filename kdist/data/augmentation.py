@@ -53,11 +53,11 @@ AUGMENTATIONS: Mapping[str, Augmentation] = {
         make=lambda images: True,  # noqa: ARG005 - built into `training_batches`
     ),
     "crop": Augmentation(
-        note=f"crops them at random, after {_CROP_PADDING} pixels are reflected beyond each edge",
+        note=f"pads each edge with {_CROP_PADDING} reflected pixels, and crops at random",
         make=_make_crop,
     ),
     "cutout": Augmentation(
-        note="also covers a square of 3/8 of height and width with the mean color",
+        note="crops likewise, and covers a square of 3/8 of height and width with the mean color",
         make=_make_cutout,
     ),
 }

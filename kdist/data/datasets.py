@@ -78,7 +78,7 @@ else:
 
 
 def check_data_dir(dataset: str, data_dir: Folder | None) -> None:
-    """Reject a folder for an embedded data set.
+    """Reject a `data_dir` for a data set that comes with kdist.
 
     Raises:
         UserError: The data set is embedded, and a folder is given.

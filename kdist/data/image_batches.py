@@ -17,8 +17,8 @@ from .flip_and_shift import RandomFlipAndShift
 _HOST = "/CPU:0"
 _SEED_BITS = 32  # lower bits of a transform's seed; the number of the transform is above them
 # Rounds of the cipher that shuffles. The four rounds of `tf.random.experimental.index_shuffle` are
-# too few: with 60,000 samples sorted by class, the shares of the classes in a batch are too even
-# (their variance is a third of the variance in a random order).
+# too few: with 60,000 samples sorted by class, the number of samples of a class in a batch has a
+# third of the variance that it has in a random order.
 _SHUFFLE_ROUNDS = 32
 _COUNTED_KEY, _HELD_KEY = 0, 1  # keys of the table of an `EpochNumber`
 _NOT_HELD = -1
@@ -95,18 +95,20 @@ def training_batches(
         else:
             pixels = tf.constant(images)
 
-    def make_batch(number: Any) -> Any:
-        indices = order(number)
+    def make_batch(batch_number: Any) -> Any:
+        indices = order(batch_number)
         if augment is True:
             # Mean and deviation pass through interpolation, which converts bytes faster than
             # floats.
-            batch = flip_and_shift(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
+            batch = flip_and_shift(
+                indices, seed=tf.stack([tf.constant(seed, tf.int64), batch_number])
+            )
         else:
             batch = tf.cast(tf.gather(pixels, indices), tf.float32)
         for place, transform in enumerate(transforms):
             # The second word of the seed is the number of the batch or of the epoch.
             transform_seed = tf.constant(seed + (place << _SEED_BITS), tf.int64)
-            batch = transform(batch, seed=tf.stack([transform_seed, number]))
+            batch = transform(batch, seed=tf.stack([transform_seed, batch_number]))
         return standardization(batch), tf.gather(targets, indices)
 
     return EpochBatches(make_batch, steps=order.steps, batch_size=batch_size).dataset
@@ -164,7 +166,7 @@ def _check_arrays(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size
             f"received {len(images)} images and {len(labels)} labels: pass one label per image, and"
             " at least one image"
         )
-    positive_integer("batch_size", batch_size, hint="pass the images per step over all replicas")
+    positive_integer("batch_size", batch_size, hint="pass the number of images in a step")
 
 
 class EpochOrder:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..arguments import as_integer
 from ..errors import UserError
 
-_CHUNK = 1024  # images at a time, to avoid a float64 copy of all images
+_IMAGES_PER_CHUNK = 1024  # images at a time, to avoid a float64 copy of all images
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,8 +133,8 @@ class Standardization:
             float32, as the same array type and shape.
         """
         mean = self.mean.astype(np.float32)
-        # TensorFlow's graphs replace a division by a constant by this product. Eager code has to
-        # give the same results.
+        # In a graph, TensorFlow turns the division by a constant into this product. Eager code has
+        # to give the same results.
         scale = (1 / self.deviation).astype(np.float32)
         if isinstance(images, np.ndarray):
             return (images.astype(np.float32) - mean) * scale
@@ -144,5 +144,9 @@ class Standardization:
 
 
 def _pixel_chunks(images: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.float64]]:
-    for start in range(0, len(images), _CHUNK):
-        yield images[start : start + _CHUNK].reshape(-1, images.shape[-1]).astype(np.float64)
+    for start in range(0, len(images), _IMAGES_PER_CHUNK):
+        yield (
+            images[start : start + _IMAGES_PER_CHUNK]
+            .reshape(-1, images.shape[-1])
+            .astype(np.float64)
+        )

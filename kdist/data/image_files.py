@@ -179,7 +179,7 @@ def cifar10(
         https://www.cs.toronto.edu/~kriz/cifar.html.
     """
     place = keras_datasets_folder() if data_dir is None else Path(data_dir)
-    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 2 had no such folder
+    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 3 unpacks here, Keras 2 into `place`
     folders = [place, place / CIFAR10_FOLDER, unpacked / CIFAR10_FOLDER]
     missing_by_folder = [
         [n for n in CIFAR10_FILES if not os.path.isfile(folder / n)] for folder in folders

@@ -29,10 +29,10 @@ PIPE = subprocess.PIPE
 _EXEC_CHILD = Path(__file__).with_name("exec_child.py")
 _PROCESSES = Path("/proc")
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-# Variable with the marks of a child and its ancestors, joined like a path. All processes that the
-# child starts inherit the variable.
+# Environment variable with the marks of a child and its ancestors, joined like a path. All
+# processes that the child starts inherit the variable, by which `kill` finds them.
 _MARK = "KDIST_CHILD"
-_ANSWERS = "KDIST_CHILD_ANSWERS"  # variable with the file descriptor of the answers
+_ANSWERS = "KDIST_CHILD_ANSWERS"  # environment variable with the file descriptor of the answers
 _PAUSE_SECONDS = 0.01
 # Longest wait after a kill: a process that hangs in a driver cannot be killed.
 _KILL_SECONDS = 5.0
@@ -157,7 +157,7 @@ class Child:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"process {self.pid} has not ended") from None
+            raise TimeoutError(f"process {self.pid} has not ended in {seconds} s") from None
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it still runs."""
@@ -247,7 +247,8 @@ def run(
         FileNotFoundError: The program does not exist.
         TimeoutError: The program has not ended after `seconds`, and is killed.
     """
-    # Files instead of pipes: a full pipe blocks the child, and any process may hold a pipe open.
+    # Files instead of pipes: a full pipe blocks the child, and a surviving descendant that holds a
+    # pipe open blocks its reader.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with Child(
             command, arguments=arguments, environment=environment, output=output, errors=errors

@@ -61,7 +61,7 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     if "mistake" in answers:
         line = str(answers["mistake"])
         if says_out_of_memory(line):
-            return Verdict(cause="memory", ending=ending, line=_with_memory(line))
+            return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(line))
         return Verdict(cause="user", ending=ending, line=line)
     is_killed = shell_code(code) == 128 + signal.SIGKILL
     error = last_error(errors)
@@ -73,7 +73,7 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     memory = next((line.strip()[:_LONGEST_LINE] for line in lines if says_out_of_memory(line)), "")
     last = report or _last_line(error)
     if memory:
-        return Verdict(cause="memory", ending=ending, line=_with_memory(memory), error=error)
+        return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(memory), error=error)
     if is_killed and not report:
         line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
         return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
@@ -83,23 +83,23 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     return Verdict(
         cause="signal" if code < 0 else "error",
         ending=ending,
-        line=f"{last or 'it printed no error'} ({ending})",
+        line=f"{last or 'the process printed no error'} ({ending})",
         error=error,
         is_reported=bool(last),
     )
 
 
-def _with_memory(line: str) -> str:
+def _add_out_of_memory(line: str) -> str:
     return line if line.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {line}"
 
 
 def _last_line(error: str) -> str:
-    lines = [line.strip() for line in error.splitlines() if not _NO_ERROR.match(line)]
+    lines = [line.strip() for line in error.splitlines() if not _NOT_PART_OF_ERROR.match(line)]
     return lines[-1][-_LONGEST_LINE:] if lines else ""
 
 
-# First lines of an error, of a hanging worker, and of a crash. Python itself reports a hanging
-# worker (`Timeout (`) if TensorFlow holds Python's lock.
+# Beginnings of the reports of an error, of a hanging worker and of a crash. Python itself reports a
+# hanging worker (`Timeout (`) if TensorFlow holds Python's lock.
 ERROR_STARTS = (
     "Traceback (most recent call last):",
     "kdist: no step has ended",
@@ -109,9 +109,11 @@ ERROR_STARTS = (
 )
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # Logs of TensorFlow as connections end. They are no part of the error before them.
-_LOG = re.compile(r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
+_CONNECTION_LOG = re.compile(
+    r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer"
+)
 # Lines after an error that are no part of the error: blank lines, INFO and WARNING logs.
-_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
+_NOT_PART_OF_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _USERS_MISTAKE = re.compile(r"(kdist\.errors\.)?UserError: ")
 # Message of kdist when it ends a process; a launcher puts the number of the worker in front.
 _KDIST_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
@@ -136,7 +138,7 @@ def last_error(errors: str, *, has_traceback: bool = True) -> str:
         return error
     while starts and any(line.startswith(_CHAINED) for line in lines[starts[-1] : start]):
         start = starts.pop()
-    return "\n".join(line for line in lines[start:] if not _LOG.match(line)).strip("\n")
+    return "\n".join(line for line in lines[start:] if not _CONNECTION_LOG.match(line)).strip("\n")
 
 
 def error_lines(error: str) -> list[str]:
@@ -163,7 +165,7 @@ def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
 
     If memory is `limited`, a thread that cannot start counts as out of memory.
     """
-    # Exceptions are compared by name, because TensorFlow may not be imported.
+    # Exceptions are compared by name, because this module must not import TensorFlow.
     names = {kind.__name__ for kind in type(error).__mro__}
     message = str(getattr(error, "message", None) or error)
     if names & {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}:

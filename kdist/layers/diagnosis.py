@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.input_moments import input_moments, observed_calls, stateless_pass
+from ..layers.input_moments import input_moments, observe_calls, stateless_pass
 from .convert import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
@@ -25,8 +25,8 @@ def check_model_accepts(model: keras.Model, batch: Any) -> None:
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch)]
         raise UserError(
-            f"batch has arrays of shapes {', '.join(map(str, shapes))}, which the model"
-            f" {model.name!r} does not accept ({error}): {_HINT}."
+            f"batch has arrays of shapes {', '.join(map(str, shapes))}, and the model"
+            f" {model.name!r} does not accept the batch ({error}): {_HINT}"
         ) from error
 
 
@@ -41,8 +41,8 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
 
 
 @contextlib.contextmanager
-def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
-    """Record `input_moments` of batch norms' inputs: path → replica → a list of calls.
+def observe_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
+    """Record `input_moments` of batch norms' inputs: layer path → replica → moments of each call.
 
     An unsynchronized batch norm gets the rows of each replica separately, as in training.
     """
@@ -62,25 +62,25 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
             outputs.append(call(inputs[rows], *args, **kwargs, **masks))
         return tf.concat(outputs, 0)
 
-    with observed_calls(batch_norms(model), observe):
+    with observe_calls(batch_norms(model), observe):
         yield found
 
 
 # Half a standard deviation, or a variance that is off by a factor of 1.65. The statistics of 16
 # values deviate by 0.2 to 0.3 by chance.
-GAP = 0.5
-# With 16 values per replica and momentum of at least 0.9, a larger distance is not chance.
-REPLICA_GAP = 0.1
+LARGEST_GAP = 0.5
+# From 16 values per replica and momentum 0.9 on, chance does not explain a larger distance.
+LARGEST_REPLICA_GAP = 0.1
 # If more than this share of the moving statistics stems from before training, they lag. With
 # momentum 0.99, the share is 0.1 after 230 steps.
-LAG = 0.1
+LARGEST_INITIAL_WEIGHT = 0.1
 # Excess of the loss in inference mode, as a fraction; dropout makes the excess smaller.
-LOSS_GAP = 0.25
-# A smaller excess is ignored, even if the losses are small.
-SMALL_LOSS = 1e-3
+LARGEST_LOSS_GAP = 0.25
+# A smaller absolute excess is ignored, even if it is a large fraction of small losses.
+LEAST_LOSS_GAP = 1e-3
 # With 16 values per channel, the mean deviates by a quarter of a standard deviation (1 / sqrt(16)),
 # and accuracy falls (Wu & He 2018, "Group Normalization", figure 1).
-SMALL_BATCH = 16
+LEAST_VALUES_PER_CHANNEL = 16
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
     drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replica_gap, nan=-1.0))
     if not np.isfinite(worst.gap):
         return f"{_describe_gap(worst)}: its values or moving statistics are NaN or infinite."
-    if drifted.replica_gap > REPLICA_GAP:
+    if drifted.replica_gap > LARGEST_REPLICA_GAP:
         return (
             f"{_describe_gap(drifted)}, and its moving statistics differ by"
             f" {drifted.replica_gap:.2f} between replicas. Likely cause: the replicas drifted, as"
@@ -173,8 +173,10 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
             ' kdist.convert_batch_norm(model, to="synchronized").'
         )
     in_training, in_inference = losses
-    losses_differ = in_inference - in_training > max(LOSS_GAP * abs(in_training), SMALL_LOSS)
-    if worst.gap <= GAP and not losses_differ:
+    losses_differ = in_inference - in_training > max(
+        LARGEST_LOSS_GAP * abs(in_training), LEAST_LOSS_GAP
+    )
+    if worst.gap <= LARGEST_GAP and not losses_differ:
         return None
     loss_text = (
         f"; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in inference mode"
@@ -197,25 +199,26 @@ def _likely_cause(layer: LayerGap) -> str:
         return "they were never updated, as the layer is frozen; set layer.trainable = True"
     if layer.unchanged:
         return (
-            "they were never updated; pass the training argument to the layer, and a momentum"
-            " below 1"
+            "they were never updated; pass the training argument to the layer's call, and a"
+            " momentum below 1 to its constructor"
         )
-    if layer.initial_weight > LAG:
+    if layer.initial_weight > LARGEST_INITIAL_WEIGHT:
         return (
-            f"they lag: after so few steps {100 * layer.initial_weight:.0f} % of them is from"
-            " before training; lower momentum, train longer or call kdist.recalibrate_batch_norm"
+            f"they lag: after so few steps {100 * layer.initial_weight:.0f} % of their value is"
+            " still the initial value; lower momentum, train longer or call"
+            " kdist.recalibrate_batch_norm"
         )
     # Statistics of few values differ by chance; this limit is four times their standard error.
-    if layer.batch_gap > max(REPLICA_GAP, 4 / np.sqrt(layer.values_per_channel)):
+    if layer.batch_gap > max(LARGEST_REPLICA_GAP, 4 / np.sqrt(layer.values_per_channel)):
         return (
             f"the replicas' rows differ by {layer.batch_gap:.2f}, and the layer is not"
             " synchronized, so no moving statistics can fit all replicas; call"
             ' kdist.convert_batch_norm(model, to="synchronized")'
         )
-    if layer.values_per_channel < SMALL_BATCH:
+    if layer.values_per_channel < LEAST_VALUES_PER_CHANNEL:
         return (
             f"the batch per replica has only {layer.values_per_channel:.0f} values per channel (at"
-            f" least {SMALL_BATCH} are needed); use larger batches, or call"
+            f" least {LEAST_VALUES_PER_CHANNEL} are needed); use larger batches, or call"
             ' kdist.convert_batch_norm(model, to="synchronized")'
         )
     return (

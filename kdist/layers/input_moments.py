@@ -62,7 +62,7 @@ def stateless_pass(model: keras.Model) -> Iterator[None]:
         default_strategy = tf.distribute.get_strategy()
     # Under a strategy's scope, Keras would divide losses by the number of replicas.
     with tf.distribute.ReplicaContext(default_strategy, 0):
-        # Regularizers look up the weights in the scope, and fail if the scope lacks them.
+        # Regularizers look up the weights in the `StatelessScope`, and fail if they are missing.
         weights = [
             (weight, tf.convert_to_tensor(weight.value)) for weight in model.trainable_weights
         ]
@@ -71,8 +71,8 @@ def stateless_pass(model: keras.Model) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def observed_calls(norms: Sequence[Any], observe: Callable[..., Any]) -> Iterator[None]:
-    """Replace each call of a batch norm by `observe(norm, call, inputs, **kwargs)` in the block.
+def observe_calls(norms: Sequence[Any], observe: Callable[..., Any]) -> Iterator[None]:
+    """In the `with` block, call `observe(norm, call, inputs, **kwargs)` instead of a batch norm.
 
     Args:
         norms: Batch norm layers.

@@ -59,7 +59,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise UserError(
                 f"LocalResponseNormalization received inputs of shape {tuple(input_shape)}: pass a"
-                " batch with a known number of channels, which are the last axis."
+                " batch with a known number of channels, the last axis"
             )
         channels = np.arange(input_shape[-1])
         self._band = self.alpha * (np.abs(channels[:, None] - channels) <= self.depth_radius)

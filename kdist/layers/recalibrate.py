@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..layers.input_moments import (
     input_moments,
     merge_input_moments,
-    observed_calls,
+    observe_calls,
     stateless_pass,
 )
 from .convert import batch_norms
@@ -97,7 +97,7 @@ def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
         found[norm].append(tf.cast(moments[tf.newaxis], "float64"))
         return call(inputs, *args, **{**kwargs, "training": True})
 
-    with stateless_pass(model), observed_calls(norms, observe):
+    with stateless_pass(model), observe_calls(norms, observe):
         call_model(model, x, training=False)
     return [tf.concat(found[norm], 0) for norm in norms]
 
@@ -108,7 +108,7 @@ def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
     mean, variance = total.mean.numpy(), total.variance.numpy()
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
         raise UserError(
-            f"{norm.name} received NaN or infinite values, so the statistics are unchanged: look"
+            f"{norm.name} received NaN or infinite values, so no statistics were changed: look"
             " for such values in the data and in the model's weights"
         )
     if not np.all(total.count.numpy() > 0):

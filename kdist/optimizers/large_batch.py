@@ -28,8 +28,8 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         if options.get("weight_decay") is not None:
             raise UserError(
-                f"received weight_decay={options['weight_decay']!r}, which bypasses the momentum in"
-                " Keras: pass weight_decay_rate instead"
+                f"received weight_decay={options['weight_decay']!r}, which Keras applies outside"
+                " the momentum: pass weight_decay_rate instead"
             )
         super().__init__(learning_rate=learning_rate, name=name, **options)
         self.weight_decay_rate = number_within("weight_decay_rate", weight_decay_rate)

@@ -16,7 +16,7 @@ from ..errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer:
+class OptimizerEntry:
     """An optimizer that can be chosen by its name.
 
     Attributes:
@@ -35,15 +35,17 @@ class Optimizer:
     note: str = ""
 
 
-OPTIMIZERS: Mapping[str, Optimizer] = {
-    "sgd": Optimizer(rule="linear", class_name="SGD", momentum=0.0),
-    "momentum": Optimizer(
+OPTIMIZERS: Mapping[str, OptimizerEntry] = {
+    "sgd": OptimizerEntry(rule="linear", class_name="SGD", momentum=0.0),
+    "momentum": OptimizerEntry(
         rule="linear", class_name="SGD", momentum=0.9, note="is SGD with momentum 0.9"
     ),
-    "adam": Optimizer(rule="sqrt", class_name="Adam"),
-    "adamw": Optimizer(rule="sqrt", class_name="AdamW", weight_decay="weight_decay"),
-    "novograd": Optimizer(rule="sqrt", class_name="NovoGrad", weight_decay="weight_decay_rate"),
-    "lars": Optimizer(
+    "adam": OptimizerEntry(rule="sqrt", class_name="Adam"),
+    "adamw": OptimizerEntry(rule="sqrt", class_name="AdamW", weight_decay="weight_decay"),
+    "novograd": OptimizerEntry(
+        rule="sqrt", class_name="NovoGrad", weight_decay="weight_decay_rate"
+    ),
+    "lars": OptimizerEntry(
         rule="linear", class_name="LARS", momentum=0.9, weight_decay="weight_decay_rate"
     ),
 }

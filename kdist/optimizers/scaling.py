@@ -90,7 +90,7 @@ def rule_for(optimizer: object) -> str:
     Raises:
         UserError: If no rule is known for the optimizer.
     """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # a LossScaleOptimizer wraps it
     name = (inner if isinstance(inner, str) else type(inner).__name__).lower()
     if name not in _RULE_OF:
         raise UserError(
@@ -112,7 +112,7 @@ def _batch_ratio(
             f" reference_batch={reference_batch}: pass either replicas, or both global_batch and"
             " reference_batch"
         )
-    hint = "pass samples per step"
+    hint = "pass the number of samples in a step"
     global_size = positive_integer("global_batch", global_batch, hint=hint)
     return global_size / positive_integer("reference_batch", reference_batch, hint=hint)
 
@@ -125,4 +125,4 @@ def _rate_factor(factor: float, rule: str, optimizer: object) -> float:
             return math.sqrt(factor)
         case "none":
             return 1
-    raise UserError(f"rule is {rule!r}, but has to be one of {', '.join(RULES)}.")
+    raise UserError(f"rule is {rule!r}, but has to be one of {', '.join(RULES)}")

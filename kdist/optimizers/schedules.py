@@ -29,7 +29,7 @@ def make_schedule(
         epochs: Epochs of the run, including the warm-up.
         steps_per_epoch: Optimizer steps per epoch.
         warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
-        decay_epochs: Epochs between two decays of `"exponential"`; `None` for 1.
+        decay_epochs: Epochs between two decays of `"exponential"`; `TrainConfig` requires a number.
         decay_rate: Factor of each decay of `"exponential"`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Warm-up of learning rates, before any other schedule, and of the moving average of weights."""
+"""Warm-up of the learning rate, followed by any schedule, and of the moving average of weights."""
 
 from typing import Any
 
@@ -75,9 +75,9 @@ def warm_up_ema(optimizer: Any) -> Any:
     """Start the moving average of weights with a small momentum that rises to `ema_momentum`.
 
     At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`. The average
-    starts with the weights after the first step, as in Keras. Without the warm-up, an average with
-    momentum 0.9999 is still 96 % the first weights after 440 steps, and is useless for the first
-    few thousand steps.
+    starts with the weights after the first step, as in Keras. Without the warm-up, the first
+    weights still make up 96 % of an average with momentum 0.9999 after 440 steps, and the average
+    is useless for the first few thousand steps.
 
     Keras keeps the average: `keras.callbacks.SwapEMAWeights` evaluates the average, and `fit`
     copies the average to the weights at the end. The average is the same on any number of replicas,

@@ -52,10 +52,10 @@ class RunCheckpoint(Checkpoint):
         )
         self.options = dataclasses.replace(
             self.options,
-            held=held,
+            held_signals=held,
             data=data,
-            run=folder.remote,
-            any_rate=True,  # more epochs change the schedule
+            remote_run=folder.remote,
+            rate_may_differ=True,  # more epochs change the schedule
         )
         self._begin = begin
 
