@@ -1,4 +1,4 @@
-"""Exchanges of values between replicas: sums and gathers."""
+"""Exchanges of values between replicas: sums, in buckets, and gathers."""
 
 from __future__ import annotations
 

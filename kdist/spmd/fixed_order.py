@@ -1,4 +1,4 @@
-"""Exchanges of shards with sums that have the same bits on any number of devices.
+"""Exchanges with `shards=`: sums that have the same bits on any number of devices.
 
 Sums are added in a fixed order. Each stage is a function that TensorFlow must not inline
 (`Program`). A stage changes variables after all of its reads, as the shards of a device share the

@@ -58,7 +58,7 @@ class TensorLifetimes:
         self._changes[last + 1] -= size
 
     def _local_bytes(self, tensor: tf.Tensor) -> float:
-        """Return the bytes of a replica's value; 0 for what shares the memory of a variable."""
+        """Return the bytes of a replica's value; 0 for a value that shares a variable's memory."""
         is_value = tensor.dtype not in (tf.resource, tf.variant)
         if not is_value or tensor.op.type in ("Const", "ReadVariableOp"):
             return 0.0

@@ -1,4 +1,4 @@
-"""Products that sum over an axis; if it is the rows', every replica has a part of the sum."""
+"""Matrix products; after a sum over the axis of the rows, every replica has a part of the sum."""
 
 from __future__ import annotations
 

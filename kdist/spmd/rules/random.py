@@ -1,4 +1,4 @@
-"""Random numbers of the whole batch: a replica draws the numbers of its rows."""
+"""Random numbers of the whole batch, as for dropout: a replica draws the numbers of its rows."""
 
 from __future__ import annotations
 

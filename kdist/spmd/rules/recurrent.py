@@ -1,4 +1,4 @@
-"""LSTM and GRU of cuDNN, which Keras uses on GPUs, and their gradient."""
+"""LSTM and GRU of cuDNN, which Keras uses on GPUs; Keras's own loops are in `control_flow.py`."""
 
 from __future__ import annotations
 
