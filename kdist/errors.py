@@ -44,7 +44,7 @@ class NonFiniteWeightsError(FloatingPointError):
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
         super().__init__(
             f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
-            " no checkpoint has that value: train in another folder with a lower learning"
+            " no checkpoint contains that value: start again in a new folder, with a lower learning"
             " rate or clipped gradients (clipnorm=1.0)"
         )
         self.variable = variable

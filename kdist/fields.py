@@ -251,7 +251,7 @@ def folder_names(*groups: type) -> frozenset[str]:
 
 
 def check_fields(settings: Any) -> None:
-    """Check every value of a frozen settings object, and convert it to plain Python data.
+    """Check every value of a frozen settings object, and replace it by plain Python data.
 
     Raises:
         UserError: A value has the wrong type or is out of bounds. The message names the setting.

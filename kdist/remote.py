@@ -252,7 +252,7 @@ def _remove_copy(folder: Path, lock: int) -> None:
 
 
 def _remove_left_copies() -> None:
-    """Remove the copies of processes that were killed."""
+    """Remove the local copies that killed processes have left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_COPY_PREFIX}*"):
         with contextlib.suppress(OSError):  # the copy of another user or of a running process
             lock = os.open(folder, os.O_RDONLY)

@@ -77,7 +77,7 @@ class _Axis:
         if any(isinstance(value, str) for value in found):
             self._words = list(dict.fromkeys(map(_format_value, found)))
             self._low, self._high = -0.5, len(self._words) - 0.5
-            self.ticks = [(self.at(word), word) for word in self._words]
+            self.ticks = [(self.pixel_of(word), word) for word in self._words]
             return
         numbers = [float(value) for value in found]
         self._log = log and min(numbers) > _SMALLEST
@@ -91,12 +91,12 @@ class _Axis:
         self._high = high + margin
         is_whole = all(number.is_integer() for number in numbers)
         places = sorted(numbers) if at_values else self._round_numbers(is_whole)
-        self.ticks = [(self.at(place), _format_value(place)) for place in places]
+        self.ticks = [(self.pixel_of(place), _format_value(place)) for place in places]
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self._log else value
 
-    def at(self, value: float | str) -> float:
+    def pixel_of(self, value: float | str) -> float:
         """Return the pixel of a value; a number beyond an end of the axis is drawn at that end."""
         number = (
             self._words.index(_format_value(value)) if self._words else self._scaled(float(value))
@@ -135,7 +135,7 @@ class Chart:
         title: Heading, which names the vertical axis.
         x_label: Label of the horizontal axis.
         series: Lines and markers, each series in its colour.
-        log_x: Whether the horizontal axis is logarithmic, if all numbers are above 0.
+        log_x: Whether the horizontal axis is logarithmic; ignored unless all numbers are above 0.
         from_zero: Whether the vertical axis begins at 0.
         ticks_at_values: Whether the horizontal axis has a tick at each value.
         range_y: The ends of the vertical axis; by default the minimum and maximum of the values.
@@ -199,7 +199,7 @@ def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
 
 
 def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[str]:
-    points = [(x.at(point.x), y.at(point.y), point) for point in series.visible_points]
+    points = [(x.pixel_of(point.x), y.pixel_of(point.y), point) for point in series.visible_points]
     if series.style != "markers":
         path = " ".join(f"{x_pixel:.1f},{y_pixel:.1f}" for x_pixel, y_pixel, _ in points)
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
@@ -211,8 +211,9 @@ def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[st
         if point.low is not None and point.high is not None:
             hint += f" ({_format_value(point.low)} to {_format_value(point.high)})"
             yield (
-                f'<line x1="{x_pixel:.1f}" x2="{x_pixel:.1f}" y1="{y.at(point.low):.1f}"'
-                f' y2="{y.at(point.high):.1f}" stroke="{colour}" stroke-width="3" opacity="0.5"/>'
+                f'<line x1="{x_pixel:.1f}" x2="{x_pixel:.1f}"'
+                f' y1="{y.pixel_of(point.low):.1f}" y2="{y.pixel_of(point.high):.1f}"'
+                f' stroke="{colour}" stroke-width="3" opacity="0.5"/>'
             )
         yield (
             f'<circle cx="{x_pixel:.1f}" cy="{y_pixel:.1f}" r="{radius}" fill="{colour}">'

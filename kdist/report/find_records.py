@@ -10,7 +10,7 @@ from typing import Any
 from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
 from ..study.experiment import Experiment
-from ..study.search_settings import KIND, Search
+from ..study.search_settings import SEARCH_KIND, Search
 from ..study.study_folder import STUDY_FILE, Row, StudyFolder
 from ..study.sweep_kinds import EXPERIMENTS
 from ..study.tables import MISSING, format_setting
@@ -140,15 +140,16 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     """
     info = StudyFolder(path).read_info()
     if info is None:
-        raise UserError(f"{path} is not the folder of a study: {STUDY_FILE} is missing")
+        raise UserError(f"{path} is not the folder of a sweep or search: {STUDY_FILE} is missing")
     name = sanitize_text(path.resolve().name)
-    if info.kind == KIND:
+    if info.kind == SEARCH_KIND:
         rows = StudyFolder(path, "trial").read_rows()
         try:
             search = Search.from_info(info)
         except (KeyError, TypeError) as error:
             raise UserError(
-                f"{path / STUDY_FILE} is damaged: settings of the search are missing"
+                f"{path / STUDY_FILE} is damaged, as settings of the search are missing: leave out"
+                " this folder, or run the search again"
             ) from error
         return SearchRecord(name=name, path=path, search=search, rows=rows)
     if info.kind not in EXPERIMENTS:
@@ -177,8 +178,8 @@ def name_data_set(settings: Mapping[str, object], source: object = None) -> str:
         source: `data` of the run's summary: where the data came from.
     """
     if settings.get("model"):  # functions with the same name may return different data
-        file = str(settings["model"]).rpartition(":")[0]
-        return f"{settings.get('data') or 'data'}() of {file}"
+        file, _, function = str(settings.get("data") or "data").rpartition(":")
+        return f"{function}() of {file or str(settings['model']).rpartition(':')[0]}"
     dataset = str(settings.get("dataset", "fashion_mnist"))
     return SAMPLE if source == SAMPLE or dataset == "sample" else dataset
 

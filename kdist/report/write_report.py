@@ -26,7 +26,7 @@ from ..study.tables import (
     format_setting,
 )
 from ..training.console import format_count
-from ..training.networks import NETWORKS, SIZES
+from ..training.networks import NAME_SETTINGS, NETWORKS
 from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
@@ -145,7 +145,7 @@ def _make_sweep_section(sweep: SweepRecord) -> Section:
     warning = describe_shared_cores(sweep.machine, sweep.done)
     section = Section(
         title=f"{experiment.kind.capitalize()}: {sweep.name}",
-        lead=f"{_count_ends(sweep, 'point')}. {warning or ''}",
+        lead=f"{_describe_counts(sweep, 'point')}. {warning or ''}",
     )
     if sweep.done:
         summary = experiment.summarize(sweep.done)
@@ -156,7 +156,7 @@ def _make_sweep_section(sweep: SweepRecord) -> Section:
     return section
 
 
-def _count_ends(study: SweepRecord | SearchRecord, noun: str) -> str:
+def _describe_counts(study: SweepRecord | SearchRecord, noun: str) -> str:
     return f"{format_count(len(study.done), noun)} finished, {len(study.failed)} failed"
 
 
@@ -214,13 +214,13 @@ def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def _make_search_section(record: SearchRecord) -> Section:
     search = record.search
     model = model_name(search.config.to_dict())
-    if SIZES & set(search.space or ()):
+    if NAME_SETTINGS & set(search.space or ()):
         model = NETWORKS[search.config.network].title
     goal = "highest" if search.direction == "max" else "lowest"
     section = Section(
         title=f"Search: {record.name}",
         lead=f"{search.tuner.capitalize()} search of {model} for the {goal} {search.objective}:"
-        f" {_count_ends(record, 'trial')}.",
+        f" {_describe_counts(record, 'trial')}.",
     )
     if record.rows:
         section.tables.append(make_trials_table(record.rows, search))
@@ -330,7 +330,7 @@ def make_runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
             [*(text(run) for text in _RUN_COLUMNS.values()), *row.values()]
             for run, row in zip(runs, settings, strict=True)
         ],
-        note="Images/s: median of the epochs after the first, which includes the tracing of the"
+        note="Images/s: median of all epochs but the first, whose time includes the tracing of the"
         " step. Time to target: until the first of the successive epochs that beat the run's"
         " target.",
     )

@@ -1,6 +1,6 @@
 """The devices and threads of a strategy, the CPU's logical devices, and the use of XLA.
 
-A strategy's variables and collectives: `GlobalViewExtended` in `spmd/variables.py`.
+A strategy's variables and collectives are in `GlobalViewExtended` (`spmd/variables.py`).
 """
 
 import contextlib
@@ -90,7 +90,7 @@ def _split_cpu(replicas: int | None) -> None:
     reserve_thread(replicas)
 
 
-def use_one_core_each() -> None:
+def run_operations_on_one_core() -> None:
     """Run each operation on one core: the bits of some results depend on the number of cores."""
     threading = tf.config.threading
     if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads() == 1:

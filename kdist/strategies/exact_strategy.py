@@ -188,7 +188,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def as_step(self, fn: Callable[..., Any]) -> Step:
         """Return a function as the `Step` that `run` divides.
 
-        The step of a model follows the compile settings of the model.
+        XLA compiles the step of a model as the model's `compile` settings say.
         """
         model_and_name = stock_step(fn) or custom_step(fn)
         if model_and_name is None:
@@ -343,9 +343,9 @@ def _has_host_data(specs: Sequence[Any]) -> bool:
     for spec in specs:
         if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
             raise UserError(
-                "received a dataset whose elements have a scalar, expected rows that can be"
-                " divided: call `batch`; pass a number that is not per row as a separate argument"
-                " of the step"
+                "received a dataset whose elements have a scalar, which cannot be divided: call"
+                " dataset.batch(n) if it is not batched; pass a number that belongs to no row as a"
+                " separate argument of the step"
             )
     composite = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
     return any(

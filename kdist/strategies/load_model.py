@@ -17,7 +17,7 @@ from ..arguments import path_text
 from ..errors import UserError
 from .exact_strategy import ExactStrategy
 
-_MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
+_MISSING_CLASS = re.compile(r"Could not locate (?:function|class) '([^']+)'")
 # Before its first step an optimizer has two variables: the count of steps and the learning rate.
 # Nothing is lost if they are not loaded.
 _NOT_LOADED = re.compile(
@@ -78,7 +78,7 @@ def load_model(
                     file, custom_objects=known, compile=compile, safe_mode=safe_mode
                 )
         except Exception as error:  # any error of a damaged file or a user's class
-            missing = _MISSING.search(str(error))
+            missing = _MISSING_CLASS.search(str(error))
             if missing is None:
                 raise UserError(f"Keras cannot open {file}: {first_line(error)}") from error
             name = missing[1]
@@ -90,7 +90,7 @@ def load_model(
             found = _NOT_LOADED.search(str(warning.message))
             if found is not None and int(found[1]) > _VARIABLES_BEFORE_BUILD:
                 raise UserError(
-                    f"the optimizer's state in {file} does not match the optimizer of the compile"
+                    f"the optimizer's state in {file} does not match the optimizer in its compile"
                     f" settings ({first_line(warning.message)}): if the model was trained with"
                     " another dtype policy, call keras.config.set_dtype_policy(...) first; or pass"
                     " compile=False"

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..arguments import read_tf_config
 from ..errors import UserError
 from ..spmd.variables import GlobalViewExtended
-from .devices import check_devices, device_type, first_devices, use_one_core_each
+from .devices import check_devices, device_type, first_devices, run_operations_on_one_core
 from .exact_strategy import ExactStrategy
 
 
@@ -79,7 +79,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
                     f"received shards={shards} and cross_device_ops, but kdist adds up shards in a"
                     " fixed order: remove cross_device_ops"
                 )
-            use_one_core_each()
+            run_operations_on_one_core()
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
         if (

@@ -113,7 +113,7 @@ def _quiet_logger(tensorflow: Any) -> None:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back standard error inside the block, then write it without TensorFlow's messages.
+    """Hold back standard error inside the block, then write it without TensorFlow's minor messages.
 
     Messages below the level of `TF_CPP_MIN_LOG_LEVEL` are dropped. Without the variable, or at
     level 0, nothing is held back.

@@ -211,4 +211,4 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
         ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
-        print_line(console, f"{reason}; {ended}: run the same command again to resume.")
+        print_line(console, f"{reason}; {ended}: run the command again to resume.")

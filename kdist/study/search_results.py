@@ -62,7 +62,7 @@ def read_result(run: RunRecord, search: Search) -> Row:
     that ended early does not beat a trial that nearly reached the target.
 
     Raises:
-        UserError: The loss was not finite, or no epoch has the metric.
+        UserError: The loss was not finite, or no epoch has a finite value of the metric.
     """
     measured = measure_run(run)
     row = {name: measured[name] for name in TRIAL_COLUMNS if name in measured}
@@ -74,7 +74,7 @@ def read_result(run: RunRecord, search: Search) -> Row:
         return row | {"score": score, "reached": reached is not None}
     values = run.known_values(search.objective)
     if not values:
-        raise UserError(f"{search.objective} was not finite in any epoch")
+        raise UserError(f"no epoch has a finite {search.objective}")
     return row | {"score": max(values) if search.direction == "max" else min(values)}
 
 

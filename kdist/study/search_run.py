@@ -122,7 +122,7 @@ def _report_best(
     if best["reached"] is False:
         print_line(
             console,
-            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; trials that"
-            " miss the target score at least ten times the time budget.",
+            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; a trial"
+            " that misses the target gets a score of at least ten time budgets.",
         )
     print_line(console, f"Best settings: kdist train --config {folder.path / 'best.json'}")

@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
-from ..training.networks import NETWORKS, SPECIFIC
+from ..training.networks import NETWORK_SETTINGS, NETWORKS
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS
@@ -19,7 +19,7 @@ from .study_folder import StudyInfo
 DIRECTIONS = {"val_accuracy": "max", "val_loss": "min", "seconds_to_target": "min"}
 """For each objective, whether larger or smaller values are better."""
 
-KIND = "search"
+SEARCH_KIND = "search"
 """The kind of a search in `study.json`."""
 
 MAY_CHANGE = {"max_trials", "max_failures", "workers", "output"} | {
@@ -31,6 +31,8 @@ MAY_CHANGE = {"max_trials", "max_failures", "workers", "output"} | {
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
     """Search.
+
+    The first line is the title of the options' group in the help text.
 
     Attributes:
         tuner: Search algorithm.
@@ -90,7 +92,7 @@ class Search:
                 " from the space"
             )
         if self.space is None:
-            unused = SPECIFIC - NETWORKS[self.config.network].settings
+            unused = NETWORK_SETTINGS - NETWORKS[self.config.network].settings
             space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
             object.__setattr__(self, "space", space)
         self.search_space()
@@ -107,7 +109,7 @@ class Search:
     @property
     def info(self) -> StudyInfo:
         """The contents of `study.json`."""
-        return StudyInfo(kind=KIND, settings=dataclasses.asdict(self))
+        return StudyInfo(kind=SEARCH_KIND, settings=dataclasses.asdict(self))
 
     @classmethod
     def from_info(cls, info: StudyInfo) -> "Search":

@@ -43,7 +43,7 @@ class Range:
     sampling: str
     is_integer: bool
 
-    def samples(self) -> Iterator[float]:
+    def values_to_check(self) -> Iterator[float]:
         """Yield both ends; of a range of integers, also up to a thousand values in between."""
         if not self.is_integer:
             yield from (self.least, self.most)
@@ -72,7 +72,7 @@ class Choice:
 
     values: tuple[Any, ...]
 
-    def samples(self) -> Iterator[Any]:
+    def values_to_check(self) -> Iterator[Any]:
         """Iterate over all values."""
         return iter(self.values)
 
@@ -115,9 +115,9 @@ class SearchSpace:
             problem = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
             raise UserError(f"the search space {problem}: available are {', '.join(fields)}")
         self.dimensions = {name: _parse_dimension(fields[name], ranges[name]) for name in ranges}
-        first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
+        first = {name: next(iter(part.values_to_check())) for name, part in self.dimensions.items()}
         for name, part in self.dimensions.items():
-            for value in part.samples():
+            for value in part.values_to_check():
                 try:
                     TrainConfig.from_dict({**base.to_dict(), **first, name: value})
                 except UserError as error:
@@ -170,5 +170,8 @@ def _parse_range(field: Field, bounds: Mapping[str, Any]) -> Range:
     check(least < most, "a min below its max")
     is_linear = sampling == "linear"
     check(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
-    check(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
+    step_text = (
+        "a step above 0" if is_linear else f"a step, a factor above 1, with sampling={sampling}"
+    )
+    check(step is None or step > (0 if is_linear else 1), step_text)
     return Range(least=least, most=most, step=step, sampling=sampling, is_integer=is_integer)

@@ -116,8 +116,8 @@ class StudyFolder:
             return StudyInfo(**content)
         except TypeError as error:
             raise UserError(
-                f"{self.path / STUDY_FILE} is damaged: kind, settings or machine of the study are"
-                " missing; pass another folder"
+                f"{self.path / STUDY_FILE} is damaged: expected kind, settings and machine of"
+                " the study; pass another folder"
             ) from error
 
     def check_place(self) -> None:

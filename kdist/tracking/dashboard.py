@@ -87,9 +87,9 @@ def _make_sections() -> dict[str, list[Any]]:
             plot_points("Images per second by replicas", setting="replicas", value=speed),
             plot_points("Images per second by global batch", setting=batch, value=speed),
         ],
-        "Batch": [
+        "Batch size and batch norm": [
             plot_lines(
-                "Batch norm: error of moving statistics",
+                "Batch norm: gap of moving statistics",
                 "batch_norm_gap",
                 "batch_norm_replica_gap",
             ),

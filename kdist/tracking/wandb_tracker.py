@@ -93,7 +93,7 @@ def begin_run(
 
 
 def _start_wandb(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    # A sweep has its own project; wandb warns if a different project is passed.
+    # A sweep of W&B has its own project; wandb warns if a different project is passed.
     named = {"WANDB_PROJECT", "WANDB_SWEEP_ID"} & set(os.environ)
     return wandb.init(
         project=None if named else PROJECT, settings=wandb.Settings(**settings), **given

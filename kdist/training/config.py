@@ -12,7 +12,7 @@ from ..fields import check_fields, field_names
 from ..optimizers.optimizer_names import check_momentum
 from ..optimizers.scaling import scale_learning_rate
 from ..tracking.names import tracker_names
-from .networks import NETWORKS, SPECIFIC
+from .networks import NETWORK_SETTINGS, NETWORKS
 from .settings import (
     SET_BY_OWN_MODEL,
     SHAREABLE,
@@ -100,7 +100,7 @@ class TrainConfig(
 
     def _check_unused(self) -> None:
         """Reject settings that have no effect in combination with other settings."""
-        self._refuse_unused(SPECIFIC - NETWORKS[self.network].settings, "network")
+        self._refuse_unused(NETWORK_SETTINGS - NETWORKS[self.network].settings, "network")
         if self.augmentation != "shift":
             self._refuse_unused(("shift", "whole_pixels"), "augmentation")
         if not self.augment:
@@ -122,9 +122,10 @@ class TrainConfig(
         for name in sorted(names):
             value = getattr(self, name)
             if name != by and value != getattr(TrainConfig, name):
+                needed = f"{by}" if getattr(self, by) is None else f"another {by}"
                 raise UserError(
                     f"{name}={value} has no effect if {by}={getattr(self, by)}: leave out {name},"
-                    f" or pass another {by}"
+                    f" or pass {needed}"
                 )
 
     @property

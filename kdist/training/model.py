@@ -126,7 +126,7 @@ def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], 
     folder.write(folder.weights, model.save_weights)
     announce(
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}: only the"
-        f" weights are saved, in {folder.weights} for load_weights"
+        f" weights are saved, in {folder.weights}; read them with model.load_weights"
     )
 
 
@@ -225,7 +225,8 @@ def make_own_parts(
         model=model,
         fit=arguments,
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
-        # Without a known number, all data are read once, unless the train step counts samples.
+        # If the number is unknown, all data are read once to count the samples, unless the train
+        # step counts them.
         training_images=data.known_samples()
         or (None if can_count_images(model) else data.count_samples()),
         validation_images=UserData(training=data.validation).known_samples(),

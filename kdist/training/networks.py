@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 else:
     NetworkName = Literal[tuple(NETWORKS)]
 
-SPECIFIC = frozenset().union(*(network.settings for network in NETWORKS.values()))
+NETWORK_SETTINGS = frozenset().union(*(network.settings for network in NETWORKS.values()))
 """Settings that not every network has."""
 
 
-SIZES = frozenset({"depth", "width"})
-"""Settings that are part of the name of a model."""
+NAME_SETTINGS = frozenset({"depth", "width"})
+"""Settings that WideResNet's name contains."""

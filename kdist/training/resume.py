@@ -118,7 +118,7 @@ def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: 
             )
     if config.epochs < saved.epochs:
         raise UserError(
-            f"{run.path} was started with epochs={saved.epochs}, received {config.epochs}: a"
+            f"{run.path} was started with epochs={saved.epochs}, received {config.epochs}; a"
             " resumed run can have more epochs, not fewer: leave out --epochs to resume the run"
         )
     if saved.checkpoint_every is None and run.status != "complete":

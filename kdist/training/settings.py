@@ -3,7 +3,7 @@
 `cli/options.py` makes the command line's options, and `config.py` checks settings together.
 
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
-The group of a setting matters:
+The first line of a class is its group's title in the help text. The group of a setting matters:
 
 - Only the groups in `SHAREABLE` are shown on a dashboard.
 - Settings of `Output` may change when a run is repeated, and settings of `Checkpoints` when it is

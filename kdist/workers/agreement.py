@@ -71,9 +71,9 @@ def hash_json(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-DEFAULT_SECONDS = 600.0
-"""The default of the longest wait for a worker. A strategy prefers the timeout of its collectives,
-and waits longer if its `hang_seconds` are longer."""
+DEFAULT_WAIT_SECONDS = 600.0
+"""The longest wait for a worker, unless the strategy's collectives have a timeout, or its
+`hang_seconds` are longer."""
 
 _FIRST_REPORT_SECONDS = 30.0
 _POLL_MS = 250  # between two polls, Python handles signals, and failures are checked
@@ -92,7 +92,7 @@ class Agreement:
         workers: int,
         keys: Any,
         *,
-        timeout_seconds: float = DEFAULT_SECONDS,
+        timeout_seconds: float = DEFAULT_WAIT_SECONDS,
         failures: Callable[[], Sequence[str | None]] = tuple,
         may_take_longer: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
@@ -107,7 +107,7 @@ class Agreement:
         """Return the values of all workers, the chief's first; JSON has to hold them.
 
         Raises:
-            UserError: The workers are doing different things, or a worker is not here in time.
+            UserError: The workers are doing different things, or a worker does not arrive in time.
             TrainingError: A worker has failed; `LostWorkerError` if the reason is unknown.
         """
         if self._workers == 1:
@@ -178,7 +178,7 @@ class Agreement:
         for worker, reason in enumerate(self._failures()):
             if reason is not None:
                 kind = LostWorkerError if is_lost(reason) else TrainingError
-                raise kind(f"worker {worker} has failed: {reason}; see the output of this worker")
+                raise kind(f"worker {worker} has failed: {reason}; see its output")
 
     @staticmethod
     def _key(number: int, worker: int) -> str:

@@ -29,7 +29,7 @@ def check_workers() -> None:
 
     print_line(
         f"{strategy.workers} workers found each other after {time.perf_counter() - began:.1f} s:"
-        f" {strategy.num_replicas_in_sync} replicas, here {', '.join(strategy.devices)}"
+        f" {strategy.num_replicas_in_sync} replicas, on this worker {', '.join(strategy.devices)}"
     )
     shared = ", ".join(f"{name} {version}" for name, version in versions().items())
     print_line(f"same versions on all workers: {shared}")

@@ -35,7 +35,7 @@ def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Ite
         yield
 
 
-EXIT_CODE = 124
+HANG_EXIT_CODE = 124
 """The exit code of the command `timeout`."""
 
 _SLOW_FACTOR = 10
@@ -232,7 +232,7 @@ class HangWatch(StepWatch):
             self._exchange("end", self._state())
         else:
             self._publish_key(f"{_HUNG}/end/{self._worker}", "{}")
-        self._end(EXIT_CODE)
+        self._end(HANG_EXIT_CODE)
 
     def _exchange(self, event: str, state: dict[str, Any]) -> dict[int, dict[str, Any] | None]:
         """Return the states of all workers, `None` for a worker that does not answer."""

@@ -54,8 +54,8 @@ class LaunchOptions:
             )
         if self.ray and self.elastic and not self.max_restarts:
             raise UserError(
-                "received ray and elastic without max_restarts: pass how many lost workers to"
-                " survive, such as --max-restarts 3, as Ray counts each loss as a restart"
+                "received ray and elastic without max_restarts: pass --max-restarts 3, for"
+                " example, to survive the loss of three workers: Ray counts each loss as a restart"
             )
 
 

@@ -47,7 +47,7 @@ def print_outcome(outcome: WorkersOutcome, restart: str) -> None:
     if verdict.cause == "memory" and not verdict.is_reported and outcome.signal is None:
         how += f" ({OUT_OF_MEMORY}, most likely)"
     if worker.is_stopped:
-        how = "stood still, stopped by a signal, and was killed"
+        how = "was stopped by a signal, and then killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""
     error = worker.last_error()
     lines = [
@@ -91,7 +91,7 @@ class _Job:
         self._notes, self._events = notes, events
         self._gpus = [resources.gpus for resources in assigned]  # by worker that can be started
         self._restarts_left = options.max_restarts
-        self._answers: Mapping[str, Any] = {}
+        self._reported_sizes: Mapping[str, Any] = {}
         self._attempts = 0
 
     def run(self) -> int:
@@ -119,16 +119,16 @@ class _Job:
         """Return the number of workers of the next attempt; `None` without a next attempt."""
         if _is_final(outcome):
             return None
-        self._answers = outcome.answers or self._answers
+        self._reported_sizes = outcome.answers or self._reported_sizes
         left = [gpus for at, gpus in enumerate(self._gpus) if at not in outcome.lost]
-        # A loss counts as a failure before any worker has reported its replicas and shards, or if
-        # no worker is left.
-        if self._options.elastic and outcome.lost and left and self._answers:
+        # A lost worker counts as a failed one until a worker has reported its replicas and shards,
+        # and if no worker is left.
+        if self._options.elastic and outcome.lost and left and self._reported_sizes:
             self._gpus = left
             workers = fitting_workers(
                 len(left),
-                replicas=self._answers.get("replicas", 1),
-                shards=self._answers.get("shards"),
+                replicas=self._reported_sizes.get("replicas", 1),
+                shards=self._reported_sizes.get("shards"),
             )
             print(
                 f"kdist launch: restarts with {workers} worker{'s' * (workers > 1)}",

@@ -32,9 +32,9 @@ from ..spmd.explanation import describe_plan, find_user_line
 from ..spmd.fixed_order import WorkerFixedOrder
 from ..spmd.plan import GraphPlan
 from ..spmd.variables import GlobalVariables
-from ..strategies.devices import device_type, first_devices, use_one_core_each
+from ..strategies.devices import device_type, first_devices, run_operations_on_one_core
 from ..strategies.exact_strategy import ExactStrategy
-from .agreement import DEFAULT_SECONDS, Agreement
+from .agreement import DEFAULT_WAIT_SECONDS, Agreement
 from .hang_detection import HangWatch, limit_start
 from .launch_options import worker_settings
 from .tf_config import find_cluster
@@ -136,7 +136,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         _check_resolver(resolver)
         devices = first_devices(replicas)
         if shards is not None:
-            use_one_core_each()
+            run_operations_on_one_core()
         send_answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
         self.bucket_bytes = options.bytes_per_pack or DEFAULT_BYTES_PER_PACK
         self._agreement = Agreement(0, 1, worker_store)
@@ -162,7 +162,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self.workers,
             worker_store,
             timeout_seconds=options.timeout_seconds
-            or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
+            or max(DEFAULT_WAIT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
             failures=lambda: find_failures(self),
             may_take_longer=lambda: not options.timeout_seconds and self.step_watch.is_other_slow(),
         )
@@ -299,7 +299,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             {
                 **versions,
                 "the number of replicas": devices,
-                "the number of parts of a batch": self.extended.parts,
+                "shards (by default, the number of replicas)": self.extended.parts,
                 "shard_optimizer": self.extended.divides_state,
                 "shard_weights": self.extended.divides_weights,
                 "bytes_per_pack": self.bucket_bytes,
@@ -348,7 +348,7 @@ def shard_by_data(dataset: tf.data.Dataset) -> tf.data.Dataset:
             " batches of one worker, and the model depends on the number of workers: use"
             " AutoShardPolicy.DATA"
             + (
-                ", or let each worker read different data"
+                ", unless each worker's program already reads its own part of the data"
                 if policy == _Policy.OFF
                 else ", with which every worker reads all files"
             ),

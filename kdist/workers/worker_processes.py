@@ -129,7 +129,7 @@ class _Group:
         self._workers = workers
         self._grace = grace
         self._kill_at: float | None = None
-        self._ended_at: float | None = None  # time when this process ended the remaining workers
+        self._told_to_end_at: float | None = None  # the remaining workers, by this process
 
     def seconds_left(self) -> float:
         """Return the seconds until the next check."""
@@ -159,22 +159,24 @@ class _Group:
     def _has_failed(self, worker: "Worker") -> bool:
         """Whether a worker has failed, and did not only end because this process told it to end."""
         return (
-            not self._was_told_to_end(worker) or worker.is_stopped or worker.failed_at is not None
+            not self._may_have_been_told_to_end(worker)
+            or worker.is_stopped
+            or worker.failed_at is not None
         )
 
-    def _was_told_to_end(self, worker: "Worker") -> bool:
+    def _may_have_been_told_to_end(self, worker: "Worker") -> bool:
         """Whether a worker may have ended because this process told it to, after a failure.
 
         A worker that was killed from outside was not told to end, even if this process first sees
         the end of a worker that lost the connection to the killed worker.
         """
         is_killed_by_others = worker.code == -signal.SIGKILL and not worker.was_killed
-        is_later = self._ended_at is not None and worker.ended_at > self._ended_at
+        is_later = self._told_to_end_at is not None and worker.ended_at > self._told_to_end_at
         return is_later and not is_killed_by_others
 
     def _was_lost(self, worker: "Worker") -> bool:
         """Whether a signal that this process did not send has ended or stopped a worker."""
-        was_told = self.signal is not None or self._was_told_to_end(worker)
+        was_told = self.signal is not None or self._may_have_been_told_to_end(worker)
         return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
 
     def has_lost(self, worker: "Worker") -> bool:
@@ -207,14 +209,14 @@ class _Group:
             self._kill_by(time.monotonic())
 
     def _end_others(self, seconds: float) -> None:
-        if self._ended_at is not None or self.signal is not None:
+        if self._told_to_end_at is not None or self.signal is not None:
             return
-        self._ended_at = time.monotonic()
+        self._told_to_end_at = time.monotonic()
         for worker in self._workers:
             if worker.check_stopped():
                 worker.kill()
             worker.send(signal.SIGTERM)
-        self._kill_by(self._ended_at + min(seconds, self._grace))
+        self._kill_by(self._told_to_end_at + min(seconds, self._grace))
 
     def _kill_by(self, at: float) -> None:
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)

@@ -112,7 +112,7 @@ def test_a_result_says_where_it_begins():
     ):
         assert says in str(one)
         assert one.equal == (says == "2 replicas: equal")
-    with pytest.raises(AssertionError, match="runs differ from one replica\nNOT EQUAL"):
+    with pytest.raises(AssertionError, match="runs differ from the run on one replica\nNOT EQUAL"):
         result(errors={"2 replicas": "too bad"}).assert_equal()
 
 

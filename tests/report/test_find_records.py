@@ -144,6 +144,7 @@ def test_the_data_set_of_a_run():
     own = {"dataset": "fashion_mnist", "model": "a/mine.py:build", "data": "signs"}
     assert name_data_set(own) == "signs() of a/mine.py"
     assert name_data_set(own | {"data": None}) == "data() of a/mine.py"
+    assert name_data_set(own | {"data": "b/signs.py:load"}) == "load() of b/signs.py"
 
 
 def test_a_folder_of_the_name_of_a_link_is_shown_by_its_own(tmp_path):

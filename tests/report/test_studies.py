@@ -49,7 +49,7 @@ def test_another_version_is_told(tmp_path):
 
 
 def test_no_sweep_is_told(tmp_path):
-    with pytest.raises(UserError, match="not the folder of a study"):
+    with pytest.raises(UserError, match="not the folder of a sweep or search"):
         read_study(tmp_path / "missing")
     for text in ("{", "[" * 100_000):
         (tmp_path / "study.json").write_text(text)

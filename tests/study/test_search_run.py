@@ -79,7 +79,7 @@ def test_the_same_command_resumes_a_search(here, end):
     assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
     word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full;"
     assert word in out
-    assert out.endswith("1 trial ended in out: run the same command again to resume.\n")
+    assert out.endswith("1 trial ended in out: run the command again to resume.\n")
     again = FakeTrials()
     code, out = run(again)
     assert code == 0
@@ -133,7 +133,7 @@ def test_no_trial_that_beat_the_target_is_said(here):
     start = FakeTrials()
     code, out = run(start, objective="seconds_to_target", config=config, width=200)
     assert code == 0
-    assert "No trial beat the target accuracy of 0.85; trials that miss the target score" in out
+    assert "No trial beat the target accuracy of 0.85; a trial that misses the target gets" in out
     assert start.begun[0].search.has_target
 
 

@@ -37,8 +37,11 @@ BASE = TrainConfig(epochs=4, depth=10, width=1)
         ({"wd": {"min": "a", "max": 0.1}}, "the range of wd needs finite numbers"),
         ({"width": {"min": 1, "max": 2.5}}, "the range of width needs integers"),
         ({"wd": {"min": 0, "max": 1, "sampling": "log"}}, "a min above 0 with sampling=log"),
-        ({"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}}, "a factor above 1"),
-        ({"width": {"min": 1, "max": 4, "step": 0}}, "needs a step above 0"),
+        (
+            {"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}},
+            "needs a step, a factor above 1",
+        ),
+        ({"width": {"min": 1, "max": 4, "step": 0}}, "needs a step above 0; rec"),
         ({"width": {"min": 1, "max": 4, "sampling": "even"}}, "needs a sampling of linear, log"),
     ],
 )

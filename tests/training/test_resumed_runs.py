@@ -308,7 +308,7 @@ REFUSED = [
     ({"track": "wandb"}, "received track=wandb: leave out --track to resume the run"),
     (
         {"epochs": 2},
-        "with epochs=3, received 2: a resumed run can have more epochs, not fewer",
+        "with epochs=3, received 2; a resumed run can have more epochs, not fewer",
     ),
     ({"batch_size": 16, "replicas": 2}, "was trained with batch_size=32"),
     ({"depth": 12}, "depth has to be 6n"),

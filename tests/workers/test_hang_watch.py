@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kdist.workers import hang_detection
-from kdist.workers.hang_detection import EXIT_CODE, HangWatch, describe_states
+from kdist.workers.hang_detection import HANG_EXIT_CODE, HangWatch, describe_states
 from worker_store import WorkerStore
 
 
@@ -49,7 +49,7 @@ def test_a_step_that_takes_too_long_ends_the_worker_with_its_stacks():
         assert worker.codes == []
         worker.check_at(60)
         worker.watch._is_ending = False  # it has not ended, in this test
-    assert worker.codes == [EXIT_CODE]
+    assert worker.codes == [HANG_EXIT_CODE]
     assert worker.dumps == 1
     assert worker.lines[0] == "kdist: no step has ended for 60 seconds; the stacks of worker 0:"
     assert (
@@ -80,7 +80,7 @@ def test_only_waiting_inside_a_step_of_ones_own_loop_counts():
         codes = [*worker.codes]
         worker.check_at(30_060)
         worker.watch._is_ending = False
-    assert (codes, worker.codes) == ([], [EXIT_CODE])
+    assert (codes, worker.codes) == ([], [HANG_EXIT_CODE])
     assert "2 steps done, in data or computing of train_on_batch" in worker.lines[1]
 
 
@@ -102,7 +102,7 @@ def test_a_first_step_a_trace_and_a_save_may_take_ten_times_as_long(what):
         assert worker.codes == []
         worker.check_at(1199)
         worker.watch._is_ending = False
-    assert worker.codes == [EXIT_CODE]
+    assert worker.codes == [HANG_EXIT_CODE]
 
 
 def test_outside_of_fit_nothing_is_limited():
@@ -159,7 +159,7 @@ def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
         # The one that is stuck learns of it from the other.
         list(pool.map(lambda one: one.watch.check(), workers))
     for worker in workers:
-        assert worker.codes[0] == EXIT_CODE
+        assert worker.codes[0] == HANG_EXIT_CODE
         assert worker.dumps == 1
         assert f"the other workers wait for worker {stuck} (" in worker.lines[-1]
         assert (
@@ -178,7 +178,7 @@ def test_a_worker_that_is_elsewhere_ends_with_the_others():
             while not second.done() and not chief.codes:
                 chief.watch.check()
             second.result()
-    assert chief.codes == other.codes == [EXIT_CODE]
+    assert chief.codes == other.codes == [HANG_EXIT_CODE]
     assert "neither fit, evaluate nor predict, at a test" in chief.lines[-1]
 
 
@@ -186,7 +186,7 @@ def test_a_store_that_fails_does_not_keep_a_worker():
     worker = Worker(1, 2, keys=object())
     hang_in_step(worker.watch)
     worker.check_at(100)
-    assert worker.codes == [EXIT_CODE]
+    assert worker.codes == [HANG_EXIT_CODE]
     assert "worker 0 does not answer" in worker.lines[-1]
 
 

@@ -344,7 +344,7 @@ def test_a_worker_that_stands_still_is_killed_and_named(launch):
         "2",
     )
     assert code == 128 + signal.SIGKILL
-    assert "kdist launch: worker 1 stood still, stopped by a signal, and was killed" in errors
+    assert "kdist launch: worker 1 was stopped by a signal, and then killed" in errors
 
 
 HEAD = "Traceback (most recent call last):\n"

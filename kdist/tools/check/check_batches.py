@@ -76,7 +76,9 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
     if not parts or sum(map(count_rows, parts)) < 2:
-        raise UserError("the data have fewer than 2 samples, too few for a check: return more")
+        raise UserError(
+            "the data have fewer than 2 samples, too few for a check: return at least 2"
+        )
     batches = Batches(parts)
     return batches.shorten_last() if is_flexible else batches
 

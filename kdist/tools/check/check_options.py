@@ -61,7 +61,7 @@ class CheckOptions:
 
     @property
     def full_batch(self) -> int:
-        """Samples per batch of arrays; by default few, if possible divisible by all replicas."""
+        """Samples per batch of arrays; by default few, a multiple of all `replicas` if possible."""
         if self.batch_size is not None:
             return self.batch_size
         common = math.lcm(*self.replicas)

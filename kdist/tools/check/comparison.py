@@ -20,7 +20,8 @@ STOCK_KERAS = "one replica of stock Keras"
 _KINDS_BY_NAME = ("loss", "metric", "evaluate")
 # A sample of larger variables is compared, so that the steps of a large model fit into memory.
 _MOST_VALUES = 2**16
-# Differences are permitted up to this multiple of the effect of rounding the initial weights.
+# Rounding the initial weights changes the results: a difference of at most this multiple of that
+# change counts as equal.
 _ROUNDING_FACTOR = 20.0
 # Metrics may add up in float32, whatever the model's precision.
 _METRIC_TOLERANCE = 1e-6
@@ -248,7 +249,7 @@ class CheckResult:
             AssertionError: The runs differ.
         """
         if not self.equal:
-            raise AssertionError(f"the runs differ from one replica\n{self}")
+            raise AssertionError(f"the runs differ from the run on one replica\n{self}")
 
     def __str__(self) -> str:
         lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to {self.reference}"]

@@ -80,8 +80,9 @@ def judge_gpus(found: list[str], visible: int) -> Finding:
     if len(found) < visible:
         text = f"{len(found) or 'none'} of {visible}"
         remedy = (
-            "in a checkout of kdist, pip install '.[cuda]'; TF_CPP_MIN_LOG_LEVEL=0 python -c"
-            ' "import tensorflow as tf; tf.config.list_physical_devices()" says what is missing'
+            "in a checkout of kdist, pip install '.[cuda]'; to see what is missing, run"
+            ' TF_CPP_MIN_LOG_LEVEL=0 python -c "import tensorflow as tf;'
+            ' tf.config.list_physical_devices()"'
         )
         return Finding(name, "broken", text, remedy)
     if not found:
@@ -92,14 +93,14 @@ def judge_gpus(found: list[str], visible: int) -> Finding:
 def check_all_reduce(replicas: int) -> Finding:
     """Check that the sum of a buffer over all devices is correct, and time it."""
     if replicas == 1:
-        return Finding("all-reduce", "absent", "one device has nothing to add up")
+        return Finding("all-reduce", "absent", "not measured: there is only one device")
     import tensorflow as tf
 
     from ...strategies.devices import first_devices
 
     devices = first_devices(replicas)
     on_gpus = devices[0].startswith("GPU")
-    # TensorFlow's own strategy: a kdist step runs on a single device, with nothing to reduce.
+    # TensorFlow's own strategy: a kdist step is traced as on one device, with nothing to reduce.
     # TensorFlow's collectives on CPUs fail in the second strategy of a process.
     reduction = None if on_gpus else tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
@@ -138,7 +139,12 @@ def judge_all_reduce(
     wrong = [total for total in totals if total != expected]
     if wrong:
         text = f"the sum is {wrong[0]:g}, expected {expected:g}"
-        return Finding(name, "broken", text, "update the driver and NCCL; test the GPUs' memory")
+        remedy = (
+            "update the driver and NCCL; test the GPUs' memory"
+            if on_gpus
+            else "install TensorFlow again; test the machine's memory"
+        )
+        return Finding(name, "broken", text, remedy)
     # In a ring, each device sends and receives this share of the buffer: NCCL's "bus bandwidth".
     rate = 2 * (replicas - 1) / replicas * _BUFFER_BYTES / seconds
     text = (

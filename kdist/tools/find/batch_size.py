@@ -11,7 +11,7 @@ from ...errors import TrainingError, UserError
 from ...launch import child
 
 TRY_VARIABLE = "KDIST_FINDER"
-"""Environment variable of a try: a model's file that starts a search on import is refused."""
+"""Environment variable in the process of a try: a file that starts a search itself is refused."""
 
 # Margin for fragmentation and for validation.
 _MEMORY_MARGIN = 0.05
@@ -20,7 +20,7 @@ _RESOLUTION = 1.05
 _PROGRAM = (sys.executable, "-m", "kdist.tools.find.batch_size_try")
 _LAST_CHARACTERS = 6000
 _LIMIT_TEXTS = {
-    "memory": "the next larger size that was tried ran out of memory",
+    "memory": "the next larger size that was tried did not fit into memory",
     "data": "a larger global batch has more samples than the data",
     "most": "larger sizes were not tried (--most)",
 }

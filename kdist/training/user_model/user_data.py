@@ -156,9 +156,9 @@ def _split_validation(data: Any) -> tuple[Any, Any]:
         if not are_pairs and all(map(_has_arrays, arrays)):
             return (data if len(data) > 1 else (*data, None)), None
     raise UserError(
-        f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"
-        " arrays (x, y) alone, or training and validation data as tf.data.Dataset or"
-        " keras.utils.PyDataset"
+        f"the data function returned {type(data).__name__}, expected arrays (x, y), a"
+        " tf.data.Dataset or a keras.utils.PyDataset, or a pair of these: training and validation"
+        " data"
     )
 
 
