@@ -44,8 +44,8 @@ def test_batch_passes_its_options(monkeypatch, capsys):
         "most": 65536,
     }
     assert capsys.readouterr().out.splitlines() == [
-        "largest batch size per replica that works: 100 (the next larger size that was tried ran"
-        " out of memory)",
+        "largest batch size per replica that works: 100 (the next larger size that was tried did"
+        " not fit into memory)",
         "use --batch-size 95",
     ]
 

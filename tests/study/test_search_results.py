@@ -48,7 +48,7 @@ def test_a_trial_that_missed_the_target_counts_ten_times_and_a_closer_one_less(t
 
 def test_a_trial_without_a_score_has_failed(tmp_path):
     nan = {"val_loss": ["nan"]}
-    with pytest.raises(UserError, match="val_loss was not finite in any epoch"):
+    with pytest.raises(UserError, match="no epoch has a finite val_loss"):
         result(tmp_path / "a", Search(objective="val_loss"), (0.5,), extra=nan)
     run = write_run(tmp_path / "b", (0.5,))
     summary = json.loads((run / "summary.json").read_text())

@@ -332,7 +332,7 @@ def test_samples_are_counted_where_something_says_how_many_they_are(data, sample
         ((ROWS, ROWS, ROWS), "returned tuple, expected"),
         (list(ROWS), "returned list, expected"),
         ((*ROWS, 3), "returned tuple, expected"),
-        (None, r"returned NoneType, expected \(x, y\), \(x_val, y_val\)"),
+        (None, r"returned NoneType, expected arrays \(x, y\), a tf.data.Dataset or"),
         (({"a": ROWS[0]}, np.ones(3)), "with 6 and 3 samples"),
     ],
 )
