@@ -29,7 +29,7 @@ def test_device_names_as_in_tensorflow(name):
         ({"devices": [0, 1]}, "has to be a list"),
         ({"devices": ["GPU:0"]}, "unknown device GPU:0: available are CPU:0"),
         ({"devices": ["/cpu:0", "CPU:0"]}, "each device only once"),
-        ({"devices": ["CPU:0"], "replicas": 1}, "one of the two"),
+        ({"devices": ["CPU:0"], "replicas": 1}, "pass only one of these arguments"),
     ],
 )
 def test_bad_devices_are_refused(arguments, words):

@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-LAYERS, WEIGHTS, LIMIT = 40, 1048, 975  # MB
+LAYERS, WEIGHTS, LIMIT = 80, 2097, 1950  # MB
 
 
 def train(way, workers):
