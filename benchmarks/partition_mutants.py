@@ -105,7 +105,7 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     original = {
         "gather": collectives.Collectives.gather,
         "scatter": collectives.Collectives.scatter_sums,
-        "copy": functions.copy_of,
+        "copy": functions.copy_operation,
         "effects": functionalize.effects_of,
         "exchange": program.Program._write_exchange,
         "outer weight": program.ProgramStage.outer_weight,
@@ -149,7 +149,7 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
     changes = {**functionalize._COUNTERPARTS, "RngReadAndSkip": without_skip}
     stage, exchange = program.ProgramStage, collectives.Collectives
     return {
-        "changes in a body are lost": ([functionalize], "_changed_by", lambda *_: []),
+        "changes in a body are lost": ([functionalize], "_find_changed", lambda *_: []),
         "changes in a loop's condition are lost": (
             [functionalize],
             "_changes_variables",
@@ -162,7 +162,11 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         ),
         "draws leave the generator as it is": ([functionalize], "_COUNTERPARTS", changes),
         "branches that may fail are run both": ([functionalize], "_cannot_fail", lambda *_: True),
-        "no rows of a table are left out": ([functionalize], "_without_wrong", lambda ids, *_: ids),
+        "no rows of a table are left out": (
+            [functionalize],
+            "_mask_wrong_segments",
+            lambda ids, *_: ids,
+        ),
         "copies wait for nothing": ([functions, functionalize, plan], "hold_back", lambda *_: None),
         "nothing runs once": (
             [tensor_facts],
@@ -180,7 +184,7 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "rows are gathered the other way round": ([exchange], "gather", reversed_rows),
         "one part is taken for the sum": (
             [exchange],
-            "_sum",
+            "_sum_parts",
             lambda o, parts: o.copy_to_devices(parts[0]),
         ),
         "replicas get the rows of others": ([exchange], "scatter_sums", of_others),
@@ -191,22 +195,20 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         ),
         "a weight is read when it is gathered": ([program.Program], "_write_exchange", read_again),
         "a gathered weight is kept": ([stage], "outer_weight", of_first_round),
-        "gathers wait for no stage": ([program.Program], "_ends_before", lambda *_: []),
-        "draws are drawn again": ([remat], "copy_of", of_next_seed),
+        "gathers wait for no stage": ([program.Program], "_find_ends_before", lambda *_: []),
+        "draws are drawn again": ([remat], "copy_operation", of_next_seed),
         "nothing is computed again": ([remat], "_compute_again", lambda *_: {}),
     }
 
 
 def _read_weights(program: Any, sent: Any) -> list[tuple[Any, Any, Any]]:
     """Return gathered weights that are values of variables: result, handle and placement."""
-    from kdist.spmd.program import result_of
-
     weights = [gathered for gathered in sent if getattr(gathered, "is_weight", False)]
     return [
         (
-            result_of(gathered),
-            program.plan.canonical(gathered.tensor.op.inputs[0]).ref(),
-            program.plan.placement(gathered.tensor),
+            gathered,
+            program.plan.resolve_alias(gathered.tensor.op.inputs[0]).ref(),
+            program.plan.placement_of(gathered.tensor),
         )
         for gathered in weights
         if gathered.tensor.op.type == "ReadVariableOp"
@@ -214,7 +216,7 @@ def _read_weights(program: Any, sent: Any) -> list[tuple[Any, Any, Any]]:
 
 
 def _stage_alone(program: Any, planned: Any) -> Any:
-    return program.stage(planned.stage)
+    return program.stage_at(planned.stage)
 
 
 def pytest_configure() -> None:

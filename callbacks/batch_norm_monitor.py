@@ -14,11 +14,11 @@ from ..layers.diagnosis import (
     check_model_accepts,
     diagnose,
     measure_distance,
-    observed_moments,
+    observe_moments,
     spread_over_replicas,
     stateless_loss,
 )
-from ..layers.measurements import merge_input_moments
+from ..layers.input_moments import merge_input_moments
 from .resumable import ResumableCallback
 
 
@@ -36,10 +36,9 @@ class BatchNormMonitor(ResumableCallback):
       replica 0, which are saved, and of any replica of this worker. 0 on one replica.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
-    The callback prints a line with the worst layer and the likely cause if a gap is above 0.5 (0.1
-    between replicas), or if the loss in inference mode exceeds the loss in training mode by a
-    quarter. Causes are moving statistics that lag, were never updated or differ between replicas,
-    replicas with different data, or a batch per replica that is too small.
+    If a gap, or the excess of the loss in inference mode, is above its threshold, the callback
+    prints a line with the worst layer and the likely cause. Thresholds and causes are in
+    `kdist/layers/diagnosis.py`.
 
     No variable of the model changes, including moving statistics, seeds and Keras metrics. (A raw
     `tf.Variable` that a layer assigns to may change.) In training mode dropout is active. Therefore
@@ -48,10 +47,9 @@ class BatchNormMonitor(ResumableCallback):
     replica's rows separately, as in training; inference uses the moving statistics of replica 0.
 
     Args:
-        batch: A batch as `fit` takes it, `(x, y)` or `(x, y, sample_weight)`, of arrays or nested
-            arrays. Take it from the training data, with as many samples as the global batch in
-            training: statistics of fewer samples are noisier, and the causes to consider depend on
-            the number of samples.
+        batch: A batch of the training data, `(x, y)` or `(x, y, sample_weight)`, of arrays or
+            nested arrays, with as many samples as the global batch in training: statistics of fewer
+            samples are noisier, and the likely cause depends on the number of samples.
         verbose: 0 prints nothing and only fills `logs`.
 
     Attributes:
@@ -82,7 +80,7 @@ class BatchNormMonitor(ResumableCallback):
         self.gaps: list[LayerGap] = []
         self.diagnosis: str | None = None
         self._steps_of_epoch = 0
-        self._first: dict[str, Any] = {}
+        self._initial_statistics: dict[str, Any] = {}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Record the moving statistics; reject a model or batch that cannot be checked."""
@@ -92,9 +90,9 @@ class BatchNormMonitor(ResumableCallback):
         if not norms:
             raise UserError(
                 f"{self.model.name} has no keras.layers.BatchNormalization for BatchNormMonitor to"
-                " check: remove the callback."
+                " check: remove the callback"
             )
-        self._first = {
+        self._initial_statistics = {
             norm.path: _moving_statistics(self.model, norm) for norm in norms if norm.built
         }
         if self.model.built:
@@ -103,24 +101,24 @@ class BatchNormMonitor(ResumableCallback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Count the steps of the epoch."""
         super().on_train_batch_end(batch, logs)
-        self._steps_of_epoch = self.steps_done(batch)
+        self._steps_of_epoch = self.steps_of_epoch_after(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Compare the statistics, add gaps and losses to `logs`, and print the diagnosis."""
         super().on_epoch_end(epoch, logs)
         self.steps += self._steps_of_epoch
         self._steps_of_epoch = 0
-        with observed_moments(self.model) as moments:
+        with observe_moments(self.model) as moments:
             in_training = stateless_loss(self.model, self.batch, training=True)
         in_inference = stateless_loss(self.model, self.batch, training=False)
         # A layer that the model does not call has no statistics to compare.
         self.gaps = [
-            self._gap(norm, moments[norm.path])
+            self._measure_gap(norm, moments[norm.path])
             for norm in batch_norms(self.model)
             if moments[norm.path]
         ]
         if logs is not None:
-            gaps = np.array([(gap.gap, gap.replicas) for gap in self.gaps]).reshape(-1, 2)
+            gaps = np.array([(gap.gap, gap.replica_gap) for gap in self.gaps]).reshape(-1, 2)
             largest = np.max(gaps, axis=0, initial=0.0).tolist()
             logs["batch_norm_gap"], logs["batch_norm_replica_gap"] = largest
             logs["loss_in_training_mode"] = in_training
@@ -129,25 +127,27 @@ class BatchNormMonitor(ResumableCallback):
         if self.diagnosis:
             self.print_line(self.diagnosis)
 
-    def _gap(self, norm: Any, shares: Mapping[int, list[Any]]) -> LayerGap:
+    def _measure_gap(self, norm: Any, moments_by_replica: Mapping[int, list[Any]]) -> LayerGap:
         moving = _moving_statistics(self.model, norm)
         # A layer that is called several times has the same moving statistics for all calls.
-        batches = [merge_input_moments(tf.stack(calls)) for calls in shares.values()]
+        batches = [merge_input_moments(tf.stack(calls)) for calls in moments_by_replica.values()]
         statistics = [(batch.mean, batch.variance) for batch in batches]
-        first = self._first.get(norm.path)
+        initial = self._initial_statistics.get(norm.path)
         with np.errstate(all="ignore"):  # NaN is reported without a warning
-            distances = [measure_distance(*own, norm, moving[0]) for own in statistics]
+            distances = [measure_distance(*pair, norm, moving[0]) for pair in statistics]
             mean, variance = np.mean(distances, axis=0).tolist()
             return LayerGap(
                 name=norm.name,
                 mean=mean,
                 variance=variance,
-                replicas=spread_over_replicas(moving, norm),
-                apart=spread_over_replicas(statistics, norm),
-                values=min(float(np.min(batch.count)) for batch in batches),
-                kept=float(norm.momentum) ** self.steps,
+                replica_gap=spread_over_replicas(moving, norm),
+                batch_gap=spread_over_replicas(statistics, norm),
+                values_per_channel=min(float(np.min(batch.count)) for batch in batches),
+                initial_weight=float(norm.momentum) ** self.steps,
                 frozen=not norm.trainable,
-                unchanged=self.steps > 0 and first is not None and np.array_equal(first, moving),
+                unchanged=self.steps > 0
+                and initial is not None
+                and np.array_equal(initial, moving),
             )
 
 

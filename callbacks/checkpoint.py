@@ -97,12 +97,12 @@ class Checkpoint(ResumableCallback):
         if any(isinstance(callback, Checkpoint) for callback in callbacks):
             raise UserError(
                 "fit received several Checkpoint callbacks, each of which would restore its own"
-                " training: pass one, and copy its files for a copy elsewhere"
+                " training: pass one; for a second copy of the checkpoints, copy the folder"
             )
         if running_fit(self.model) is None:
             raise UserError(
-                "Checkpoint was made while fit was called, which is too late to follow its data:"
-                " write checkpoint = Checkpoint(...) before fit, or make a strategy of kdist first"
+                "Checkpoint was created inside the call of fit, too late to record the order of the"
+                " data: create it before the call, as in checkpoint = Checkpoint(...)"
             )
         self._fit = FitCheckpoints(self.model, self.params, callbacks, self.options, self._announce)
 
@@ -126,10 +126,10 @@ class Checkpoint(ResumableCallback):
         """Save if a save is due."""
         super().on_train_batch_end(batch, logs)
         if self._fit is not None:
-            self._fit.step_ends(self.steps_done(batch), logs or {})
+            self._fit.step_ends(self.steps_of_epoch_after(batch), logs or {})
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Keep the state that validation resets."""
+        """Copy the state that validation will reset."""
         super().on_test_begin(logs)
         if self._fit is not None:
             self._fit.validation_begins()
@@ -166,7 +166,7 @@ class Checkpoint(ResumableCallback):
         self._flush()
 
     def _announce(self, line: str) -> None:
-        """Print a line also with `verbose=0`, when no progress bar is open; from any thread."""
+        """Print a line, from any thread, when no progress bar is open; also with `verbose=0`."""
         if is_chief(self.model):
             self._lines.append(line)
 

@@ -76,60 +76,64 @@ class PrintThroughput(ResumableCallback):
     ) -> None:
         super().__init__(verbose=verbose)
         if total_images is not None:
-            hint = "pass the number of images in one epoch, or omit it to have them counted"
+            hint = "pass the number of images in one epoch, or None to let kdist count the images"
             total_images = positive_integer("total_images", total_images, hint=hint)
         if every is not None:
-            every = positive_integer("every", every, hint="pass the steps between two lines")
+            hint = "pass the number of steps from one printed line to the next"
+            every = positive_integer("every", every, hint=hint)
         self.total_images = total_images
         self.every = every
         self.clock = clock
-        self._began: float | None = None  # start time of the epoch
+        self._start_time: float | None = None  # of the epoch's first step
         self._rate: float | None = None  # of the epoch's training part, when it has ended
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a model if its images cannot be counted."""
         super().on_train_begin(logs)
-        self._count_seen()
+        self._read_counts()
         self._is_first_epoch = True
-        self._steps_before: int | None = None  # steps of training before the epoch
-        self._done = 0  # steps of the epoch
+        self._steps_before_epoch: int | None = None  # steps of training before the epoch
+        self._steps_of_epoch = 0  # up to now
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Begin to count the epoch's steps."""
         super().on_epoch_begin(epoch, logs)
-        if self._steps_before is not None:
-            self._steps_before += self._done
-        self._began, self._rate, self._done = None, None, 0
+        if self._steps_before_epoch is not None:
+            self._steps_before_epoch += self._steps_of_epoch
+        self._start_time, self._rate, self._steps_of_epoch = None, None, 0
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the clock at the first step of an epoch, which may be resumed in the middle."""
         super().on_train_batch_begin(batch, logs)
-        if self._began is None:
-            self._first, self._seen_before = batch, self._count_seen()
-            self._began = self._ended = self.clock()
-            self._line = (batch, *self._seen_before, self._began)
+        if self._start_time is None:
+            self._first_step, self._counts_at_epoch_start = batch, self._read_counts()
+            self._start_time = self._end_time = self.clock()
+            self._state_at_last_line = (batch, *self._counts_at_epoch_start, self._start_time)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the time. Keras has read the step's `logs`, so the step has finished."""
         super().on_train_batch_end(batch, logs)
-        self._ended = self.clock()
-        before, self._done = self._done or self._first, self.steps_done(batch)
-        if self.every and self._steps_before is None:
-            self._steps_before = steps_taken(self.model.optimizer) - self._done
-        if self.every and self._steps_before is not None:
-            step = self._steps_before + self._done
-            if step // self.every > (self._steps_before + before) // self.every:
+        self._end_time = self.clock()
+        before, self._steps_of_epoch = (
+            self._steps_of_epoch or self._first_step,
+            self.steps_of_epoch_after(batch),
+        )
+        if self.every and self._steps_before_epoch is None:
+            self._steps_before_epoch = steps_taken(self.model.optimizer) - self._steps_of_epoch
+        if self.every and self._steps_before_epoch is not None:
+            step = self._steps_before_epoch + self._steps_of_epoch
+            if step // self.every > (self._steps_before_epoch + before) // self.every:
                 self._print_step(step, (logs or {}).get("loss", math.nan))
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the images of the epoch before validation resets the count."""
         super().on_test_begin(logs)
-        self._end_training()
+        self._compute_epoch_rate()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the epoch's rate and add it to `logs`."""
         super().on_epoch_end(epoch, logs)
-        self._end_training()
+        self._compute_epoch_rate()
         if self._rate is None:  # an epoch without data
             return
         if math.isfinite(self._rate):  # an epoch that takes no time has no finite rate
@@ -147,13 +151,13 @@ class PrintThroughput(ResumableCallback):
             )
         super().on_train_end(logs)
 
-    def _end_training(self) -> None:
+    def _compute_epoch_rate(self) -> None:
         """Compute the rate of the epoch's training part, once per epoch."""
-        if self._began is None or self._rate is not None:
+        if self._start_time is None or self._rate is not None:
             return
-        seconds, steps = self._ended - self._began, self._done - self._first
-        counted = self._count_seen()[0] - self._seen_before[0]
-        images = self._count_images(counted, steps, epoch_steps=self._done)
+        seconds, steps = self._end_time - self._start_time, self._steps_of_epoch - self._first_step
+        counted = self._read_counts()[0] - self._counts_at_epoch_start[0]
+        images = self._count_images(counted, steps, epoch_steps=self._steps_of_epoch)
         if not self._is_first_epoch:
             self.images += 0 if math.isnan(images) else round(images)
             self.seconds, self.steps = self.seconds + seconds, self.steps + steps
@@ -162,9 +166,11 @@ class PrintThroughput(ResumableCallback):
 
     def _print_step(self, step: int, loss: float) -> None:
         """Print the line of the steps since the previous line."""
-        now = (self._done, *self._count_seen(), self._ended)
-        steps, counted, losses, seconds = (a - b for a, b in zip(now, self._line, strict=True))
-        self._line = now
+        now = (self._steps_of_epoch, *self._read_counts(), self._end_time)
+        steps, counted, losses, seconds = (
+            a - b for a, b in zip(now, self._state_at_last_line, strict=True)
+        )
+        self._state_at_last_line = now
         if self.total_images is None:
             loss = _divide(losses, counted)
         rate = _divide(self._count_images(counted, steps), seconds)
@@ -174,12 +180,12 @@ class PrintThroughput(ResumableCallback):
             bar = self._bar_is_open and self.params.get("verbose") == 1
             print(f"\n{line}" if bar else line, flush=True)
 
-    def _count_seen(self) -> tuple[int, float]:
+    def _read_counts(self) -> tuple[int, float]:
         """Return the number of images that Keras has counted, and the sum of their losses."""
         return (0, 0.0) if self.total_images is not None else _images_and_losses(self.model)
 
     def _count_images(self, counted: float, steps: float, *, epoch_steps: int = 0) -> float:
-        """Return the images of some steps; `epoch_steps` is used if `fit` knows no number."""
+        """Return the images of some steps; `epoch_steps` counts if `fit` knows no length."""
         if self.total_images is None:
             return counted
         return self.total_images * _divide(steps, (self.params or {}).get("steps") or epoch_steps)
@@ -205,7 +211,7 @@ def count_images(model: Any) -> int:
         model: A compiled `keras.Model`.
 
     Raises:
-        UserError: The model does not count, see `counts_images`.
+        UserError: The model does not count its images, see `can_count_images`.
 
     Example:
         >>> model.fit(images, labels)
@@ -215,11 +221,11 @@ def count_images(model: Any) -> int:
     return _images_and_losses(model)[0]
 
 
-def counts_images(model: Any) -> bool:
+def can_count_images(model: Any) -> bool:
     """Whether a compiled model counts the images that it trains on.
 
-    A model with its own `train_step` or `metrics` may not count, nor is a count in half precision
-    exact.
+    A model with its own `train_step` or `metrics` may keep no count, and a count in half precision
+    is not exact.
     """
     return _loss_average(model) is not None
 
@@ -236,8 +242,8 @@ def _images_and_losses(model: Any) -> tuple[int, float]:
     mean: Any = _loss_average(model)
     if mean is None:
         raise UserError(
-            f"The images that {type(model).__name__} trains on cannot be counted, because it has"
-            " its own train_step or metrics, or metrics in half precision: pass"
+            f"The images that {type(model).__name__} trains on cannot be counted, because the model"
+            " has its own train_step or metrics, or metrics in half precision: pass"
             " total_images=<images in one epoch>."
         )
     # Keras's own conversions return a variable of several replicas unchanged; TensorFlow's

@@ -31,7 +31,7 @@ class ResumableCallback(keras.callbacks.Callback):
     def __init__(self, *, verbose: int = 1) -> None:
         super().__init__()
         self.verbose = verbose
-        self._resumed = False
+        self._has_state_to_resume = False
         self._bar_is_open = False
         self._lines: list[str] = []
         self._assign(self.initial_state)
@@ -52,17 +52,17 @@ class ResumableCallback(keras.callbacks.Callback):
         if set(state) != set(self.initial_state):
             raise UserError(
                 f"The state given to {type(self).__name__} has the keys {sorted(state)}, expected "
-                f"{sorted(self.initial_state)}: pass what get_state() of the same class returned."
+                f"{sorted(self.initial_state)}: pass the result of get_state() of the same class"
             )
         self._assign(state)
-        self._resumed = True
+        self._has_state_to_resume = True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Start from the initial state, or from the state that `set_state` received."""
         super().on_train_begin(logs)
-        if not self._resumed:
+        if not self._has_state_to_resume:
             self._assign(self.initial_state)
-        self._resumed = False
+        self._has_state_to_resume = False
         self._bar_is_open = False
         self._lines = []
 
@@ -82,14 +82,14 @@ class ResumableCallback(keras.callbacks.Callback):
         """Print a line as soon as no progress bar is open.
 
         Keras closes the bar of an epoch after every callback's `on_epoch_end`, so a line printed
-        there would break the bar. With several workers, only the chief prints.
+        in `on_epoch_end` would break the bar. With several workers, only the chief prints.
         """
         if self.verbose and is_chief(self.model):
             self._lines.append(line)
             if not self._bar_is_open:
                 self._flush()
 
-    def steps_done(self, batch: int) -> int:
+    def steps_of_epoch_after(self, batch: int) -> int:
         """Return the steps of the epoch so far, from the `batch` of `on_train_batch_end`.
 
         With several steps per execution, Keras passes the number of the last possible step of the
@@ -99,7 +99,7 @@ class ResumableCallback(keras.callbacks.Callback):
         return min(batch + 1, known) if known else batch + 1
 
     def _flush(self) -> None:
-        lines, self._lines = self._lines, []  # a thread may add lines
+        lines, self._lines = self._lines, []  # swap first: another thread may add lines meanwhile
         for line in lines:
             print(line, flush=True)
 
@@ -108,8 +108,7 @@ class ResumableCallback(keras.callbacks.Callback):
             setattr(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A model under a strategy can be neither copied nor pickled; the copy receives a model from
-        # Keras.
+        # A model under a strategy cannot be copied or pickled; Keras gives the copy its model.
         detached: Self = object.__new__(type(self))
         detached.__dict__.update(self.__dict__)
         detached.set_model(None)
@@ -136,12 +135,12 @@ class TimedCallback(ResumableCallback):
     def __init__(self, *, verbose: int = 1, clock: Clock = time.perf_counter) -> None:
         super().__init__(verbose=verbose)
         self.clock = clock
-        self._began = 0.0
+        self._start_time = 0.0
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Start counting, from 0 or from the seconds of the resumed run."""
         super().on_train_begin(logs)
-        self._began = self.clock() - self.seconds
+        self._start_time = self.clock() - self.seconds
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Update the seconds, for a run that is interrupted or saved within an epoch."""
@@ -154,4 +153,4 @@ class TimedCallback(ResumableCallback):
         self._count_seconds()
 
     def _count_seconds(self) -> None:
-        self.seconds = self.clock() - self._began
+        self.seconds = self.clock() - self._start_time

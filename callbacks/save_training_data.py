@@ -14,7 +14,7 @@ from .._upstream.hooks import is_chief
 from ..arguments import local_path
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
-from .print_throughput import count_images, counts_images
+from .print_throughput import can_count_images, count_images
 from .resumable import Clock, TimedCallback
 
 COLUMNS = (
@@ -53,8 +53,8 @@ class SaveTrainingData(TimedCallback):
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: The file cannot be written, before training or later. Or a resumed run finds a
-            file that `SaveTrainingData` did not write.
+        UserError: The file cannot be written, before training or later; or the file that a resumed
+            run finds is not from `SaveTrainingData`.
 
     Example:
         ```python
@@ -74,17 +74,17 @@ class SaveTrainingData(TimedCallback):
     ) -> None:
         self.path = local_path("path", path)
         self.rows: list[dict[str, str]] = []
-        self._has_begun = self._is_resumed = self._counts_images = False
+        self._has_begun = self._is_resumed = self._can_count_images = False
         super().__init__(verbose=verbose, clock=clock)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
-        self._is_resumed, self._has_begun = self._resumed, False
+        self._is_resumed, self._has_begun = self._has_state_to_resume, False
         super().on_train_begin(logs)
-        self._counts_images = counts_images(self.model)
+        self._can_count_images = can_count_images(self.model)
         if not is_chief(self.model):  # all workers count the images, and only the chief writes
             return
-        hint = "pass a path in a folder that exists"
+        hint = "pass a path that can be written, in a folder that exists"
         with (
             explain_write_errors(Path(self.path), hint=hint),
             open(self.path, "a", encoding="utf-8"),
@@ -99,14 +99,16 @@ class SaveTrainingData(TimedCallback):
         self._has_begun = True
         self.rows = [row for row in self._read() if int(row["epoch"]) <= epoch] if epoch else []
         if self.rows and not self._is_resumed:
-            self._began -= float(self.rows[-1]["seconds"])
+            self._start_time -= float(self.rows[-1]["seconds"])
         self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the images per step of the epoch's first execution."""
         super().on_train_batch_end(batch, logs)
-        if not self.global_batch and self._counts_images:
-            self.global_batch = math.ceil(count_images(self.model) / self.steps_done(batch))
+        if not self.global_batch and self._can_count_images:
+            self.global_batch = math.ceil(
+                count_images(self.model) / self.steps_of_epoch_after(batch)
+            )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the epoch's row."""
@@ -129,7 +131,7 @@ class SaveTrainingData(TimedCallback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print the path of the file."""
-        self.print_line(f"Training data: {self.path}")
+        self.print_line(f"Training history: {self.path}")
         super().on_train_end(logs)
 
     def _read(self) -> list[dict[str, str]]:
@@ -139,18 +141,18 @@ class SaveTrainingData(TimedCallback):
             if columns and columns[: len(COLUMNS)] != list(COLUMNS):
                 raise UserError(
                     f"{self.path} does not begin with the columns of SaveTrainingData, so a resumed"
-                    " run cannot add to it: pass another path, or the run's own file"
+                    " run cannot add rows: pass another path, or the file of the resumed run"
                 )
             return list(reader)
 
     def _write(self) -> None:
-        """Replace the file by the whole table, because a new value adds a column."""
-        others = {name for row in self.rows for name in row} - set(COLUMNS)
+        """Rewrite the whole file: an epoch may log a value for which the file has no column yet."""
+        added = {name for row in self.rows for name in row} - set(COLUMNS)
         with (
-            explain_write_errors(Path(self.path), hint="free some space, or pass another path"),
+            explain_write_errors(Path(self.path), hint="free disk space, or pass another path"),
             atomic_path(Path(self.path)) as part,
             open(part, "w", newline="", encoding="utf-8") as file,
         ):
-            writer = csv.DictWriter(file, [*COLUMNS, *sorted(others)])
+            writer = csv.DictWriter(file, [*COLUMNS, *sorted(added)])
             writer.writeheader()
             writer.writerows(self.rows)

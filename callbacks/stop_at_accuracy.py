@@ -27,8 +27,8 @@ class StopAtAccuracy(TimedCallback):
             targets have to be exceeded in the same epoch. `None` for a time budget without a
             target.
         patience: Number of consecutive validated epochs that have to exceed the target, at least 1.
-        validation_freq: The `validation_freq` of `fit`; if it is a list, its first entry. Before
-            that epoch, a missing `val_…` metric is no error.
+        validation_freq: The `validation_freq` of `fit`, or the first entry of a list. Up to the
+            first validation, a missing `val_…` metric is no error.
         time_budget: Seconds of training, validation included. After this time, training stops at
             the end of the epoch, even if the target is not met. `None` for no limit.
         verbose: 0 prints nothing.
@@ -122,9 +122,10 @@ class StopAtAccuracy(TimedCallback):
                 f"Target {goal} met in epoch {self.met_epoch} after {self.met_seconds:.2f} seconds"
             )
         elif self.targets:
-            row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
-            best = ", ".join(f"best {name} {value:.4f}" for name, value in self.best.items())
-            self.print_line(f"Target {goal} never met{row}: {best or 'no epoch was compared'}")
+            row = f" in {self.patience} consecutive epochs" if self.patience > 1 else ""
+            values = ", ".join(f"{name} {value:.4f}" for name, value in self.best.items())
+            best = f"best of all epochs: {values}" if values else "no epoch was compared"
+            self.print_line(f"Target {goal} not met{row}; {best}")
         super().on_train_end(logs)
 
     def _compare(self, epoch: int, logs: Mapping[str, Any]) -> None:
@@ -150,15 +151,19 @@ class StopAtAccuracy(TimedCallback):
         missing = [name for name in self.targets if name not in logs]
         if not missing:
             return True
-        due = not self.best and (epoch + 1) % self.validation_freq == 0
-        validated = any(name.startswith("val_") for name in logs)
-        if due or validated or not all(name.startswith("val_") for name in missing):
+        is_due = not self.best and (epoch + 1) % self.validation_freq == 0
+        has_validated = any(name.startswith("val_") for name in logs)
+        needs_validation = all(name.startswith("val_") for name in missing) and not has_validated
+        if is_due or not needs_validation:
+            remedy = 'add it to compile(), as in metrics=["accuracy"], or name a reported metric'
+            if needs_validation:
+                remedy = (
+                    "pass validation_data to fit(); if fit() has a validation_freq, pass it to"
+                    " StopAtAccuracy, too"
+                )
             raise UserError(
-                f"StopAtAccuracy needs {', '.join(missing)}, but epoch {epoch + 1} reported "
-                f"{', '.join(sorted(logs)) or 'nothing'}: "
-                'pass metrics=["accuracy"] to compile() and validation_data to fit(), or name the '
-                'metric, as in target={"val_top_5": 0.85}; if fit() has a validation_freq, pass it '
-                "to StopAtAccuracy too."
+                f"StopAtAccuracy needs {', '.join(missing)}, but epoch {epoch + 1} reported"
+                f" {', '.join(sorted(logs)) or 'nothing'}: {remedy}"
             )
         return False
 
@@ -168,7 +173,7 @@ def _check_targets(target: float | Mapping[str, float] | None) -> dict[str, floa
     if isinstance(target, Mapping):
         named = dict(target)
     if not named:
-        raise UserError('target is empty: name a metric, as in target={"val_accuracy": 0.85}.')
+        raise UserError('target is empty: pass a metric, as in target={"val_accuracy": 0.85}.')
     for name, value in named.items():
         named[name] = number_within(
             f"target for {name}", value, below=1, hint="pass an accuracy such as 0.85"

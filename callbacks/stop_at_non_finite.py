@@ -11,7 +11,7 @@ from .resumable import ResumableCallback
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NonFinite:
-    """A loss that was not finite, and its place.
+    """A loss that was not finite, with its epoch and step.
 
     Attributes:
         epoch: The epoch, from 1.
@@ -34,9 +34,9 @@ class StopAtNonFinite(ResumableCallback):
     """Stops training at the batch with a NaN or infinite loss.
 
     Weights that are not finite never recover. When the callback stops training, it prints `Training
-    stopped: loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the epoch.
-    The `val_…` values of this epoch become NaN, so that no later callback takes them for real
-    results.
+    stopped, as loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the
+    epoch. The `val_…` values of this epoch become NaN, so that no later callback takes them for
+    real results.
 
     The callback never waits for a device: it reads the values that Keras reads for its callbacks
     after every execution. With several steps per execution, these are the values of the last step.
@@ -87,16 +87,16 @@ class StopAtNonFinite(ResumableCallback):
         names = ["loss"] if "loss" in values else [name for name in values if name.endswith("loss")]
         for name in names:
             numbers = np.ravel(values[name])
-            wrong = numbers[~np.isfinite(numbers)]
-            if len(wrong) and self.found is None:
-                step, value = self.steps_done(batch), float(wrong[0])
+            non_finite = numbers[~np.isfinite(numbers)]
+            if len(non_finite) and self.found is None:
+                step, value = self.steps_of_epoch_after(batch), float(non_finite[0])
                 self.found = NonFinite(epoch=self._epoch + 1, step=step, name=name, value=value)
                 self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the place of the non-finite loss, and replace the validation values by NaN."""
+        """Print where the loss was not finite, and replace the validation values by NaN."""
         super().on_epoch_end(epoch, logs)
         if self.found is not None:
-            self.print_line(f"Training stopped: {self.found}: lower the learning rate")
+            self.print_line(f"Training stopped, as {self.found}: lower the learning rate")
             values = {} if logs is None else logs
             values.update({name: math.nan for name in values if name.startswith("val_")})

@@ -56,11 +56,10 @@ class TrainingTelemetry(ResumableCallback):
     `weight_norm` of the last measured step to `logs`. `kdist.tracking.tracking` with `telemetry=`
     writes histograms and norms to TensorBoard and W&B.
 
-    The model has to be made under `kdist.MirroredStrategy` or without a strategy. The model may
-    have its own `train_step` that calls `model.optimizer`. With gradient accumulation, the
-    gradients belong to the measured step alone. In an execution of several steps, the last step is
-    measured. The stored gradients take as much memory as the weights, and the measured step is
-    traced separately.
+    Build the model under `kdist.MirroredStrategy` or without a strategy. The model may have its own
+    `train_step` that calls `model.optimizer`. With gradient accumulation, the gradients belong to
+    the measured step alone. Of an execution of several steps, only the last is measured. The stored
+    gradients take as much memory as the weights, and the measured step is traced separately.
 
     Args:
         every_steps: Steps between measurements.
@@ -70,8 +69,8 @@ class TrainingTelemetry(ResumableCallback):
         measurement: The last `StepMeasurement`; `None` before the first measurement.
 
     Raises:
-        UserError: An argument is invalid. When training begins: the model has no weights yet, or is
-            on several replicas of a different strategy.
+        UserError: An argument is invalid. When training begins: the model has no weights yet, or
+            runs on several replicas of a strategy of TensorFlow.
 
     Example:
         ```python
@@ -89,7 +88,7 @@ class TrainingTelemetry(ResumableCallback):
     def __init__(self, *, every_steps: int = 100, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)
         self.every_steps = positive_integer(
-            "every_steps", every_steps, hint="pass steps between measurements"
+            "every_steps", every_steps, hint="pass the steps from one measurement to the next"
         )
         self.measurement: StepMeasurement | None = None
         self._listeners: list[Callable[[StepMeasurement], None]] = []
@@ -99,7 +98,7 @@ class TrainingTelemetry(ResumableCallback):
         self._gradients: dict[int, tf.Variable] = {}  # by the `id` of the weight
         self._train_function: Any = None
         self._is_due = False
-        self._first = 0  # number of the execution's first step in its epoch
+        self._first_step = 0  # number of the execution's first step in its epoch
 
     def listen(self, listener: Callable[[StepMeasurement], None]) -> None:
         """Call `listener` with every measurement of the current or next fit.
@@ -110,21 +109,22 @@ class TrainingTelemetry(ResumableCallback):
         self._listeners.append(listener)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Make the variables that hold the gradients; reject a model that cannot be measured."""
+        """Create variables for the gradients; reject a model that cannot be measured."""
         super().on_train_begin(logs)
         self.measurement = None
         self._reset()
         strategy = self.model.distribute_strategy
         if strategy.num_replicas_in_sync > 1 and not isinstance(strategy, ExactStrategy):
             raise UserError(
-                f"{self.model.name} is on {strategy.num_replicas_in_sync} replicas of"
-                f" {type(strategy).__name__}, each with gradients of its own: make it in"
+                f"TrainingTelemetry cannot measure {self.model.name}: the"
+                f" {strategy.num_replicas_in_sync} replicas of {type(strategy).__name__} have"
+                " different gradients. Build the model in"
                 " kdist.MirroredStrategy().build(lambda: ...), or remove TrainingTelemetry"
             )
         if not self.model.trainable_weights:
             raise UserError(
-                f"{self.model.name} has no trainable weights when training begins: build it before"
-                " fit, as with keras.Input, or remove TrainingTelemetry"
+                f"{self.model.name} has no trainable weights when training begins: build the model"
+                " before fit, for example with keras.Input, or remove TrainingTelemetry"
             )
         with strategy.scope():
             self._gradients = {
@@ -133,9 +133,9 @@ class TrainingTelemetry(ResumableCallback):
             }
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Make the next execution store its gradients, if a measurement is due in its steps."""
+        """If a measurement is due in the next execution, let the execution store its gradients."""
         super().on_train_batch_begin(batch, logs)
-        self._first = batch
+        self._first_step = batch
         last = self.steps + self.model.steps_per_execution
         crosses = last // self.every_steps > self.steps // self.every_steps
         self._is_due = self.steps == 0 or crosses
@@ -145,7 +145,7 @@ class TrainingTelemetry(ResumableCallback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Read the stored gradients and the weights, if the execution was measured."""
         super().on_train_batch_end(batch, logs)
-        self.steps += self.steps_done(batch) - self._first
+        self.steps += self.steps_of_epoch_after(batch) - self._first_step
         if self._is_due:
             self._read_measurement()
 
@@ -180,7 +180,7 @@ class TrainingTelemetry(ResumableCallback):
 
     @contextlib.contextmanager
     def _stored_gradients(self) -> Iterator[None]:
-        """Store the arguments of `model.optimizer.apply`, in steps that are traced or run here."""
+        """Store the arguments of `model.optimizer.apply` in steps traced or run in the block."""
         optimizer: Any = self.model.optimizer
         apply = optimizer.apply
 

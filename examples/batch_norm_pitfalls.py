@@ -207,7 +207,7 @@ def write_chart(results, path):
     charts = [
         Chart(
             title=f"Test accuracy, {case}",
-            axis="Epoch",
+            x_label="Epoch",
             series=[
                 Series(name, [Point(epoch, value) for epoch, value in enumerate(accuracy, 1)])
                 for (own, name), (accuracy, *_) in results.items()

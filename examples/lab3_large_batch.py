@@ -93,7 +93,7 @@ def write_chart(results, path):
         Series(name, [Point(epoch, value) for epoch, value in enumerate(accuracies, 1)])
         for name, accuracies in results.items()
     ]
-    chart = Chart(title="Test accuracy", axis="Epoch", series=series, from_zero=True)
+    chart = Chart(title="Test accuracy", x_label="Epoch", series=series, from_zero=True)
     figure = Figure(caption="One line per run.", charts=[chart])
     page = render_page("Large batches", [Section(title="Runs", figures=[figure])])
     Path(path).write_text(page, encoding="utf-8")

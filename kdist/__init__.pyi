@@ -13,8 +13,8 @@ from .optimizers.scaling import scale_learning_rate as scale_learning_rate
 from .strategies.load_model import load_model as load_model
 from .strategies.mirrored_strategy import MirroredStrategy as MirroredStrategy
 from .strategies.tensorflow_logging import prepare_tensorflow as prepare_tensorflow
+from .tools.check.check_model import check_model as check_model
 from .tools.check.explain import explain as explain
-from .tools.check.training import check_model as check_model
 from .tools.find.batch_size import find_batch_size as find_batch_size
 from .tools.find.learning_rate import find_learning_rate as find_learning_rate
 from .workers.multi_worker_strategy import (

@@ -1,4 +1,4 @@
-"""Checks of single arguments, so that all modules reject equal values with equal messages."""
+"""Checks of single arguments: all modules reject the same value with the same message."""
 
 import json
 import math
@@ -43,9 +43,7 @@ def path_text(name: str, value: object) -> str:
         raise UserError(f"{name} has to be a path, received {value!r}")
     text = os.fsdecode(value)
     if not text:
-        raise UserError(
-            f"{name} has to be a path, received an empty one: remove it for the default"
-        )
+        raise UserError(f"{name} is an empty path: leave it out to use the default")
     # A name in an encoding other than UTF-8 reaches Python with lone surrogates.
     if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
         raise UserError(f"{name} has to be a path in UTF-8 without null bytes, received {text!r}")
@@ -62,7 +60,7 @@ def local_path(name: str, value: object) -> str:
     text = path_text(name, value)
     if is_remote(text):
         raise UserError(
-            f"{name} is {text}, the address of a remote storage, and has to be on this machine:"
+            f"{name} is {text}, an address of remote storage, but has to be a path on this machine:"
             " mount the storage, for example with gcsfuse or s3fs, and pass the path of the mount"
         )
     return text
@@ -75,7 +73,7 @@ def is_remote(path: str | None) -> bool:
         >>> is_remote("s3://bucket/run"), is_remote("runs/1")
         (True, False)
     """
-    # `Path` leaves a single slash of the two.
+    # `Path` turns `s3://` into `s3:/`.
     return re.match(r"[a-z][a-z0-9+.-]+:/", path or "", re.IGNORECASE) is not None
 
 
@@ -127,7 +125,7 @@ def check_backend(name: str) -> None:
     """Reject all Keras backends except TensorFlow."""
     if name != "tensorflow":
         raise UserError(
-            f"Keras's backend is {name}, and kdist trains with TensorFlow: unset the environment"
+            f"Keras's backend is {name}, but kdist trains with TensorFlow: unset the environment"
             " variable KERAS_BACKEND, or set it to tensorflow (or backend in ~/.keras/keras.json)"
         )
 

@@ -22,7 +22,7 @@ class UserError(ValueError):
 
 
 class RefusedCheckpointsError(UserError):
-    """All checkpoints are damaged or belong to a different training, and none can be continued."""
+    """Every checkpoint is damaged or belongs to a different training: none can be continued."""
 
 
 class TrainingError(RuntimeError):
@@ -44,7 +44,7 @@ class NonFiniteWeightsError(FloatingPointError):
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
         super().__init__(
             f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
-            " no checkpoint has that value: train in another folder with a lower learning"
+            " no checkpoint contains that value: start again in a new folder, with a lower learning"
             " rate or clipped gradients (clipnorm=1.0)"
         )
         self.variable = variable
@@ -60,13 +60,13 @@ class LostWorkerError(TrainingError):
     """A different worker has ended, or cannot be reached: a retry may succeed."""
 
 
-FAILURE_HANDLERS: list[Callable[[BaseException, int], object]] = []
+failure_handlers: list[Callable[[BaseException, int], object]] = []
 """Functions that `handle_failure` calls, for example to end this worker."""
 
 
 def handle_failure(error: BaseException, code: int) -> None:
     """Call the handlers with the error that ends this process. The error is printed before."""
-    for handle in FAILURE_HANDLERS:
+    for handle in failure_handlers:
         handle(error, code)
 
 
@@ -84,17 +84,17 @@ _LIBRARIES = tuple(
     str(Path(path).resolve())
     for path in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(__file__))
 )
-_INSTALLED = {"site-packages", "dist-packages"}
-_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
-_CHECK = "/kdist/tools/check/training.py"
+_INSTALLED_FOLDERS = {"site-packages", "dist-packages"}
+_FILE_AND_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_CHECK_MODULE = "/kdist/tools/check/check_model.py"
 # AutoGraph writes its copy of a user's function to a separate file.
-_GENERATED = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
+_GENERATED_FILES = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
 
 
 def line_at(path: str, number: int) -> str:
     """Return a line of code with its place, such as `my_model.py:31: x = tf.sqrt(y)`."""
     text = linecache.getline(path, number).strip()
-    place = f"{_relative(path)}:{number}"
+    place = f"{_relative_path(path)}:{number}"
     return f"{place}: {text}" if text else place
 
 
@@ -104,9 +104,9 @@ def cut_line(text: str, columns: int = 80) -> str:
 
 
 def user_line(places: Iterable[tuple[str, int]]) -> str:
-    """Return the last line that belongs to a user's program; an empty string without any."""
-    own = [place for place in places if is_of_user(place[0])]
-    return line_at(*own[-1]) if own else ""
+    """Return the last line that belongs to a user's program; an empty string if there is none."""
+    in_program = [place for place in places if is_of_user(place[0])]
+    return line_at(*in_program[-1]) if in_program else ""
 
 
 def line_of_error(error: BaseException) -> str:
@@ -117,28 +117,34 @@ def line_of_error(error: BaseException) -> str:
     passed = [
         (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
     ]
-    printed = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
+    printed = [(path, int(number)) for path, number in _FILE_AND_LINE.findall(str(error))]
     return user_line(passed) or user_line(lines_below_check(printed))
 
 
 def lines_below_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return the lines after the last line of `check_model`: the lines that it called."""
-    begins = max((at for at, (path, _) in enumerate(places) if path.endswith(_CHECK)), default=-1)
+    """Return the lines after the last line of `check_model`, which called them."""
+    begins = max(
+        (at for at, (path, _) in enumerate(places) if path.endswith(_CHECK_MODULE)), default=-1
+    )
     return places[begins + 1 :]
 
 
 def is_of_user(path: str) -> bool:
     """Whether a file belongs to the user, not to Python, a library or kdist."""
-    if not path or path.startswith(_GENERATED) or Path(path).name.startswith(_GENERATED):
+    if (
+        not path
+        or path.startswith(_GENERATED_FILES)
+        or Path(path).name.startswith(_GENERATED_FILES)
+    ):
         return False
-    if not _INSTALLED.isdisjoint(Path(path).parts):
+    if not _INSTALLED_FOLDERS.isdisjoint(Path(path).parts):
         return False
     # A folder of kdist may be a symbolic link.
-    both = (Path(path), Path(path).resolve())
-    return not any(place.is_relative_to(library) for place in both for library in _LIBRARIES)
+    paths = (Path(path), Path(path).resolve())
+    return not any(place.is_relative_to(library) for place in paths for library in _LIBRARIES)
 
 
-def _relative(path: str) -> str:
+def _relative_path(path: str) -> str:
     try:
         return str(Path(path).resolve().relative_to(Path.cwd()))
     except (OSError, ValueError):  # outside, or the working directory is gone

@@ -45,17 +45,17 @@ _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Field:
-    """A setting.
+    """A setting of a dataclass.
 
     Attributes:
         name: Name of the setting.
         group: Title of the group.
         help: Help text, one or two sentences.
         kind: `bool`, `int`, `float`, `str`, or a `Literal` of the choices.
-        many: Whether the setting has several values; in text, commas separate the values.
-        optional: Whether the value may be `None`.
+        is_list: Whether the setting has several values; in text, commas separate the values.
+        is_optional: Whether the value may be `None`.
         marks: Annotations of the type: bounds (`annotated_types`) of the value or of each value,
-            the maximum number of values (`MaxLen`), and further marks.
+            the maximum number of values (`MaxLen`), `IsFolder`, `HelpEnd`.
         default: Default value.
     """
 
@@ -63,22 +63,22 @@ class Field:
     group: str
     help: str
     kind: Any
-    many: bool
-    optional: bool
+    is_list: bool
+    is_optional: bool
     marks: Sequence[Any]
     default: Any
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The allowed values; empty if the setting is no choice."""
+        """The allowed values; empty if any value of the type is allowed."""
         return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
 
     @property
     def default_text(self) -> str:
-        """The default in the form of a command line option; empty without a default."""
+        """The default as the text of a command line option; empty without a default."""
         if self.default is None or self.default is dataclasses.MISSING:
             return ""
-        return ",".join(map(str, self.default)) if self.many else str(self.default)
+        return ",".join(map(str, self.default)) if self.is_list else str(self.default)
 
     @property
     def bounds(self) -> str:
@@ -91,7 +91,7 @@ class Field:
 
     def has(self, mark: type) -> bool:
         """Whether the setting's type has an annotation of this class."""
-        return any(isinstance(each, mark) for each in self.marks)
+        return any(isinstance(found, mark) for found in self.marks)
 
     def check(self, value: Any) -> Any:
         """Check a value, and return it as plain Python data.
@@ -100,9 +100,9 @@ class Field:
             UserError: The value has the wrong type or is out of bounds. The message names the
                 setting.
         """
-        if value is None and self.optional:
+        if value is None and self.is_optional:
             return None
-        return self._check_values(value) if self.many else self._check_value(value)
+        return self._check_values(value) if self.is_list else self._check_value(value)
 
     def _check_values(self, value: Any) -> list[Any]:
         """Check several different values; integers from a text are sorted."""
@@ -120,9 +120,9 @@ class Field:
                 )
             words = sorted(map(int, words))
         values = [self._check_value(word) for word in words]
-        for each in values:
-            if values.count(each) > 1:
-                raise UserError(f"{self.name} received {each} twice: pass every value once")
+        for item in values:
+            if values.count(item) > 1:
+                raise UserError(f"{self.name} received {item} twice: pass every value once")
         return values
 
     def _check_value(self, value: Any) -> Any:
@@ -134,7 +134,7 @@ class Field:
             return value
         if self.kind is bool:
             if not isinstance(value, bool):
-                words = "True, False or None" if self.optional else "True or False"
+                words = "True, False or None" if self.is_optional else "True or False"
                 raise UserError(f"{self.name} has to be {words}, received {value!r}")
             return value
         if self.has(IsFolder):
@@ -151,8 +151,8 @@ class Field:
             kind = "an integer" if whole else "a number"
             raise UserError(f"{self.name} has to be {kind}, received {value!r}")
         limits = [mark for mark in self.marks if type(mark) in _BOUNDS]
-        holds = all(_BOUNDS[type(mark)][1](number, _bound_of(mark)) for mark in limits)
-        if not holds or not math.isfinite(number):
+        is_within = all(_BOUNDS[type(mark)][1](number, _bound_of(mark)) for mark in limits)
+        if not is_within or not math.isfinite(number):
             bounds = self.bounds
             if not whole and not self.has(Lt) and not self.has(Le):
                 bounds = f"{bounds} and finite" if bounds else "finite"
@@ -189,7 +189,7 @@ def _bound_of(mark: Any) -> Any:
 
 @functools.cache
 def fields_of(settings: Any) -> tuple[Field, ...]:
-    """Return the settings of a class and its base classes, group by group; a class may override."""
+    """Return the settings of a class and its bases, group by group, as subclasses redefine them."""
     hints = typing.get_type_hints(settings, include_extras=True)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     found: dict[str, Field] = {}
@@ -203,9 +203,9 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
         title = (docs.short_description or "").rstrip(".")
         for name in vars(group).get("__annotations__", {}):
             if name in defaults:
-                kind, marks, optional = _split_hint(hints[name])
-                many = typing.get_origin(kind) is Sequence
-                if many:
+                kind, marks, is_optional = _split_hint(hints[name])
+                is_list = typing.get_origin(kind) is Sequence
+                if is_list:
                     kind, item_marks, _ = _split_hint(*typing.get_args(kind))
                     marks = [*marks, *item_marks]
                 found[name] = Field(
@@ -213,8 +213,8 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                     group=title,
                     help=_append_ends(helps.get(name, ""), marks),
                     kind=kind,
-                    many=many,
-                    optional=optional,
+                    is_list=is_list,
+                    is_optional=is_optional,
                     marks=marks,
                     default=defaults[name],
                 )
@@ -230,8 +230,8 @@ def _split_hint(hint: Any) -> tuple[Any, list[Any], bool]:
     """Split a type hint into the plain type, its annotations, and whether it may be `None`."""
     if typing.get_origin(hint) is Annotated:
         inner, *marks = typing.get_args(hint)
-        kind, others, optional = _split_hint(inner)
-        return kind, [*marks, *others], optional
+        kind, inner_marks, is_optional = _split_hint(inner)
+        return kind, [*marks, *inner_marks], is_optional
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (inner,) = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         kind, marks, _ = _split_hint(inner)
@@ -251,7 +251,7 @@ def folder_names(*groups: type) -> frozenset[str]:
 
 
 def check_fields(settings: Any) -> None:
-    """Check every value of a frozen settings object, and convert it to plain Python data.
+    """Check every value of a frozen settings object, and replace it by plain Python data.
 
     Raises:
         UserError: A value has the wrong type or is out of bounds. The message names the setting.

@@ -1,4 +1,4 @@
-"""Writing of files completely or not at all; reading of user files, or rejection with a line."""
+"""Writing of files, completely or not at all, and reading of users' text files."""
 
 import contextlib
 import errno
@@ -15,8 +15,8 @@ from typing import Any
 from .arguments import local_path
 from .errors import UserError, error_text
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FULL_WORDS = re.compile("|".join(map(os.strerror, _FULL)), re.I)
+_FULL_DISK_CODES = (errno.ENOSPC, errno.EDQUOT)
+_FULL_DISK_WORDS = re.compile("|".join(map(os.strerror, _FULL_DISK_CODES)), re.I)
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 
 def output_file(path: str, *, option: str) -> Path:
-    """Return the path of a file to write: a regular file, or a path without a file.
+    """Return the path of a file to write: an existing regular file, or a free path.
 
     A symbolic link is resolved, because writing would replace the link.
     """
@@ -120,7 +120,7 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # A rename has two files; the user knows the second file.
+        # The error of a rename names two files; the user knows the second.
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
 
 
@@ -131,7 +131,7 @@ def full_disk_error(error: BaseException | None) -> BaseException | None:
     """
     full, at = None, error
     while at is not None:
-        if getattr(at, "errno", None) in _FULL or says_full_disk(str(at)):
+        if getattr(at, "errno", None) in _FULL_DISK_CODES or says_full_disk(str(at)):
             full = at
         at = at.__cause__ or at.__context__
     return full
@@ -139,15 +139,15 @@ def full_disk_error(error: BaseException | None) -> BaseException | None:
 
 def says_full_disk(text: str) -> bool:
     """Whether a message, or the output of a process, reports a full disk or quota."""
-    return _FULL_WORDS.search(text) is not None
+    return _FULL_DISK_WORDS.search(text) is not None
 
 
 def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:
     return UserError(f"cannot write {path}: {error_text(error)}; {hint}")
 
 
-MOST_BYTES = 2**24
-"""16 MiB, a history of 100,000 epochs: a larger or endless file is a different kind of file."""
+MOST_TEXT_BYTES = 2**24
+"""Largest text file that is read: 16 MiB, enough for a history of 100,000 epochs."""
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -158,9 +158,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
     if not stat.S_ISREG(kind) and not stat.S_ISFIFO(kind):
         raise ValueError("it is not a regular file")
     with open(path, "rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB")
+        content = file.read(MOST_TEXT_BYTES + 1)
+    if len(content) > MOST_TEXT_BYTES:
+        raise ValueError(f"it is larger than {MOST_TEXT_BYTES >> 20} MiB")
     return content.decode("utf-8-sig")
 
 

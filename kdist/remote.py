@@ -17,13 +17,13 @@ from .versions import require
 
 RECORDS = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
 """Small files of runs, at any depth."""
-# In these storages a file is visible only when its upload is complete, and a rename is a second
-# copy.
+# In these storages a file is visible only when its upload is complete, and a rename copies the
+# file.
 _OBJECT_STORES = {"s3", "gs", "abfs"}
-_PART = ".part"
-_DOWNLOADS = 8
-_COPY = "kdist-copy-"
-_RESULT = "summary.json"
+_PART_NAME = ".part"
+_PARALLEL_DOWNLOADS = 8
+_COPY_PREFIX = "kdist-copy-"
+_SUMMARY_FILE = "summary.json"
 
 
 def folder_address(name: str, value: object) -> str:
@@ -34,7 +34,7 @@ def folder_address(name: str, value: object) -> str:
         value: The caller's value.
 
     Raises:
-        UserError: The value is neither, or no installed package opens the address.
+        UserError: The value is no path or address, or no installed package opens the address.
 
     Example:
         >>> folder_address("run_dir", "memory://runs/1")
@@ -47,8 +47,8 @@ def folder_address(name: str, value: object) -> str:
     import fsspec
 
     try:
-        if "://" not in text.rstrip("/"):  # `Path` leaves a single slash of the two
-            raise ValueError("an address is text, such as s3://bucket/run, not a Path")
+        if "://" not in text.rstrip("/"):
+            raise ValueError("pass an address as text: Path turns s3:// into s3:/")
         fsspec.get_filesystem_class(fsspec.utils.get_protocol(text))
     except (ImportError, ValueError) as error:
         raise UserError(
@@ -61,10 +61,9 @@ def folder_address(name: str, value: object) -> str:
 class RemoteFolder:
     """A folder of a remote storage, and a local copy that is removed with the object.
 
-    The next object removes the copies of killed processes.
-
     Files are read and written in the copy, which `download` and `upload` compare with the storage.
-    A file appears in the storage whole or not at all. A single process may upload.
+    A file appears in the storage whole or not at all. Only one process may upload to a folder. The
+    next `RemoteFolder` of any process removes the copies that killed processes left.
 
     Args:
         address: Address of the folder, such as `"s3://bucket/run"`.
@@ -84,7 +83,7 @@ class RemoteFolder:
         self._pattern = pattern
         try:
             self._storage, root = fsspec.core.url_to_fs(self.address)
-        except Exception as error:  # each storage has its own, such as of missing credentials
+        except Exception as error:  # each storage has its own errors, as for missing credentials
             raise self._unreadable(error) from error
         self._root = root.rstrip("/")
         protocol = self._storage.protocol
@@ -112,10 +111,11 @@ class RemoteFolder:
         Raises:
             UserError: The folder cannot be read.
         """
-        found = {n: facts for n, facts in self._list_files().items() if self._pattern.fullmatch(n)}
+        stored = self._list_files()
+        found = {name: facts for name, facts in stored.items() if self._pattern.fullmatch(name)}
         new = [name for name, facts in found.items() if self._stored.get(name) != facts]
         try:
-            with ThreadPoolExecutor(_DOWNLOADS) as pool:
+            with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
                 list(pool.map(self._download_file, new))
         except Exception as error:
             raise self._unreadable(error) from error
@@ -137,12 +137,14 @@ class RemoteFolder:
         changed = [name for name in files if self._copied.get(name) != files[name]]
         removed = self._copied.keys() - files.keys()
         with self._write_errors():
-            if _RESULT in removed:
-                self._remove_file(_RESULT)
-            for name in sorted(changed, key=lambda name: (name == _RESULT, "/" in name, name)):
+            if _SUMMARY_FILE in removed:
+                self._remove_file(_SUMMARY_FILE)
+            for name in sorted(
+                changed, key=lambda name: (name == _SUMMARY_FILE, "/" in name, name)
+            ):
                 self._upload_file(name)
                 self._copied[name] = files[name]
-            for name in removed - {_RESULT}:
+            for name in removed - {_SUMMARY_FILE}:
                 self._remove_file(name)
 
     def check_writable(self) -> None:
@@ -155,16 +157,16 @@ class RemoteFolder:
                 self._remove_file(empty.name)
         except OSError as error:
             raise UserError(
-                f"cannot write {error}; check the address and the permissions"
+                f"cannot write to {error}; check the address and the permissions"
             ) from error
         finally:
             empty.unlink()
 
     def keep_copy(self) -> Path:
-        """Leave the local copy on the disk, after the end of the process, too; returns its path."""
+        """Keep the local copy after the end of the process, and return the copy's path."""
         self._remover.detach()
         parent = self.local.parent
-        kept = parent.rename(parent.with_name(parent.name.replace(_COPY, "kdist-kept-")))
+        kept = parent.rename(parent.with_name(parent.name.replace(_COPY_PREFIX, "kdist-kept-")))
         self.local = kept / self.local.name
         return self.local
 
@@ -202,7 +204,7 @@ class RemoteFolder:
     def _download_file(self, name: str) -> None:
         target = self.local / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # a training has removed it meanwhile
+        with contextlib.suppress(FileNotFoundError):  # a running training has removed the file
             self._storage.get_file(f"{self._root}/{name}", str(target))
 
     def _upload_file(self, name: str) -> None:
@@ -211,7 +213,7 @@ class RemoteFolder:
             self._storage.put_file(source, target)
             return
         self._storage.makedirs(target.rpartition("/")[0], exist_ok=True)
-        part = f"{self._root}/{_PART}"
+        part = f"{self._root}/{_PART_NAME}"
         self._storage.put_file(source, part)
         self._storage.mv(part, target)
 
@@ -224,7 +226,7 @@ class RemoteFolder:
     def _write_errors(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # each storage has its own
+        except Exception as error:  # each storage has its own errors
             raise OSError(f"{self.address}: {error_text(error)}") from error
 
     def _unreadable(self, error: Exception) -> UserError:
@@ -235,8 +237,8 @@ class RemoteFolder:
 
 
 def _make_copy_folder() -> tuple[Path, int]:
-    """Create a folder for a copy; returns it, and a lock that ends with this process."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{_COPY}"))
+    """Create a folder for a copy; return the folder, and a lock that ends with this process."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{_COPY_PREFIX}"))
     lock = os.open(folder, os.O_RDONLY)
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -250,9 +252,9 @@ def _remove_copy(folder: Path, lock: int) -> None:
 
 
 def _remove_left_copies() -> None:
-    """Remove the copies of processes that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_COPY}*"):
-        with contextlib.suppress(OSError):  # another user's
+    """Remove the local copies that killed processes have left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_COPY_PREFIX}*"):
+        with contextlib.suppress(OSError):  # the copy of another user or of a running process
             lock = os.open(folder, os.O_RDONLY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -108,7 +108,8 @@ def _handle_signals(*more: signal.Signals, holds: bool) -> Iterator[ReceivedSign
 
 def _is_default(handler: Any) -> bool:
     defaults = (signal.SIG_DFL, signal.default_int_handler)
-    ends_process = getattr(handler, "ends_the_process", False)  # as the default, with a message
+    # Such a handler ends the process as the default does, but prints a message.
+    ends_process = getattr(handler, "ends_the_process", False)
     return handler in defaults or ends_process or _receiver_of(handler) is not None
 
 
@@ -173,6 +174,6 @@ class PreemptionSignals:
 def _find_signal(name: str) -> signal.Signals:
     if name not in signal.Signals.__members__:
         raise UserError(
-            f'preemption has {name!r}, which is no signal: pass names such as "SIGTERM", "SIGUSR1"'
+            f'unknown signal {name!r} in preemption: pass names such as "SIGTERM", "SIGUSR1"'
         )
     return signal.Signals[name]

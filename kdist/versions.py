@@ -1,4 +1,4 @@
-"""The versions that kdist was tested with, and the packages that only some of it needs."""
+"""The versions that kdist was tested with, and its optional packages."""
 
 import importlib.metadata
 import importlib.util
@@ -29,21 +29,21 @@ def require(extra: str) -> None:
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
-            f"this needs {missing[0]}, which is not installed: pip install 'kdist[{extra}]', or in"
-            f" a checkout pip install '.[{extra}]'"
+            f"the package {missing[0]} is needed, but not installed: pip install 'kdist[{extra}]',"
+            f" or in a checkout pip install '.[{extra}]'"
         )
 
 
 def describe_untested(versions: Mapping[str, str]) -> str | None:
-    """Return a line about versions that kdist was not tested with; `None` if there are none."""
-    found = [
+    """Return a line about versions that kdist was not tested with; `None` if all were tested."""
+    untested = [
         f"{name} {' and '.join(TESTED[name])}, not with {version}"
         for name, version in versions.items()
         if ".".join(version.split(".")[:2]) not in TESTED[name]
     ]
-    if not found:
+    if not untested:
         return None
     return (
-        f"kdist was tested with {', and with '.join(found)}: if training on several replicas fails,"
-        " install one of those"
+        f"kdist was tested with {', and with '.join(untested)}: if training on several replicas"
+        " fails, install one of the tested versions"
     )

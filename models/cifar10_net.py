@@ -10,7 +10,7 @@ from keras import layers
 
 from ..arguments import number_within, positive_integer
 from ..layers import LocalResponseNormalization
-from .arguments import CHANNELS_LAST, check_shape
+from .image_shape import CHANNELS_LAST, check_image_shape
 
 
 def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.applications are
@@ -38,8 +38,8 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
             CIFAR-10's 32x32 pixels.
         classes: Number of classes ≥ 1.
         weight_decay: L2 penalty ≥ 0 of the kernels of both dense layers: `weight_decay *
-            sum(square(kernel))` is added to the loss. The tutorial writes 0.002 as 0.004 times
-            `tf.nn.l2_loss`, which is half of the sum.
+            sum(square(kernel))` is added to the loss. The tutorial's factor is 0.004, twice this
+            default, because its `tf.nn.l2_loss` is half of the sum.
         classifier_activation: Activation of the last layer; `None` gives logits.
         name: Name of the model.
 
@@ -58,8 +58,8 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     image/cifar10), after Krizhevsky's cuda-convnet.
     """
     positive_integer("classes", classes, hint="pass the number of classes")
-    check_shape(input_shape, halved=0, known=True)
-    number_within("weight_decay", weight_decay, hint="pass 0 for none")
+    check_image_shape(input_shape, times_halved=0, sides_required=True)
+    number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
 
     images = keras.Input(tuple(input_shape), name="images")
     x = _pool(_conv(images, "conv1", bias=0.0), "pool1")

@@ -11,7 +11,7 @@ from keras import layers
 
 from ..arguments import as_integer, number_within, positive_integer
 from ..errors import UserError
-from .arguments import CHANNELS_LAST, check_shape
+from .image_shape import CHANNELS_LAST, check_image_shape
 
 STEM_FILTERS = 16
 STAGES = 3
@@ -19,7 +19,7 @@ SMALLEST_DEPTH = 10
 
 
 def default_batch_norm(*, name: str, axis: int) -> Any:
-    """Make the default batch norm of a `WideResNet`.
+    """Create the default batch norm of a `WideResNet`.
 
     Momentum is 0.9 instead of Keras's 0.99. An epoch on a small data set has about a hundred steps.
     With 0.99, the moving statistics still lag behind the weights when the first epochs are
@@ -47,9 +47,9 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     The network is a 3x3 convolution with 16 filters; three stages of `(depth - 4) / 6` residual
     blocks with `16 * width`, `32 * width` and `64 * width` channels; 2x2 max pooling after the
     first and second stage; global average pooling and a dense classifier. A block has two 3x3
-    convolutions, each followed by batch norm and ReLU, with dropout in between. Its input is added
-    to their output, through a 1x1 convolution if the number of channels changes. Convolutions have
-    a bias.
+    convolutions, each followed by batch norm and ReLU, with dropout in between. The block's input
+    is added to its output, through a 1x1 convolution if the number of channels changes.
+    Convolutions have a bias.
 
     Layer names depend only on the arguments (`stage2_block1_conv2`), so weights files stay
     compatible if the process has built models before. Under a mixed precision policy the classifier
@@ -89,31 +89,31 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     Source: Zagoruyko & Komodakis 2016, "Wide Residual Networks" (arXiv:1605.07146), with the
     convolution before batch norm and max pooling between the stages, as in keras-contrib.
     """
-    positive_integer("width", width, hint="pass the widening factor of the stages' channels")
+    positive_integer("width", width, hint="pass the factor that widens the stages")
     positive_integer("classes", classes, hint="pass the number of classes")
     _check_depth(depth)
-    check_shape(input_shape, halved=STAGES - 1 + stem_pool)
-    number_within("dropout", dropout, below=1, hint="pass the fraction to drop")
-    number_within("weight_decay", weight_decay, hint="pass 0 for none")
-    parts = _Parts(batch_norm, dropout, weight_decay)
+    check_image_shape(input_shape, times_halved=STAGES - 1 + stem_pool)
+    number_within("dropout", dropout, below=1, hint="pass the dropout rate, such as 0.3")
+    number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
+    factory = _LayerFactory(batch_norm, dropout, weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")
-    x = parts.norm_relu(parts.conv(images, STEM_FILTERS, 3, "stem_conv"), "stem")
+    x = factory.norm_relu(factory.conv(images, STEM_FILTERS, 3, "stem_conv"), "stem")
     if stem_pool:
-        x = parts.halve(x, "stem_pool")
+        x = factory.max_pool(x, "stem_pool")
     for stage in range(1, STAGES + 1):
         filters = STEM_FILTERS * 2 ** (stage - 1) * width
         for number in range(1, (depth - 4) // 6 + 1):
-            x = parts.block(x, filters, f"stage{stage}_block{number}")
+            x = factory.block(x, filters, f"stage{stage}_block{number}")
         if stage < STAGES:
-            x = parts.halve(x, f"stage{stage}_pool")
-    outputs = parts.classify(x, classes, classifier_activation)
+            x = factory.max_pool(x, f"stage{stage}_pool")
+    outputs = factory.classify(x, classes, classifier_activation)
     return keras.Model(images, outputs, name=name or f"wide_resnet_{depth}_{width}")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Parts:
-    """Parts of a network: each method adds layers to a tensor, and returns the output."""
+class _LayerFactory:
+    """Layers of a `WideResNet`: each method applies new layers to `x` and returns the output."""
 
     batch_norm: Callable[..., Any]
     dropout: float
@@ -130,20 +130,20 @@ class _Parts:
             name=name,
         )(x)
 
-    def norm_relu(self, x: Any, prefix: str, number: str = "") -> Any:
-        x = self.batch_norm(name=f"{prefix}_bn{number}", axis=-1)(x)
-        return layers.ReLU(name=f"{prefix}_relu{number}")(x)
+    def norm_relu(self, x: Any, prefix: str, suffix: str = "") -> Any:
+        x = self.batch_norm(name=f"{prefix}_bn{suffix}", axis=-1)(x)
+        return layers.ReLU(name=f"{prefix}_relu{suffix}")(x)
 
     def block(self, x: Any, filters: int, prefix: str) -> Any:
-        same = x.shape[-1] == filters
-        skip = x if same else self.conv(x, filters, 1, f"{prefix}_shortcut")
+        keeps_channels = x.shape[-1] == filters
+        skip = x if keeps_channels else self.conv(x, filters, 1, f"{prefix}_shortcut")
         x = self.norm_relu(self.conv(x, filters, 3, f"{prefix}_conv1"), prefix, "1")
         if self.dropout:
             x = layers.Dropout(self.dropout, name=f"{prefix}_dropout")(x)
         x = self.norm_relu(self.conv(x, filters, 3, f"{prefix}_conv2"), prefix, "2")
         return layers.Add(name=f"{prefix}_add")([skip, x])
 
-    def halve(self, x: Any, name: str) -> Any:
+    def max_pool(self, x: Any, name: str) -> Any:
         return layers.MaxPooling2D(2, data_format=CHANNELS_LAST, name=name)(x)
 
     def classify(self, x: Any, classes: int, activation: str | Callable[..., Any] | None) -> Any:
@@ -163,6 +163,4 @@ class _Parts:
 
 def _check_depth(depth: int) -> None:
     if as_integer(depth) is None or depth < SMALLEST_DEPTH or (depth - 4) % 6:
-        raise UserError(
-            f"depth={depth!r} is not 6n + 4 with n ≥ 1 blocks per stage: pass 10, 16, 22, 28, …"
-        )
+        raise UserError(f"depth is {depth!r}, but has to be 10, 16, 22, 28, … (6n + 4)")

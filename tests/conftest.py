@@ -85,8 +85,8 @@ float64_in_module = pytest.fixture(_float64, scope="module")
 @pytest.fixture
 def small(monkeypatch):
     """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(divided_variables, "SMALLEST", 2)
-    monkeypatch.setattr(divided_variables, "_MOST", 2.0)
+    monkeypatch.setattr(divided_variables, "LEAST_ELEMENTS", 2)
+    monkeypatch.setattr(divided_variables, "_LARGEST_UNEVENNESS", 2.0)
 
 
 def _without_graph_optimizer():

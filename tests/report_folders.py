@@ -3,10 +3,10 @@
 import csv
 import json
 
-from kdist.study.experiment import COLUMNS
-from kdist.study.folder import FORMAT, StudyFolder
-from kdist.study.search_results import COLUMNS as SEARCH_COLUMNS
+from kdist.study.experiment import POINT_COLUMNS
+from kdist.study.search_results import TRIAL_COLUMNS
 from kdist.study.search_settings import Search
+from kdist.study.study_folder import FORMAT, StudyFolder
 from kdist.training.config import TrainConfig
 
 SUMMARY = {
@@ -80,7 +80,7 @@ def write_sweep(folder, kind, rows, **about):
     (folder / "study.json").write_text(json.dumps(whole | about))
     written = []
     for number, given in enumerate(rows):
-        row = dict.fromkeys(COLUMNS)
+        row = dict.fromkeys(POINT_COLUMNS)
         row |= {"name": f"p{number}", "kind": kind, "status": "done"}
         row |= {name: value for name, value in given.items() if name != "run"}
         if "run" in given:
@@ -168,7 +168,7 @@ def write_search(folder, trials, **settings):
     with study.open(search.info):
         study.write_rows(
             [
-                dict.fromkeys(SEARCH_COLUMNS)
+                dict.fromkeys(TRIAL_COLUMNS)
                 | {"name": f"trial-{number}", "status": "done"}
                 | {"best_val_accuracy": trial.get("score")}
                 | trial

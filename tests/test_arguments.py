@@ -58,7 +58,7 @@ def test_a_path_is_text(path, text):
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("", "--output has to be a path, received an empty one: remove it for the default"),
+        ("", "--output is an empty path: leave it out to use the default"),
         (5, "--output has to be a path, received 5"),
         ("\0", r"--output has to be a path in UTF-8 without null bytes, received '\\x00'"),
         ("a\udcff", r"--output .* received 'a\\udcff'"),
@@ -71,7 +71,7 @@ def test_what_no_file_is_called_is_refused(path, words):
 
 @pytest.mark.parametrize("path", ["gs://bucket/run", "S3://bucket", Path("memory://a"), "ram://a"])
 def test_an_address_of_a_remote_storage_is_refused(path):
-    with pytest.raises(UserError, match="the address of a remote storage.*mount the storage"):
+    with pytest.raises(UserError, match="an address of remote storage.*mount the storage"):
         local_path("run_dir", path)
 
 

@@ -107,14 +107,11 @@ def test_cifar10_towers(tmp_path):
     found = EventAccumulator(str(telemetry), size_guidance={}).Reload().Tags()["tensors"]
     for name in ("weights/conv1/kernel", "gradients/local3/kernel", "gradients/conv1/bias/norm"):
         assert name in found
-    for changes, words in (
-        (("--max-steps", f"{end + 1}"), f"has ended after step {end}: pass another --train-dir"),
-        (("--num-gpus", "0"), "replicas has to be at least 1, received 0"),
-    ):
-        wrong = run(*command, *changes)
-        assert wrong.returncode == 2, wrong.stderr
-        assert words in wrong.stderr.splitlines()[-1]
-        assert "Traceback" not in wrong.stderr
+    wrong = run(*command, "--max-steps", f"{end + 1}")
+    assert wrong.returncode == 2, wrong.stderr
+    last = wrong.stderr.splitlines()[-1]
+    assert f"has ended after step {end}: pass another --train-dir" in last
+    assert "Traceback" not in wrong.stderr
 
 
 def test_batch_norm_pitfalls(tmp_path):

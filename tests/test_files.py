@@ -118,7 +118,7 @@ def test_a_file_to_write_is_a_regular_one_or_none_yet(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "--output has to be a path, received an empty one"),
+        ("", "--output is an empty path: leave it out"),
         ("\udcff.html", "--output has to be a path in UTF-8"),
         (".", "cannot write .: it is not a regular file; pass another --output"),
         ("/dev/full", "cannot write /dev/full: it is not a regular file; pass another --output"),
@@ -193,7 +193,7 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
 
 
 def test_a_file_of_the_largest_size_is_read_and_a_larger_one_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(files, "MOST_TEXT_BYTES", 2**20)
     path = tmp_path / "a"
     path.write_text("x" * 2**20)
     assert len(read_text(path)) == 2**20

@@ -20,7 +20,7 @@ STATEFUL: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
     keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
     keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
 }
-"""The attributes that hold a callback's state, by class; every fit begins with its own values."""
+"""The attributes that hold a callback's state, by class."""
 
 STATELESS: list[type[keras.callbacks.Callback]] = [
     keras.callbacks.CSVLogger,
@@ -40,20 +40,19 @@ def has_attributes(callback: keras.callbacks.Callback) -> bool:
 
 
 def has_swapped_averages(callback: keras.callbacks.Callback) -> bool:
-    """Whether a callback has replaced the weights by their averages, for a while."""
+    """Whether a callback has replaced the weights by their averages for the time being."""
     return getattr(callback, "_ema_weights_in_model", False)
 
 
 def defer_average(callback: keras.callbacks.SwapEMAWeights) -> None:
-    """Make a callback keep the trained weights beside their averages after the last epoch.
+    """Keep a callback from overwriting the trained weights with their averages in the last epoch.
 
-    In the last epoch the callback overwrites the trained weights with the averages, so a longer
-    training could not continue from them.
+    A longer training could not continue from the averages.
     """
     callback.set_params({**(callback.params or {}), "epochs": -1})
 
 
 def finish_average(callback: keras.callbacks.SwapEMAWeights) -> None:
-    """Overwrite the trained weights with their averages, as `defer_average` has put off."""
+    """Overwrite the trained weights with their averages, which `defer_average` has put off."""
     if callback.swap_on_epoch:
         callback._finalize_ema_values()

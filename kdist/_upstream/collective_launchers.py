@@ -19,12 +19,12 @@ from tensorflow.python.ops import resource_variable_ops
 
 from .ordered_sum import add_in_order
 
-# The groups of two strategies of a process must not have the same key. All workers have to count
-# alike, even if a worker also makes strategies of its process alone. So such strategies count
-# separately, from a random number of the process.
+# Two strategies of a process must not have groups with the same key, and all workers have to number
+# their groups in the same way. Strategies that only one process uses therefore take numbers from
+# their own range, which begins at a random number.
 _bases = itertools.count(step=1000)
 _local_bases = itertools.count(2**30 + 1000 * secrets.randbelow(2**20), step=1000)
-_steps = 0  # number of steps that are being traced with fixed keys
+_traced_steps = 0  # number of steps that are being traced with fixed keys
 _TOKENS = 8  # number of buckets that may run together
 
 # From this size a value is a bucket of gradients: only the optimizer waits for its sum.
@@ -35,22 +35,22 @@ _SMALL_BYTES = 64 * 1024
 
 @contextlib.contextmanager
 def static_keys() -> Iterator[None]:
-    """Inside the `with` block, keys may be fixed: all workers trace the same step."""
-    global _steps
-    _steps += 1
+    """Inside the `with` block, keys may be fixed, because all workers trace the same step."""
+    global _traced_steps
+    _traced_steps += 1
     try:
         yield
     finally:
-        _steps -= 1
+        _traced_steps -= 1
 
 
 def is_tracing_step() -> bool:
     """Whether a step is traced that is the same on all workers."""
-    return _steps > 0
+    return _traced_steps > 0
 
 
 def set_key_base(strategy: Any, *, is_local: bool) -> None:
-    """Give a strategy's groups their own numbers, before TensorFlow makes the groups."""
+    """Set the first key of a strategy's groups, before TensorFlow creates the groups."""
     strategy._collective_key_base = next(_local_bases if is_local else _bases)
 
 
@@ -70,7 +70,7 @@ def set_launchers(cross_device_ops: Any) -> None:
 
 
 class Launcher(CollectiveReplicaLauncher):
-    """Makes the collectives of a replica; `is_local` if all replicas are in this process."""
+    """Creates the collectives of a replica; `is_local` if all replicas are in this process."""
 
     def __init__(self, *args: Any, is_local: bool) -> None:
         super().__init__(*args)
@@ -85,9 +85,9 @@ class Launcher(CollectiveReplicaLauncher):
         return itertools.cycle(tokens)
 
     def all_reduce(self, input_tensor: Any, control_input: Any = None, options: Any = None) -> Any:
-        """Sum small values by a gather: it takes half as many messages as a ring's all-reduce.
+        """Sum small values by a gather, with half as many messages as a ring's all-reduce.
 
-        The sum adds the replicas in their order: it has the same bits on every replica.
+        The replicas' values are added in order, so the sum has the same bits on every replica.
         """
         value = input_tensor
         is_static = value.shape.is_fully_defined()
@@ -96,15 +96,15 @@ class Launcher(CollectiveReplicaLauncher):
             rows = self._all_gather(tf.expand_dims(value, 0), options)
             rows = tf.ensure_shape(rows, [self._group_size, *value.shape])
             return add_in_order(tf.unstack(rows))
-        with self._making(is_static, is_bucket=size >= _GRADIENT_BYTES):
+        with self._mark_collective(is_static, is_bucket=size >= _GRADIENT_BYTES):
             return super().all_reduce(value, control_input, options)
 
     def _all_gather(self, input_tensor: Any, options: Any) -> Any:
-        """Gather bfloat16, too, as float16: both have the same size."""
+        """Gather values; bfloat16 is sent as float16, which has the same size."""
         sent = input_tensor
         if sent.dtype == tf.bfloat16:
             sent = tf.bitcast(sent, tf.float16)
-        with self._making(sent.shape.is_fully_defined()):
+        with self._mark_collective(sent.shape.is_fully_defined()):
             rows = super()._all_gather(sent, options)
         return rows if rows.dtype == input_tensor.dtype else tf.bitcast(rows, tf.bfloat16)
 
@@ -115,18 +115,17 @@ class Launcher(CollectiveReplicaLauncher):
         a gather sends n - 1 messages of b bytes.
         """
         replicas = self._group_size
-        # CollectiveGather supports fewer dtypes. The most used are here; `_all_gather` casts
-        # bfloat16.
-        known = dtype in (tf.float32, tf.float64, tf.int32, tf.int64, tf.bfloat16, tf.float16)
+        # Dtypes that CollectiveGather supports; `_all_gather` casts bfloat16.
+        has_gather = dtype in (tf.float32, tf.float64, tf.int32, tf.int64, tf.bfloat16, tf.float16)
         is_small = size * (replicas - 2) <= _SMALL_BYTES * replicas
-        return known and is_small and self._is_of_cpu and replicas > 1
+        return has_gather and is_small and self._is_of_cpu and replicas > 1
 
     @contextlib.contextmanager
-    def _making(self, is_static: bool, is_bucket: bool = False) -> Iterator[None]:
-        """Inside the `with` block, a collective is made, of a fixed shape or a bucket of gradients.
+    def _mark_collective(self, is_static: bool, is_bucket: bool = False) -> Iterator[None]:
+        """Inside the `with` block, tell the properties of the collective that TensorFlow creates.
 
-        TensorFlow keeps a collective for each key, so a collective of a fixed shape has a fixed
-        key.
+        TensorFlow keeps a collective for each key, so only a collective of a fixed shape
+        (`is_static`) has a fixed key. `is_bucket` stands for a bucket of gradients.
         """
         self._thread.is_static, self._thread.is_bucket = is_static, is_bucket
         try:
@@ -135,16 +134,16 @@ class Launcher(CollectiveReplicaLauncher):
             self._thread.is_static = self._thread.is_bucket = False
 
     def _use_unique_instance_key(self) -> bool:
-        is_alike = self._is_local or is_tracing_step()
-        has_fixed_key = is_alike and getattr(self._thread, "is_static", False)
+        is_same_on_workers = self._is_local or is_tracing_step()
+        has_fixed_key = is_same_on_workers and getattr(self._thread, "is_static", False)
         return not has_fixed_key and bool(super()._use_unique_instance_key())
 
     def _get_ordering_token(self) -> Any:
         """Let a bucket of gradients run as soon as it is full, while later gradients are computed.
 
-        A token orders the collectives that share it. It also keeps TensorFlow from removing a
-        collective if a replica does not use the result. So a bucket on CPUs gets the next of
-        several tokens: the collectives of CPUs find each other by their keys. NCCL needs the same
+        Collectives that share a token run in order. A token also keeps TensorFlow from removing a
+        collective if a replica does not use the result. A bucket on CPUs gets the next of several
+        tokens, because the collectives of CPUs find each other by their keys. NCCL needs the same
         order on all workers.
         """
         is_bucket = getattr(self._thread, "is_bucket", False) and is_tracing_step()

@@ -27,7 +27,8 @@ def choose_steps_per_execution(
         state.chosen_steps[global_batch] = hooks.steps_per_execution(model, global_batch)
     chosen = state.chosen_steps[global_batch]
     steps = min(chosen, iterator.num_batches or chosen)
-    if iterator.steps_per_epoch:  # Keras would otherwise train to the end of the last execution
+    # A divisor of the steps per epoch: otherwise the last execution would exceed the epoch.
+    if iterator.steps_per_epoch:
         steps = next(n for n in range(steps, 0, -1) if iterator.steps_per_epoch % n == 0)
     iterator.steps_per_execution = steps
     if steps != model.steps_per_execution:
@@ -38,7 +39,7 @@ def choose_steps_per_execution(
 @replaces(
     Trainer,
     "compile",
-    why='Does not support `steps_per_execution="auto"`, and forgets that XLA was left to it.',
+    why='Does not support `steps_per_execution="auto"`, and forgets that `jit_compile` was "auto".',
     test="test_keras_forgets_what_was_automatic",
 )
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
@@ -91,7 +92,7 @@ def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **o
     test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
 )
 def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:
-    """Let the strategy choose the use of XLA, also for a model that is not compiled."""
+    """Let the strategy choose the use of XLA, also for a model without `compile`."""
     hooks = hooks_of(model)
     return original(model) if hooks is None else hooks.automatic_xla(model_supports_jit(model))
 

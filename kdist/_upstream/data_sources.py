@@ -1,4 +1,4 @@
-"""`DataSource`: the data of a continued fit; each kind of data skips trained batches in its way.
+"""`DataSource`: the data of a continued fit; a subclass for each kind of data skips the batches.
 
 `find_data_source`, at the end, finds the kind. `dataset_state` and `inexact_part` examine a
 `tf.data.Dataset`.
@@ -31,9 +31,9 @@ from .fit_data import (
     walk_inputs,
 )
 
-# Kinds of data sets. An iterator of these makes an iterator of every input when it begins, and
-# keeps no state for the next iterator.
-_PLAIN = frozenset(
+# Kinds of data sets. Their iterators open an iterator of every input when they begin, and keep no
+# state for the next iterator.
+_OPENS_INPUTS_AT_START = frozenset(
     (
         *("AssertCardinality", "Batch", "DenseToRagged", "DenseToSparseBatch"),
         *("DirectedInterleave",),
@@ -44,12 +44,12 @@ _PLAIN = frozenset(
         *("TFRecord", "Unbatch", "Unique", "Window", "Zip"),
     )
 )
-# An iterator of these makes the iterators of an input while the data are read: several iterators,
-# or a single iterator forever.
-_LATER = frozenset(("Cache", "Concatenate", "Repeat"))
-_COUNTED = frozenset(("Random", "Shuffle"))
-_PYTHON = frozenset(("EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"))
-_READ = frozenset(
+# Kinds of data sets. Their iterators open the iterators of an input while the data are read:
+# several iterators, or a single iterator forever.
+_OPENS_INPUTS_LATE = frozenset(("Cache", "Concatenate", "Repeat"))
+_ORDER_BY_ITERATOR = frozenset(("Random", "Shuffle"))
+_PYTHON_OPERATIONS = frozenset(("EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"))
+_READS_STATE = frozenset(
     ("LookupTableFindV2", "Placeholder", "ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 )
 
@@ -78,22 +78,23 @@ def dataset_state(dataset: Any) -> DatasetState:
     inputs = [dataset_state(source) for source in dataset._inputs()]
     kind = dataset_kind(dataset)
     change = any(state.changes for state in inputs)
-    is_counted = kind in _COUNTED or any(state.is_counted for state in inputs)
+    is_counted = kind in _ORDER_BY_ITERATOR or any(state.is_counted for state in inputs)
     must_be_read = (
         any(state.must_be_read for state in inputs)
-        or kind not in _PLAIN | _LATER
-        or (kind in _LATER and change)
+        or kind not in _OPENS_INPUTS_AT_START | _OPENS_INPUTS_LATE
+        or (kind in _OPENS_INPUTS_LATE and change)
         or any(_writes_state(node) for node in _list_nodes(dataset))
     )
     return DatasetState(is_counted, must_be_read, change or is_counted or must_be_read)
 
 
 def inexact_part(dataset: Any) -> str | None:
-    """Return why a data set's batches differ between runs, to continue "as …"; or `None`."""
+    """Return why a data set's batches differ between runs, as a clause; `None` if they do not."""
     parts = [part for part in walk_inputs(dataset) if isinstance(part, tf.data.Dataset)]
     nodes = [(part, node) for part in parts for node in _list_nodes(part)]
     if any(
-        dataset_kind(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
+        dataset_kind(part) in _ORDER_BY_ITERATOR and _is_zero(part._seed, part._seed2)
+        for part in parts
     ) or any(_is_unseeded(part, node) for part, node in nodes):
         return "it draws random numbers without a seed"
     if _read_options(dataset).deterministic is False or any(
@@ -113,8 +114,8 @@ def has_unknown_parts(dataset: Any) -> bool:
     """Whether a data set has parts with unknown dependencies, such as Python code."""
     return any(
         not isinstance(part, tf.data.Dataset)
-        or dataset_kind(part) not in _PLAIN | _LATER
-        or any(node.op in _PYTHON for node in _list_nodes(part))
+        or dataset_kind(part) not in _OPENS_INPUTS_AT_START | _OPENS_INPUTS_LATE
+        or any(node.op in _PYTHON_OPERATIONS for node in _list_nodes(part))
         for part in walk_inputs(dataset)
         if get_fit_data(part) is None
     )
@@ -140,7 +141,12 @@ def _writes_state(node: Any) -> bool:
     definition = op_def_registry.get(node.op)
     is_stateful = definition is None or definition.is_stateful
     is_of_dataset = re.search(r"Dataset(V\d)?$|SeedGenerator$", node.op)
-    return is_stateful and not is_of_dataset and node.op not in _READ and "seed2" not in node.attr
+    return (
+        is_stateful
+        and not is_of_dataset
+        and node.op not in _READS_STATE
+        and "seed2" not in node.attr
+    )
 
 
 def _is_unseeded(dataset: Any, node: Any) -> bool:
@@ -168,7 +174,7 @@ class IteratorUse:
     """An iterator over the training data.
 
     Attributes:
-        epoch: The epoch that makes the iterator, counted from the beginning of the fit.
+        epoch: The epoch that creates the iterator, counted from the beginning of the fit.
         read_from: The first epoch that reads the iterator; `None` if no epoch reads it.
         batches: Number of batches read; `None` for all batches.
     """
@@ -179,10 +185,11 @@ class IteratorUse:
 
 
 def make_spare_iterator(epoch_iterator: Any) -> None:
-    """Make the unused iterator that Keras makes at the end of an epoch.
+    """Create the unused iterator that Keras creates at the end of an epoch.
 
-    The next epoch makes its own iterator, but the spare iterator changes the order of data that are
-    shuffled anew for each iterator. It is not divided over the replicas, as nobody reads it.
+    The next epoch creates another iterator, but the spare iterator changes the order of data that
+    are shuffled again for each iterator. The spare iterator is not divided over the replicas, as
+    nobody reads it.
     """
     if isinstance(epoch_iterator.data_adapter, TFDatasetAdapter):
         iter(epoch_iterator.data_adapter.get_tf_dataset())
@@ -193,7 +200,7 @@ class IteratorHistory:
 
     Attributes:
         iterators: All iterators, in order.
-        current: The iterator that the next epoch continues to read; `None` if that epoch makes a
+        current: The iterator that the next epoch continues to read; `None` if that epoch creates a
             new iterator.
     """
 
@@ -228,7 +235,8 @@ class IteratorHistory:
                 self.current.read_from = epoch
             self.current.batches += read
             self._steps_seen += read
-        if self._batches and self._steps_seen >= self._batches:  # even if the next epoch makes one
+        # Keras creates an iterator here even if the next epoch creates another iterator.
+        if self._batches and self._steps_seen >= self._batches:
             self._make_iterator(epoch)
 
     def _count_executions(self) -> int:
@@ -248,7 +256,7 @@ class IteratorHistory:
 class DataSource:
     """Training data that are read from their beginning; unwanted batches are dropped.
 
-    `inexact` is a sentence on the limits of exactness if a fit begins within these data.
+    `inexact` says why a fit that begins within these data may differ; `None` if it does not.
     """
 
     def __init__(self, fit: Fit, *, inexact: str | None = None) -> None:
@@ -276,7 +284,7 @@ class DataSource:
         """Called before the epoch begins, with the first batch of its iterator."""
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator, and read it up to a batch."""
+        """Return an iterator whose next batch has the number `batch`."""
         iterator = iter(self.epoch_iterator._get_iterator())
         _drop_batches(iterator, batch)
         return iterator
@@ -285,22 +293,22 @@ class DataSource:
         """Called after the epoch has ended."""
 
     def iterate(self, dataset: tf.data.Dataset) -> Any:
-        """Make an iterator of a data set, divided like the fit's own data set."""
+        """Return an iterator of a data set, divided like the fit's data."""
         return iter(
             self.epoch_iterator._distribute_strategy.experimental_distribute_dataset(dataset)
         )
 
 
 class EpochSource(DataSource):
-    """`EpochBatches`: they give any batch of any epoch."""
+    """`EpochBatches`, which compute any batch of any epoch."""
 
     def replay(self, history: IteratorHistory, epochs: int) -> None:
         """Do nothing, as no batch depends on earlier epochs."""
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator that begins at a batch of the epoch."""
+        """Return an iterator that begins at a batch of the epoch."""
         if self.fit.data is None:
-            raise RuntimeError("This fit has no data set of its own")
+            raise RuntimeError("the fit has no EpochBatches (an error in kdist)")
         return self.iterate(self.fit.data.starting_at(batch))
 
 
@@ -312,7 +320,7 @@ class DatasetSource(DataSource):
         self._state = state
 
     def replay(self, history: IteratorHistory, epochs: int) -> None:
-        """Make the iterators of the earlier epochs, and read them if the data depend on it."""
+        """Create the iterators of the earlier epochs, and read them if the data depend on it."""
         if self._state.must_be_read:
             super().replay(history, epochs)
             return
@@ -326,14 +334,14 @@ class DatasetSource(DataSource):
         )
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator that begins at a batch; `tf.data` skips the batches before it."""
+        """Return an iterator that begins at a batch; `tf.data` skips the earlier batches."""
         if not batch:
             return super().iterator_at(0)
         return self.iterate(undivided_dataset(self.epoch_iterator).skip(batch))
 
 
 def _drop_batches(iterator: Any, batches: int | None) -> None:
-    """Read and drop batches; all of them if `batches` is `None`."""
+    """Read and drop `batches` batches, or all batches if `batches` is `None`."""
     read = 0
     while batches is None or read < batches:
         try:
@@ -344,7 +352,7 @@ def _drop_batches(iterator: Any, batches: int | None) -> None:
 
 
 class PyDatasetSource(DataSource):
-    """A `keras.utils.PyDataset`; its unwanted batches are not computed."""
+    """A `keras.utils.PyDataset`; unwanted batches are not computed."""
 
     def __init__(self, fit: Fit) -> None:
         whole, is_shuffled = fit.iterator.data_adapter.py_dataset, fit.iterator.data_adapter.shuffle
@@ -364,7 +372,7 @@ class PyDatasetSource(DataSource):
             self._whole.on_epoch_end()
 
     def begin_epoch(self, batch: int) -> None:
-        """Make the data set's workers compute the wanted batches only."""
+        """Let the data set's workers compute only the wanted batches."""
         enqueuer = self.adapter.enqueuer
         if enqueuer is None:
             return
@@ -374,7 +382,7 @@ class PyDatasetSource(DataSource):
             enqueuer.py_dataset, enqueuer.shuffle = self._part_from(batch), False
 
     def iterator_at(self, batch: int) -> Any:
-        """Make an iterator that begins at a batch."""
+        """Return an iterator that begins at a batch."""
         adapter, enqueuer = copy.copy(self.adapter), self.adapter.enqueuer
         if enqueuer is None:
             adapter.py_dataset, adapter.shuffle = self._part_from(batch), False
@@ -383,7 +391,7 @@ class PyDatasetSource(DataSource):
         return self.iterate(adapter.get_tf_dataset())
 
     def end_epoch(self) -> None:
-        """Make the data set's workers compute all batches again."""
+        """Let the data set's workers compute all batches again."""
         enqueuer = self.adapter.enqueuer
         if enqueuer is not None:
             enqueuer.py_dataset, enqueuer.shuffle = self._whole, self.adapter.shuffle
@@ -402,7 +410,7 @@ class PyDatasetSource(DataSource):
 
 
 class _RemainingBatches(keras.utils.PyDataset):
-    """The batches of a `PyDataset` from a position in an order on."""
+    """The batches of a `PyDataset` in a given order, from a position on."""
 
     def __init__(self, whole: keras.utils.PyDataset, order: list[int] | None, first: int) -> None:
         super().__init__(whole.workers, whole.use_multiprocessing, whole.max_queue_size)
@@ -420,16 +428,14 @@ class _RemainingBatches(keras.utils.PyDataset):
 
 
 _UNSEEDED = (
-    "The data are shuffled without a seed, so that their order is not that of the interrupted"
-    " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
+    "The data are shuffled without a seed, so their order differs from the interrupted training:"
+    " call keras.utils.set_random_seed before fit, or pass shuffle=False"
 )
-_IF_REPEATED = (
-    "The batches are those of the interrupted training if the data give the same in every run"
-)
+_IF_REPEATED = "The resumed training is exact only if the data give the same batches in every run"
 
 
 def find_data_source(fit: Fit) -> DataSource:
-    """Return the source of a fit's training data: it can begin at a batch of an epoch."""
+    """Return the `DataSource` of a fit's training data, by the kind of data."""
     adapter, dataset = fit.iterator.data_adapter, undivided_dataset(fit.iterator)
     if fit.data is not None and dataset is fit.data.dataset:
         return EpochSource(fit)
@@ -458,7 +464,7 @@ def _describe_inexactness(dataset: tf.data.Dataset) -> str | None:
     part = inexact_part(dataset)
     if part is not None:
         return (
-            "The batches of this tf.data.Dataset are not those of the interrupted training, as"
+            "The batches of this tf.data.Dataset differ from the interrupted training's, because"
             f" {part}"
         )
     return _IF_REPEATED if has_unknown_parts(dataset) else None

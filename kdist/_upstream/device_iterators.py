@@ -140,7 +140,7 @@ def _trace_functions(specs: tuple[Any, ...], place: int, device: str) -> dict[st
     def read(handle: Any, run: Any, host: Any) -> Any:
         function = deal.get_concrete_function()
         dealt = functional_ops.remote_call(target=host, args=[handle, run], Tout=types, f=function)
-        for value in dealt:  # the full types tell strings, as these stay in the host's memory
+        for value in dealt:  # the full types mark strings, which stay in the host's memory
             value.op.experimental_set_type(full_types)
         return dealt
 

@@ -12,28 +12,28 @@ from tensorflow.python.framework import error_interpolation
 from .hooks import equalize_copies
 from .patching import TENSORFLOW, replaces
 
-_OWN = "|".join(
+_KDIST_FOLDERS = "|".join(
     re.escape(str(Path(__file__).parents[1] / folder).removeprefix("/"))
     for folder in ("_upstream", "strategies", "workers", "spmd")
 )
 # Lines of kdist's own files, not of the user's program. XLA prints paths without the first slash.
-_OWN_FRAME = re.compile(rf'^ *File "/?(?:{_OWN})/.*\n\n?', re.MULTILINE)
-# TensorFlow cuts a long summary. The name of the called function follows the summary.
+_KDIST_FRAME = re.compile(rf'^ *File "/?(?:{_KDIST_FOLDERS})/.*\n\n?', re.MULTILINE)
+# Matches the summary up to its footer, or up to ` [Op:name]` if TensorFlow cut the footer off.
 _SUMMARY = re.compile(
     r"\d+ root error\(s\) found\.\n(.*?)"
     r"(?:\n0 successful operations\.\n\d+ derived errors ignored\.|(?=(?: \[Op:\S+\])?\Z))",
     re.DOTALL,
 )
-_CAUSE = re.compile(r"^  \(\d+\) \w+: +", re.MULTILINE)
+_ROOT_ERROR_PREFIX = re.compile(r"^  \(\d+\) \w+: +", re.MULTILINE)
 # Text from a device that waited: its operation, or its whole message.
 _WAITING = re.compile(r"\n\t \[\[[^{\n]*\]\]|.*Function was cancelled before it was started")
-_LOST = "RecvAsync is cancelled."
-_WHERE = (
+_CANCELLED_TEXT = "RecvAsync is cancelled."
+_LOST_CAUSE_NOTE = (
     " The error of another device is lost: a run on one device, with the same shards, prints it."
 )
 # The suffix of TensorFlow's copy of a function for the devices of its arguments. The operations of
 # the copy have the names of the original function.
-_COPY = re.compile(r"_specialized_for_.*$")
+_COPY_SUFFIX = re.compile(r"_specialized_for_.*$")
 # An operation of a branch that TensorFlow inlined; the group is the name of the condition.
 _INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
 
@@ -41,8 +41,8 @@ _INLINED = re.compile(r"^.+_tfg_inlined_(.+)_\d+$")
 @replaces(
     error_interpolation,
     "parse_message",
-    why="Names an operation that failed again for each device that waited for it, and finds no"
-    " line of a function that is copied for its arguments.",
+    why="Repeats a failed operation for each device that waited for it, and does not find the"
+    " line of an operation in a function that is copied for its arguments.",
     test="test_an_error_names_its_operation_for_each_device",
     seen_in=TENSORFLOW,
 )
@@ -51,14 +51,14 @@ def _parse_message(
 ) -> tuple[str, list[Any], list[Any]]:
     """Return the text, functions and operations of a message, each cause and operation once."""
     text, functions, operations = original(_SUMMARY.sub(_only_cause, message))
-    functions = [tag._replace(name=_COPY.sub("", tag.name)) for tag in functions]
+    functions = [tag._replace(name=_COPY_SUFFIX.sub("", tag.name)) for tag in functions]
     operations = [tag._replace(name=_INLINED.sub(r"\1", tag.name)) for tag in operations]
     return text, functions, list(dict.fromkeys(operations))
 
 
 def _only_cause(summary: re.Match[str]) -> str:
     """Return the cause that all devices report; the whole summary if there are several causes."""
-    causes = [_WAITING.sub("", cause).strip() for cause in _CAUSE.split(summary[1])[1:]]
+    causes = [_WAITING.sub("", cause).strip() for cause in _ROOT_ERROR_PREFIX.split(summary[1])[1:]]
     longest = max(causes, key=len, default="")
     # A text that begins like the longest cause is the same cause, cut.
     return longest if longest and all(map(longest.startswith, causes)) else summary[0]
@@ -67,13 +67,15 @@ def _only_cause(summary: re.Match[str]) -> str:
 @replaces(
     InterpolateRuntimeError,
     "interpolate",
-    why="Shows kdist's lines between those of `fit` and of the step.",
+    why="Shows kdist's lines between the lines of `fit` and the lines of the step.",
     test="test_an_error_shows_all_lines_outside_tensorflow",
     seen_in=TENSORFLOW,
 )
 def _interpolate(original: Callable[..., str], *args: Any) -> str:
-    """Return an error message without kdist's lines, and with a way to find a lost cause."""
-    return _OWN_FRAME.sub("", original(*args)).replace(_LOST, _LOST + _WHERE)
+    """Return an error message without kdist's lines; if its cause is lost, add a remedy."""
+    return _KDIST_FRAME.sub("", original(*args)).replace(
+        _CANCELLED_TEXT, _CANCELLED_TEXT + _LOST_CAUSE_NOTE
+    )
 
 
 @replaces(
@@ -84,9 +86,9 @@ def _interpolate(original: Callable[..., str], *args: Any) -> str:
     seen_in=TENSORFLOW,
 )
 def _exit(original: Callable[..., bool], self: Any, kind: Any, error: Any, trace: Any) -> bool:
-    """Make the copies of the variables of a function equal after it failed while it ran.
+    """Make the copies of a function's variables equal after the function failed while it ran.
 
-    Only these variables: another thread may be in a step that changes all others.
+    Further variables stay as they are: another thread may be in a step that changes them.
     """
     if isinstance(error, tf.errors.OpError) and tf.executing_eagerly():
         equalize_copies(self._func.graph.external_captures)

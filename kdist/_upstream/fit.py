@@ -1,11 +1,9 @@
-"""A fit: the data know its epoch, and it can begin at any batch of any epoch.
+"""`fit` passes the epoch to the data, and can begin at any batch of any epoch.
 
 `fit_data.py` keeps the running fits. `start_fit_at` continues a fit; `data_sources.py` then skips
-the batches that were trained, in the way of each kind of data. `compile_options.py` has the steps
-per execution.
+the trained batches. `compile_options.py` has the steps per execution.
 """
 
-import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
 
+from ..errors import TrainingError, UserError
 from .compile_options import choose_steps_per_execution
 from .data_sources import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .fit_data import (
@@ -29,7 +28,7 @@ from .fit_data import (
     replica_batch_spec,
     running_fit,
 )
-from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_other_model
+from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_model_outside_scope
 from .iterators import release_in_background
 from .models import has_call, overridden_steps
 from .patching import replaces
@@ -39,9 +38,9 @@ from .worker_devices import uses_collectives
 def build_for_fit(model: keras.Model) -> None:
     """Build the layers and metrics of a model whose fit is about to begin.
 
-    Without a strategy Keras leaves this to the first step. Nothing happens if the shapes of the
-    data are unknown, if the model has no `call`, or if it has its own `train_step`: such a step may
-    build anything.
+    Without a strategy, Keras builds them in the first step. Nothing happens if the shapes of the
+    data are unknown, if the model has no `call`, or if the model has its own `train_step`, which
+    may build anything.
     """
     fit = running_fit(model)
     if fit is None or fit.iterator is None or not has_call(model):
@@ -51,6 +50,8 @@ def build_for_fit(model: keras.Model) -> None:
     spec = replica_batch_spec(fit.iterator, any_batch_size=model.built)
     try:
         build_alone(model, spec)
+    except (UserError, TrainingError):  # of several workers
+        raise
     except Exception:
         # The code of a model may need values, or the size of the batch.
         if not model.built or spec is None:
@@ -80,7 +81,7 @@ def build_alone(model: keras.Model, batch: Any) -> None:
 
 
 def build_for_step(model: keras.Model, batch: Any) -> None:
-    """Prepare a model made under a strategy of kdist for a step on batches of this spec."""
+    """Prepare a model under a strategy of kdist for a step on batches with the spec `batch`."""
     hooks = hooks_of(model)
     if hooks is not None:
         hooks.prepare(model)
@@ -90,13 +91,17 @@ def build_for_step(model: keras.Model, batch: Any) -> None:
 def _build_early(model: keras.Model, batch: Any) -> None:
     """Let Keras build the metrics and the optimizer of a built model before its step.
 
-    A step makes its variables as without a strategy, but TensorFlow then traces it twice.
+    The step could build them, as without a strategy, but TensorFlow would then trace it twice.
     """
     if not model.built or not has_call(model) or overridden_steps(model) or model.run_eagerly:
         return
-    # The code of a model may need values, or the size of the batch, which only the step has.
-    with contextlib.suppress(Exception):
+    try:
         build_alone(model, batch)
+    except (UserError, TrainingError):  # of several workers, which all end their fits
+        raise
+    except Exception:
+        # The code of a model may need values, or the size of the batch, which only the step has.
+        return
 
 
 class _FirstEpoch(int):
@@ -107,27 +112,29 @@ class _FirstEpoch(int):
 
 
 def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
-    """Make a `fit` that is about to begin train from a batch of an epoch on.
+    """Let a `fit` that is about to begin start at a batch of an epoch.
 
     Callbacks and the progress bar get steps that begin at `batch`. The data are the same as in an
     uninterrupted fit.
 
-    - `kdist.data.training_batches`: any batch is made at once.
-    - Arrays, and a `tf.data.Dataset`: if the order depends on earlier iterators, these are made
-      again. Batches of the epoch before `batch` are skipped. Earlier epochs are read again if the
-      data set keeps a part of the elements that were read, such as `cache` behind `shuffle`.
+    - `kdist.data.training_batches`: any batch is computed directly.
+    - Arrays, and a `tf.data.Dataset`: if the order depends on earlier iterators, these iterators
+      are created again. Batches of the epoch before `batch` are skipped. Earlier epochs are read
+      again if the data set keeps a part of the elements that were read, such as `cache` after
+      `shuffle`.
     - `keras.utils.PyDataset`: the data begin at the batch's index; the hooks of the earlier epochs
       are called.
     - Generators, PyTorch's `DataLoader` and all remaining kinds are read from their beginning.
 
-    Call it in `on_train_begin`, after `_upstream.patches.install()` before `fit`. An epoch
-    without a batch left ends at once. Returns a sentence on the limits of exactness, or `None`.
+    Call this function in `on_train_begin`, and `_upstream.patches.install()` before `fit`. An epoch
+    without a batch left ends immediately. Return a sentence that says why the data may differ from
+    an uninterrupted fit, or `None`.
     """
     fit = running_fit(model)
     if fit is None or fit.iterator is None:
         raise RuntimeError(
-            "There is no fit of this model to be started elsewhere: call this in `on_train_begin`,"
-            " and `_upstream.patches.install()` before `fit`"
+            "kdist observes no `fit` of this model that is about to begin: call `start_fit_at` in"
+            " `on_train_begin`, and `_upstream.patches.install()` before `fit`"
         )
     model._initial_epoch = _FirstEpoch(epoch)
     fit.start = epoch, batch
@@ -146,9 +153,9 @@ def continue_first_epoch(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
 
 
 def pass_over_data(model: keras.Model, epoch: int) -> None:
-    """Bring the data of a fit to their state after its epochs before `epoch`.
+    """Bring the data of a fit to their state after the epochs before `epoch`.
 
-    The fit itself trains no more; a later fit on the same data continues from this state.
+    The fit does not train on; a later fit on the same data continues from this state.
     """
     fit = running_fit(model)
     if fit is not None:
@@ -174,7 +181,7 @@ def _is_divided_by_kdist(epoch_iterator: Any) -> bool:
 def continue_epoch(
     epoch_iterator: Any, source: DataSource, first: int, before: int
 ) -> Iterator[Any]:
-    """Yield the steps of `EpochIterator._enumerate_iterator`, from a step on.
+    """Yield the steps of `EpochIterator._enumerate_iterator`, beginning at step `first`.
 
     Earlier epochs have read the number of batches `before` from the same iterator.
     """
@@ -207,16 +214,16 @@ def continue_epoch(
 @replaces(
     CallbackList,
     "on_train_begin",
-    why="Calls History and the progress bar after a callback that has to see their values, and"
-    " tells no callback about the others.",
+    why="Calls History and the progress bar after callbacks that need their values, and tells no"
+    " callback about the remaining callbacks.",
     test="test_history_is_called_after_a_users_callbacks",
 )
 def _begin_fit(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
-    """Sort observers behind all callbacks, also Keras's, and pass them the remaining callbacks."""
+    """Move observers after all callbacks, and pass the remaining callbacks to each observer."""
     observers = [callback for callback in callbacks.callbacks if _observes_fit(callback)]
     hooks = hooks_of(callbacks.model)
     if hooks is not None:
-        # A worker that resumes alone would wait for the other workers, while these train.
+        # A worker that resumes alone would wait for the other workers while they train.
         names = ", ".join(type(observer).__name__ for observer in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=_observes_fit)
@@ -235,7 +242,7 @@ def _observes_fit(callback: Any) -> bool:
     return hasattr(callback, "fit_begins")
 
 
-_NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
+_NO_EPOCH = "Does not pass the epoch to the data: their order depends on earlier iterators."
 
 
 @replaces(
@@ -245,17 +252,17 @@ _NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier it
     test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
 )
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Give the fit its own data set if the data know their epochs; see also `worker_steps.py`."""
+    """Train on a separate data set if the data know their epochs; see also `worker_steps.py`."""
     try:
         call = inspect.signature(original).bind(model, *args, **options)
     except TypeError:  # Keras raises the error
         return original(model, *args, **options)
-    warn_of_other_model(model)
+    warn_of_model_outside_scope(model)
     arguments = call.arguments
     with register_fit(model, arguments.get("initial_epoch", 0)) as fit:
         data = get_fit_data(arguments.get("x"))
-        is_continued = arguments.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
-        if data is not None and not is_continued:
+        has_steps_per_epoch = arguments.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
+        if data is not None and not has_steps_per_epoch:
             arguments["x"] = fit.use_data(data)
         return original(*call.args, **call.kwargs)
 
@@ -269,7 +276,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
 def _record_iterator(
     original: Callable[..., Any], iterator: Any, *args: Any, **options: Any
 ) -> None:
-    """Record the first iterator of a fit: it is the iterator of the training data."""
+    """Record the first iterator of a fit, which is the iterator of the training data."""
     fit = innermost_fit()
     if fit is not None and fit.iterator is None:
         fit.iterator = iterator
@@ -295,7 +302,7 @@ def _begin_epoch(
 @replaces(
     EpochIterator,
     "_enumerate_iterator",
-    why="Divides an iterator that no epoch uses, waits while the used one is freed, and does"
+    why="Divides an iterator that no epoch uses, waits while the used iterator is freed, and does"
     " not say how many steps of an execution have a batch.",
     test="test_an_epoch_ends_with_a_spare_iterator",
 )
@@ -339,7 +346,7 @@ DATA_PATCHES = (
 @replaces(
     TensorFlowTrainer,
     "_maybe_symbolic_build",
-    why="Does not copy an optimizer made outside the scope to every replica, and loses"
+    why="Does not copy an optimizer created outside the scope to every replica, and loses"
     " the batches that a temporary iterator has prefetched.",
     test="test_a_generator_loses_batches_to_a_throw_away_iterator",
 )
@@ -364,10 +371,10 @@ def _prepare(
 @replaces(
     Trainer,
     "_get_metrics_result_or_logs",
-    why="Cannot be told the logs of an epoch that is resumed at its end.",
+    why="Has no logs of an epoch that is resumed at its end.",
     test="test_the_logs_of_an_epoch_are_those_of_its_metrics",
 )
-def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
+def _get_epoch_logs(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
     """Return the logs of an epoch that was resumed at its end."""
     fit = running_fit(model)
     if fit is None:
@@ -376,4 +383,4 @@ def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> A
     return original(model, logs or resumed or logs)
 
 
-PATCHES = (_prepare, _end_epoch, _begin_fit)
+PATCHES = (_prepare, _get_epoch_logs, _begin_fit)

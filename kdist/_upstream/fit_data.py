@@ -14,12 +14,12 @@ _NAME = "_kdist_fit_data"
 
 
 def attach_fit_data(dataset: tf.data.Dataset, data: Any) -> None:
-    """Record that a data set gives the batches of `EpochBatches`, of any epoch and position."""
+    """Record that a data set has the batches of `EpochBatches`, of any epoch and position."""
     setattr(dataset, _NAME, data)
 
 
 def get_fit_data(dataset: Any) -> Any:
-    """Return the `EpochBatches` of this data set itself; `None` for all remaining kinds."""
+    """Return the `EpochBatches` of this data set, not of its inputs; `None` for other data sets."""
     return getattr(dataset, _NAME, None)
 
 
@@ -48,8 +48,8 @@ class Fit:
         data: The data of this fit alone, if `fit` was called with a data set of `EpochBatches`.
         iterator: Keras's `EpochIterator` over the training data.
         start: Epoch and batch to begin at, if `start_fit_at` has set them; `None` after the start.
-        counted: `EpochBatches` that count their epochs, as an iterator gives several epochs.
-        observers: The callbacks that are called at the end of the fit, for any reason of its end.
+        counted: `EpochBatches` that count their epochs, as an iterator covers several epochs.
+        observers: The callbacks that are called at the end of the fit, also after an error.
         resumed_logs: Logs of a resumed epoch without a step left; ignored if the epoch has a step.
     """
 
@@ -84,21 +84,21 @@ class Fit:
         self._has_begun = True
 
     def count_from(self, epoch: int) -> None:
-        """Make data that count their epochs give this epoch next."""
+        """Let data that count their epochs return this epoch next."""
         for data in self.counted:
             data.number.count_from(epoch)
 
     def _find_data(self) -> None:
-        """Find the `EpochBatches` that the training data are made from."""
+        """Find the `EpochBatches` among the training data and their inputs."""
         parts = list(walk_inputs(undivided_dataset(self.iterator)))
         found = [data for part in parts if (data := get_fit_data(part)) is not None]
-        others = [data for data in found if data not in self._held]
+        new = [data for data in found if data not in self._held]
         is_repeated = any("Repeat" in type(part).__name__ for part in parts)
         if is_repeated or self.iterator.steps_per_epoch:
-            # An iterator gives several epochs, and begins them ahead of time.
-            self.counted += others
+            # An iterator covers several epochs, and begins them ahead of time.
+            self.counted += new
         else:
-            self._held += others
+            self._held += new
 
     def end(self) -> None:
         """Release the data, and call the observers."""
@@ -167,9 +167,9 @@ def find_global_batch(iterator: Any, data_batch: Any) -> int | None:
 
 
 def find_batch_size(dataset: tf.data.Dataset) -> int | None:
-    """Return the argument of `batch`; `None` if it is unknown.
+    """Return the batch size given to `tf.data.Dataset.batch`; `None` if it is unknown.
 
-    The `element_spec` has it only with `drop_remainder=True`.
+    The `element_spec` has the batch size only with `drop_remainder=True`.
     """
     data = get_fit_data(dataset)
     if data is not None:
@@ -213,8 +213,8 @@ _KEEP_SAMPLES = ("Cache", "Map", "Options", "ParallelMap", "Prefetch", "Shuffle"
 def replica_batch_spec(iterator: Any, *, any_batch_size: bool) -> Any:
     """Return the shapes and types of a replica's batch; `None` if they are unknown.
 
-    A model that was built for the global batch may reject the batch size of a replica: with
-    `any_batch_size`, it is unknown.
+    A model that was built for the global batch may reject the batch size of a replica. With
+    `any_batch_size`, the batch size in the result is unknown.
     """
 
     def part(leaf: Any) -> Any:

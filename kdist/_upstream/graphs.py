@@ -20,8 +20,8 @@ def has_forward_derivatives(*tensors: Any) -> bool:
 def forget_custom_gradients() -> None:
     """Discard the graphs of custom gradients that were traced so far.
 
-    A traced function can still be run, and its gradients are part of it. Only the gradient of a
-    function that had none when it was traced can no longer be taken.
+    A traced function can still be run, and a gradient that was traced with the function, too. Only
+    a gradient that was not traced with its function can no longer be computed.
     """
     for name in list(gradient_registry.list()):
         if name.startswith("CustomGradient-"):

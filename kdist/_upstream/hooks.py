@@ -12,21 +12,24 @@ from tensorflow.python.distribute import values
 from ..errors import UserError
 
 OUTSIDE_OF_SCOPE = (
-    "was made outside the strategy's scope, so its variables are on one device only: make it in"
-    " strategy.build(lambda: ...), or inside `with strategy.scope():`"
+    "was made outside the strategy's scope, so its variables are on one device only: create the"
+    " model in strategy.build(lambda: ...), or inside `with strategy.scope():`"
 )
 _logger = logging.getLogger("kdist")
 _strategies: weakref.WeakSet[Any] = weakref.WeakSet()
-_models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was about
+_warned_models: weakref.WeakSet[Any] = weakref.WeakSet()  # models that a warning was about
 
 
 class StepWatch:
-    """Is told of the calls and steps of a worker; this base class ignores them.
+    """Receives the calls and steps of a worker; this base class ignores them.
 
-    `HangWatch` (`workers/hang_detection.py`) ends a worker whose step does not end. Inside the
-    `with` block of `watch`, the worker is in `fit`, `evaluate` or `predict`; of `watch_step`, in a
-    step of the user's own loop; of `slow`, at slow work, such as saving; of `waiting`, it waits for
-    all workers to reach an event.
+    `HangWatch` (`workers/hang_detection.py`) ends a worker whose step does not end. The `with`
+    blocks of these methods tell what the worker does:
+
+    * `watch`: the worker runs `fit`, `evaluate` or `predict`.
+    * `watch_step`: the worker runs a step of the user's loop.
+    * `slow`: the worker does slow work, such as saving.
+    * `waiting`: the worker waits for all workers to reach an event.
     """
 
     def _ignore(self, _: str, /) -> AbstractContextManager[None]:
@@ -51,11 +54,11 @@ class StepWatch:
 class StrategyHooks:
     """Interface of kdist's strategies, which `strategies/exact_strategy.py` implements.
 
-    Without these hooks, most patches do nothing: `README.md` lists the exceptions.
+    Without these hooks, most patches do nothing: see `docs/design/keras-patches.md`.
     """
 
     step_watch = StepWatch()
-    """Is told of this worker's steps."""
+    """Receives this worker's steps."""
     workers: int = 1
     """Number of workers: processes that train one model together."""
     worker: int = 0
@@ -64,7 +67,7 @@ class StrategyHooks:
     """Whether a model or a step of the user has run under this strategy."""
 
     def register(self) -> None:
-        """Register this strategy for `warn_of_other_model`."""
+        """Register this strategy for `warn_of_model_outside_scope`."""
         _strategies.add(self)
 
     @property
@@ -77,8 +80,9 @@ class StrategyHooks:
     def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 
-        Called before Keras builds the optimizer and traces its step. An optimizer or metric made
-        outside the scope gets a copy on every replica; a model made outside raises `UserError`.
+        Called before Keras builds the optimizer and traces its step. An optimizer or metric that
+        was created outside the scope gets a copy on every replica; a model that was created outside
+        the scope raises `UserError`.
         """
         raise NotImplementedError
 
@@ -97,7 +101,8 @@ class StrategyHooks:
     def equalize_copies(self, handles: Sequence[Any]) -> None:
         """Give the copies of variables the value of the first copy, after a failed step.
 
-        `handles` are the tensors that the failed function captures, among them the first copies.
+        `handles` are the tensors that the failed function captures. A variable's handle is the
+        handle of its first copy.
         """
         raise NotImplementedError
 
@@ -115,7 +120,7 @@ class StrategyHooks:
     # A step
 
     def check_constant(self, numbers: Any, constant: Any) -> None:
-        """Warn of a number in a step that was computed from the number of replicas outside it."""
+        """Warn of a constant that was computed outside the step from the number of replicas."""
         raise NotImplementedError
 
     def batch_norm(self, layer: Any, inputs: Any) -> Any:
@@ -129,10 +134,10 @@ class StrategyHooks:
     # Workers
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` if the workers differ in a value, or are doing different things."""
+        """Raise `UserError` if the workers differ in a value, or are at different events."""
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the values of all workers, the chief's first; JSON has to hold them."""
+        """Return the JSON-compatible values of all workers, the chief's value first."""
         del event
         return [value]
 
@@ -158,21 +163,21 @@ def is_chief(model: Any) -> bool:
     return hooks is None or hooks.is_chief
 
 
-def warn_of_other_model(model: keras.Model) -> None:
+def warn_of_model_outside_scope(model: keras.Model) -> None:
     """Warn, once, of a model on a single device beside an unused strategy of several replicas."""
-    if hooks_of(model) is not None or model in _models:
+    if hooks_of(model) is not None or model in _warned_models:
         return
     unused = [strategy for strategy in _strategies if not strategy.is_used]
     if unused and (count := max(strategy.num_replicas_in_sync for strategy in unused)) > 1:
-        _models.add(model)
+        _warned_models.add(model)
         _logger.warning(
             f"kdist: the model {model.name!r} trains on one device, although a strategy of {count}"
-            f" replicas was made: it {OUTSIDE_OF_SCOPE}"
+            f" replicas was made: the model {OUTSIDE_OF_SCOPE}"
         )
 
 
 def check_optimizer(model: keras.Model) -> None:
-    """Check that the optimizer of a model without kdist's strategy has no such strategy, either."""
+    """Reject an optimizer of kdist's strategy in a model that is not under this strategy."""
     optimizer = getattr(model, "optimizer", None)
     if isinstance(getattr(optimizer, "_distribution_strategy", None), StrategyHooks):
         raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")

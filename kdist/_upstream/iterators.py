@@ -1,4 +1,4 @@
-"""Iterators that have ended are freed in background threads; batches are copied."""
+"""Iterators over batches: freed in background threads, or with a copy of each batch."""
 
 import _thread
 import atexit
@@ -10,14 +10,14 @@ from typing import Any
 import tensorflow as tf
 
 # After this time, the last owner has released all parts of the iterator.
-_SECONDS = 0.25
+_RELEASE_SECONDS = 0.25
 
 _known: "weakref.WeakSet[Any]" = weakref.WeakSet()
-_busy: set[_thread.LockType] = set()  # one lock per thread, held until it is done
+_busy: set[_thread.LockType] = set()  # a lock per thread, held until the thread is done
 
 
 def release_in_background(iterator: Any) -> None:
-    """Free an iterator's resources in background threads, once nothing refers to it.
+    """Free an iterator's resources in background threads, once nothing refers to the iterator.
 
     The thread that frees an iterator waits for the threads of its dataset. The thread that tunes
     parallelism and buffers often misses its cancellation: TensorFlow's `CancellationManager` calls
@@ -34,7 +34,7 @@ def release_in_background(iterator: Any) -> None:
 
 
 def _free_in_threads(resources: list[Any]) -> None:
-    # Each in its own thread: a resource that waits for its turn is freed later, and takes longer.
+    # A thread for each resource: in a sequence, the times to free the resources would add up.
     # Not a `threading.Thread`, which needs a lock: garbage collection may run this function in a
     # thread that holds the lock.
     while resources:
@@ -49,7 +49,7 @@ def _free_in_threads(resources: list[Any]) -> None:
 
 def _free(last: list[Any], busy: _thread.LockType) -> None:
     try:
-        time.sleep(_SECONDS)
+        time.sleep(_RELEASE_SECONDS)
         last.clear()
     finally:
         busy.release()
@@ -69,13 +69,13 @@ os.register_at_fork(after_in_child=_busy.clear)  # a child has none of these thr
 
 
 def copy_batches(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return a dataset of the same batches, each copied, for the iterators of workers on CPUs.
+    """Return a dataset with a copy of each batch, for the iterators of workers on CPUs.
 
     The tensors of a dataset from Python (`from_generator`, `numpy_function`, Keras's `PyDataset`)
     may share the memory of a NumPy array. TensorFlow does not compute in place on such a tensor,
-    but does on a slice of it, such as the rows of a replica (`SubBuffer` in TensorFlow 2.21's
-    tensor.cc): the step overwrites the array, and the next epoch trains on the overwritten data. On
-    GPUs the rows of a replica are copies anyway.
+    but does compute in place on a slice of the tensor, such as the rows of a replica (`SubBuffer`
+    in TensorFlow 2.21's tensor.cc): the step overwrites the array, and the next epoch trains on the
+    overwritten data. On GPUs the rows of a replica are copies anyway.
     """
     is_tuple = type(dataset.element_spec) is tuple
 

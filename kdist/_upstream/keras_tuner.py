@@ -1,4 +1,4 @@
-"""KerasTuner's oracles without files of their own, and Hyperband with a minimum of epochs.
+"""KerasTuner's oracles without files, and Hyperband with a minimum of epochs.
 
 The package itself does not import this module, as importing KerasTuner takes a second.
 """
@@ -11,8 +11,8 @@ import keras_tuner
 class OracleWithoutFiles(keras_tuner.Oracle):
     """An oracle whose state is written by its owner; use it as the first base class.
 
-    KerasTuner writes a file for each trial and one for the oracle, in place: a kill may leave half
-    of a file, or files that contradict each other.
+    KerasTuner writes a file for each trial and a file for the oracle, in place: a kill may leave
+    half of a file, or files that contradict each other.
     """
 
     def save(self) -> None:
@@ -41,7 +41,7 @@ class HyperbandOracle(OracleWithoutFiles, keras_tuner.oracles.HyperbandOracle):
     def __init__(self, *, min_epochs: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.min_epochs = min_epochs
-        # Again, as KerasTuner's constructor takes no `min_epochs`.
+        # Repeated here, as KerasTuner's constructor takes no `min_epochs`.
         self._current_bracket = self._get_num_brackets() - 1
         self._brackets: list[dict[str, Any]] = []
         self._start_new_bracket()

@@ -15,7 +15,7 @@ def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 
 
 def strategy_of(model: keras.Model) -> tf.distribute.Strategy | None:
-    """Return the strategy in whose scope the model was made."""
+    """Return the strategy in whose scope the model was created."""
     return model._distribute_strategy
 
 
@@ -38,7 +38,7 @@ def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
 def compute_loss(
     model: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight: Any, *, training: bool
 ) -> Any:
-    """Return the model's loss, even if it overrides `compute_loss` with an older signature."""
+    """Return the model's loss, also if it overrides `compute_loss` with an older signature."""
     return model._compute_loss(
         x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training
     )
@@ -63,10 +63,10 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
 
 
 def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:
-    """Copy variables that were made outside the scope to every replica, with their values."""
+    """Copy variables that were created outside the scope to every replica, with their values."""
     for variable in variables:
-        own = strategy.extended.variable_created_in_scope(variable._value)
-        if not own and not isinstance(variable._value, tf.distribute.DistributedValues):
+        is_in_scope = strategy.extended.variable_created_in_scope(variable._value)
+        if not is_in_scope and not isinstance(variable._value, tf.distribute.DistributedValues):
             with tf.init_scope(), strategy.scope():
                 variable._initialize(variable._value.numpy())
 

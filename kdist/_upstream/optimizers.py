@@ -16,7 +16,7 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
 
 
 def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
-    """Set the strategy of an optimizer that was made outside the scope."""
+    """Set the strategy of an optimizer that was created outside the scope."""
     for nested in flatten_optimizers(optimizer):
         nested._distribution_strategy = strategy
 
@@ -69,8 +69,8 @@ def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
 class _Averaging:
     """Keras's update of the averages, with a momentum that warms up.
 
-    It replaces the method of a single optimizer. A change of `ema_momentum` for the time of an
-    update would be a race between the threads of replicas.
+    An object replaces the method of a single optimizer. A change of `ema_momentum` during an update
+    would be a race between the threads of replicas.
     """
 
     def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:

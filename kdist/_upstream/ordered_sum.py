@@ -1,4 +1,4 @@
-"""Sums whose summands are added in their order."""
+"""Sums that add their terms in a fixed order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _IS_REWRITTEN = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
 
 
 def add_in_order(tensors: Sequence[tf.Tensor], name: str | None = None) -> tf.Tensor:
-    """Return the sum of tensors; its bits depend on their order alone.
+    """Return the sum of tensors, with bits that depend only on the order of the tensors.
 
-    `AddN` of three or more summands begins with the first summand that no operation still reads, so
-    its bits depend on the time at which threads end (TensorFlow 2.21), and replicas drift apart.
+    `AddN` of three or more terms begins with the first term that no operation still reads. The bits
+    then depend on the time at which threads end (TensorFlow 2.21), and replicas drift apart.
     TensorFlow's optimizer merges sums of two tensors unless they are marked.
     """
     total = tensors[0]

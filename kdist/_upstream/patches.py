@@ -42,20 +42,20 @@ PATCHES = (*ONE_MACHINE, *WORKERS)
 
 @functools.cache
 def install() -> None:
-    """Install the patches of all strategies, once per process, when the first strategy is made."""
+    """Install the patches of all strategies, once per process, with the first strategy."""
     for patch in ONE_MACHINE:
         patch.install()
 
 
 @functools.cache
 def install_for_workers() -> None:
-    """Install the patches for several workers, when the first of their strategies is made."""
+    """Install the patches for several workers, with the first strategy of several workers."""
     for patch in WORKERS:
         patch.install()
 
 
 @functools.cache
 def install_for_data() -> None:
-    """Install the patches that tell training data their epoch, when the first data are made."""
+    """Install the patches that pass the epoch to training data, with the first such data."""
     for patch in fit.DATA_PATCHES:
         patch.install()

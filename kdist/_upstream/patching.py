@@ -20,8 +20,8 @@ class Patch:
         name: The name of the function.
         replacement: Called instead, with the original function before the arguments.
         why: The wrong or missing behavior of stock Keras or TensorFlow.
-        test: The test in `tests/upstream/` that fails when upstream no longer behaves so.
-        seen_in: The latest version that is known to behave so.
+        test: The test in `tests/upstream/` that fails once upstream behaves differently.
+        seen_in: The latest version that is known to behave as in `why`.
     """
 
     owner: Any
@@ -45,8 +45,9 @@ class Patch:
             replace(self.owner, self.name, self.replacement)
         except AttributeError as error:
             raise UserError(
-                f"kdist replaces {self.path}, which the installed version does not have ({error}):"
-                f" install {self.seen_in}, or a newer kdist"
+                f"kdist replaces {self.path}, which the installed"
+                f" {self.seen_in.split()[0]} does not have ({error}): install {self.seen_in}, or a"
+                " newer kdist"
             ) from error
 
 

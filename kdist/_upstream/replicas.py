@@ -9,7 +9,7 @@ from .hooks import hooks_of_copies
 from .patching import replaces
 
 
-def _to_number(original: Callable[..., Any], variable: Any) -> Any:
+def _read_first_copy(original: Callable[..., Any], variable: Any) -> Any:
     """Read the first replica's copy, as all copies are equal."""
     if variable.ndim == 0 and hooks_of_copies(variable) is not None:
         return variable.value.numpy().item()
@@ -24,17 +24,18 @@ def _to_number(original: Callable[..., Any], variable: Any) -> Any:
     test="test_a_scalar_variable_is_no_number",
 )
 def _to_float(original: Callable[..., Any], variable: Any) -> float:
-    return float(_to_number(original, variable))
+    return float(_read_first_copy(original, variable))
 
 
 @replaces(
     Variable,
     "__int__",
-    why="The same, for example in `int(optimizer.iterations)`.",
+    why="Raises a TypeError for a variable with a copy on every replica, for example in"
+    " `int(optimizer.iterations)`.",
     test="test_a_scalar_variable_is_no_number",
 )
 def _to_int(original: Callable[..., Any], variable: Any) -> int:
-    return int(_to_number(original, variable))
+    return int(_read_first_copy(original, variable))
 
 
 PATCHES = (_to_float, _to_int)

@@ -21,7 +21,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def collect_counts() -> Iterator[list[Any]]:
-    """Inside the `with` block, collect the tensor of `count` in a list; it may stay empty."""
+    """Inside the `with` block, collect the tensor of `count_rows`; the list may stay empty."""
     counts: list[Any] = []
     _thread.counts = counts
     try:
@@ -50,13 +50,13 @@ def count_rows(strategy: Any, input_workers: Any, optionals: list[list[Any]]) ->
     for parts, number in zip(places, rows, strict=True):
         parts[strategy.worker] = number
     row = tf.stack([number for parts in places for number in parts] + [tf.add_n(has_values)])
-    total = tf.reshape(sum_of_workers(strategy, row), [-1])
+    total = tf.reshape(reduce_by_tensorflow(strategy, row), [-1])
     counts.append(total[:-1])
     return total[-1]
 
 
-def sum_of_workers(strategy: Any, value: Any) -> Any:
-    """Return the sum of a tensor over workers, by TensorFlow's `reduce` instead of kdist's."""
+def reduce_by_tensorflow(strategy: Any, value: Any) -> Any:
+    """Return the sum of a tensor over workers, by TensorFlow's `reduce`, which kdist overrides."""
     return tf.distribute.Strategy.reduce(strategy, tf.distribute.ReduceOp.SUM, value, axis=None)
 
 
@@ -141,7 +141,7 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     (serialized,) = tensors
 
     def no_rows() -> Any:
-        # As in TensorFlow's own tensors without rows, an unknown size is 0.
+        # An unknown size is 0, as in TensorFlow's tensors without rows.
         shape = [0, *(size or 0 for size in spec.shape[1:])]
         return tf.raw_ops.SerializeSparse(
             sparse_indices=tf.zeros((0, len(shape)), tf.int64),
@@ -156,7 +156,7 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
 @replaces(
     tf.RaggedTensorSpec,
     "_from_compatible_tensor_list",
-    why="The same for ragged rows of vectors.",
+    why="Crashes if a replica gets no rows of a ragged batch of vectors.",
     test="test_a_replica_without_ragged_rows_of_vectors_crashes",
     seen_in=TENSORFLOW,
 )
@@ -177,7 +177,7 @@ def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
 @replaces(
     input_lib,
     "_create_distributed_tensor_spec",
-    why="Takes each device to have one part of a batch.",
+    why="Assumes one part of a batch per device.",
     test="test_a_batch_has_a_part_for_each_device",
     seen_in=TENSORFLOW,
 )
@@ -190,9 +190,6 @@ def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
     if count == 1 and not extended._in_multi_worker_mode():
         return spec
     return tf.nest.map_structure(lambda part: values.PerReplicaSpec(*[part] * count), spec)
-
-
-PATCHES = (_part_specs,)
 
 
 @replaces(
@@ -233,8 +230,10 @@ def _replicas_with_values(
     if counted is not None:
         return counted
     has_values = [tf.cast(optional.has_value(), tf.int64) for optional in optional_list[0]]
-    return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
+    return tf.reshape(reduce_by_tensorflow(strategy, tf.add_n(has_values)), [])
 
+
+PATCHES = (_part_specs,)
 
 WORKER_PATCHES = (
     *(

@@ -24,18 +24,18 @@ from .hooks import StrategyHooks
 from .models import distribute
 
 # An attribute of a global generator: the generators that continue it, by strategy.
-_OF_STRATEGIES = "_kdist_generators"
+_GENERATORS_BY_STRATEGY = "_kdist_generators"
 
 
 def seed_digest() -> str:
-    """Return a text that is the same on workers that draw the same seeds next."""
+    """Return a digest of the seed state, equal on workers that draw the same seeds next."""
     return hashlib.sha256(json.dumps(seed_state()).encode()).hexdigest()
 
 
 def seed_state() -> list[Any]:
     """Return the state that decides the next seeds, as values that JSON can hold.
 
-    Before a seed is set, its values are `None`: nothing decides the next seeds.
+    Before a seed is set, the values are `None`, as nothing decides the next seeds.
     """
     if not hasattr(context.context(), "_rng"):
         return [None, None]
@@ -71,10 +71,11 @@ def keep_seeds() -> Iterator[None]:
 
 
 class _GlobalSeed(SeedGenerator):
-    """The generator of `seed=None`, made before a step that may use it.
+    """The generator for `seed=None`, created before a step that may use the generator.
 
-    It takes its seed from Python's `random` at its first use, as Keras's generator does. Its place
-    among the draws matters: the order of a `PyDataset`, for example, draws from `random`, too.
+    The generator takes its seed from Python's `random` at its first use, as Keras's generator does.
+    The time of this draw matters: the order of a `PyDataset`, for example, draws from `random`,
+    too.
     """
 
     def __init__(self, *, is_due: bool = True, is_alone: bool = True) -> None:
@@ -112,12 +113,12 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
         if is_copied and is_alone and value._distribute_strategy is not strategy:
             # The steps of each strategy keep the generator that they were traced with.
             generators = vars(generator).setdefault(
-                _OF_STRATEGIES, {value._distribute_strategy: generator}
+                _GENERATORS_BY_STRATEGY, {value._distribute_strategy: generator}
             )
             if strategy not in generators:
                 generators[strategy] = _GlobalSeed(is_due=getattr(generator, "is_due", False))
             generator = generators[strategy]
-            vars(generator)[_OF_STRATEGIES] = generators
+            vars(generator)[_GENERATORS_BY_STRATEGY] = generators
             generator.state.assign(value.values[0].numpy())
             use_global_seed(generator)
         distribute([generator.state], strategy)
@@ -125,7 +126,7 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
 
 
 def use_global_seed(generator: SeedGenerator) -> None:
-    """Use the generator in the current thread: Keras has one per thread."""
+    """Use the generator in the current thread: Keras has a generator per thread."""
     global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
 
 
@@ -136,13 +137,13 @@ def random_seed() -> int | None:
 
 
 def global_seed_state() -> keras.Variable | None:
-    """Return the state of this thread's generator behind `seed=None`; `None` before it is made."""
+    """Return the state of this thread's generator for `seed=None`; `None` if there is none yet."""
     generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
     return None if generator is None else generator.state
 
 
 def make_global_seed_state(strategy: tf.distribute.Strategy) -> keras.Variable:
-    """Return the state of the generator behind `seed=None`, to be restored; make it if needed."""
+    """Return the state of the generator for `seed=None`; create the generator if needed."""
     if isinstance(strategy, StrategyHooks):
         generator = global_seed(strategy)
         generator.is_due = False

@@ -42,15 +42,15 @@ def _compute_outside(value: Any) -> Any:
             return tf.function(compute, autograph=False)()
     except lift_to_graph.UnliftableError as error:
         raise ValueError(
-            "A variable that a step makes has an initial value that depends on the step's data,"
-            " and exists on every replica before the step runs: make it with zeros, and assign the"
-            f" value of {value.name} in the first step"
+            "The step creates a variable whose initial value depends on the step's data. Variables"
+            " are created before the step runs: initialize the variable with zeros, and assign the"
+            f" initial value ({value.name}) in the first step"
         ) from error
 
 
 @contextlib.contextmanager
 def colocate_new_variables(variable: Any) -> Iterator[None]:
-    """Inside the `with` block, make variables beside `variable`, as `colocate_vars_with` does."""
+    """Inside the `with` block, create variables beside `variable`, as `colocate_vars_with` does."""
 
     def create(next_creator: Any, **kwargs: Any) -> Any:
         return next_creator(**{**kwargs, "colocate_with": variable})
@@ -63,8 +63,8 @@ def colocate_new_variables(variable: Any) -> Iterator[None]:
 def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
     """Inside the `with` block there is no strategy, and a copied variable is its first copy.
 
-    TensorFlow has this mode for saving a model without its strategy. Variables that the step makes
-    get a copy on every replica.
+    TensorFlow has this mode for saving a model without its strategy. Variables that the step
+    creates get a copy on every replica.
     """
     graph = ops.get_default_graph()
     stack = graph._distribution_strategy_stack
@@ -107,26 +107,26 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
 
 
 unconverted = autograph.autograph_artifact
-"""Keeps AutoGraph from converting a function itself, but not the functions that it calls."""
+"""Decorator: AutoGraph leaves the function as it is, but converts the functions that it calls."""
 
 
 def converted(fn: Any) -> Any:
-    """Return a function as AutoGraph converts it, if the caller's code is converted."""
+    """Return a function converted by AutoGraph, if the caller's code is converted."""
     return autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)
 
 
 @replaces(
     ops,
     "_create_graph_constant",
-    why="Does not tell which Python number a constant is made of: one that was computed from"
-    " `num_replicas_in_sync` before a step is wrong in it.",
+    why="Does not tell which Python number a constant is made of: a number that was computed from"
+    " `num_replicas_in_sync` before a step is wrong in the step.",
     test="test_nobody_is_told_of_the_number_of_a_constant",
     seen_in=TENSORFLOW,
 )
 def _graph_constant(
     original: Callable[..., Any], value: Any, dtype: Any, shape: Any, *args: Any, **options: Any
 ) -> Any:
-    """Show the strategy the value and the shape of a constant that its step makes."""
+    """Pass the value and the shape of a constant in a step to the strategy, which checks them."""
     constant = original(value, dtype, shape, *args, **options)
     strategy = traced_strategy()
     if strategy is not None:
@@ -137,19 +137,19 @@ def _graph_constant(
 @replaces(
     core,
     "remat",
-    why="Calls the function again in the backward pass: it draws other random numbers, and in a"
-    " graph it takes no keyword arguments, as layers need.",
+    why="Calls the function again in the backward pass, where it draws different random numbers,"
+    " and in a graph rejects the keyword arguments that layers pass.",
     test="test_remat_takes_no_keyword_arguments",
 )
 def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
-    """Let the strategy whose step calls a rematerialized function compute it."""
+    """In a step, leave a rematerialized function to the strategy of the step."""
 
     def call(*args: Any, **options: Any) -> Any:
         strategy = traced_strategy()
         if strategy is not None:
             return strategy.rematerialize(fn)(*args, **options)
-        is_error = options and not tf.executing_eagerly()  # as where Keras builds a model
-        return (fn if is_error else original(fn))(*args, **options)
+        would_fail = options and not tf.executing_eagerly()  # as where Keras builds a model
+        return (fn if would_fail else original(fn))(*args, **options)
 
     return call
 
@@ -157,13 +157,13 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
 @replaces(
     keras.layers.BatchNormalization,
     "call",
-    why="Takes some thirty operations for a pass over a batch, each of them a launch on a GPU.",
+    why="Takes about thirty operations for a pass over a batch; each is a launch on a GPU.",
     test="test_batch_norm_has_many_operations",
 )
 def _batch_norm(
     original: Callable[..., Any], layer: Any, inputs: Any, training: Any = None, mask: Any = None
 ) -> Any:
-    """Let the strategy whose step calls a batch norm compute it in few operations."""
+    """In a step, leave a batch norm to the strategy of the step."""
     outputs, strategy = None, traced_strategy()
     if strategy is not None and training and layer.trainable and mask is None:
         outputs = strategy.batch_norm(layer, inputs)

@@ -12,7 +12,7 @@ from .patching import replaces
 from .rows import batches_read
 from .worker_steps import reads_same_data
 
-_BATCHES = "the number of batches read in it, for training and validation,"
+_BATCHES_READ = "the number of batches read in it, for training and validation,"
 _CHIEF_ONLY = (
     keras.callbacks.CSVLogger,
     keras.callbacks.ModelCheckpoint,
@@ -40,12 +40,12 @@ def _packages(callback: Any) -> set[str]:
 
 
 def _saves_model(callback: Any) -> bool:
-    """Whether a callback saves the model: all workers have to read the divided state for that."""
+    """Whether a callback saves the model, for which all workers have to read the divided state."""
     return isinstance(callback, keras.callbacks.ModelCheckpoint)
 
 
 def _is_for_one_worker(callback: Any) -> bool:
-    """Whether a callback restores the state that it saves: all workers would have to do so."""
+    """Whether a callback restores the state that it saves, which works on one worker only."""
     is_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
     return bool(getattr(callback, "for_one_worker", is_keras))
 
@@ -53,8 +53,8 @@ def _is_for_one_worker(callback: Any) -> bool:
 def _stops_in_epoch(callback: Any) -> bool:
     """Whether a callback may stop training after a batch.
 
-    Then the workers ask each other after every batch, so that training stops at the same batch as
-    on a single worker.
+    The workers then exchange the decision after every batch, so that training stops at the same
+    batch as on a single worker.
     """
     kind = type(callback)
     is_users = kind.__module__.partition(".")[0] not in ("keras", "kdist")
@@ -83,18 +83,18 @@ def _sets_rate(callback: Any) -> bool:
 class _WorkerCallbackList(CallbackList):
     """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
-    # The class of a list is changed after its construction, so defaults belong to the class.
-    asks_after_batches = rate_is_set = stops_after_epoch = False
+    # `_make_list` changes the class of a list after its construction: no `__init__` sets these.
+    exchanges_after_batches = rate_is_set = stops_after_epoch = False
     batches_before = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Agree whether workers ask each other after every batch: their callbacks may differ."""
+        """Agree on exchanges after every batch, as callbacks may differ between workers."""
         super().on_train_begin(logs)
         is_endless = (self.params or {}).get("steps") is None
         asks = is_endless or any(map(_stops_in_epoch, self.callbacks))
         own = [asks, any(map(_sets_rate, self.callbacks))]
         everyone = self._hooks.exchange("the start of training", own)
-        self.asks_after_batches = any(asks for asks, _ in everyone)
+        self.exchanges_after_batches = any(asks for asks, _ in everyone)
         self.rate_is_set = any(is_set for _, is_set in everyone)
         self.batches_before = batches_read()
 
@@ -108,11 +108,11 @@ class _WorkerCallbackList(CallbackList):
             _set_learning_rate(optimizer, own, chiefs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Stop after this batch if the workers ask each other now, otherwise after the epoch."""
+        """Stop after this batch if workers exchange decisions now, otherwise after the epoch."""
         self._hooks.step_watch.step_ended()
         super().on_train_batch_end(batch, logs)
         model = self.model
-        if self.asks_after_batches:
+        if self.exchanges_after_batches:
             everyone = self._hooks.exchange("the end of a batch", bool(model.stop_training))
             model.stop_training = any(everyone)
         elif model.stop_training:
@@ -129,7 +129,7 @@ class _WorkerCallbackList(CallbackList):
         everyone = self._hooks.exchange(event, [bool(model.stop_training), rate, batches])
         read = [batches for _, _, batches in everyone]
         if None not in read and len({*read}) > 1:
-            self._hooks.compare_workers(event, {_BATCHES: batches})
+            self._hooks.compare_workers(event, {_BATCHES_READ: batches})
         model.stop_training = any(stops for stops, _, _ in everyone)
         _set_learning_rate(model.optimizer, rate, everyone[0][1])
 
@@ -170,8 +170,8 @@ class _WorkerCallbackList(CallbackList):
 @replaces(
     CallbackList,
     "__init__",
-    why="With several workers, all of them write to the same files, and one that stops alone,"
-    " or sets a learning rate alone, leaves the others waiting or trains with another.",
+    why="With several workers, all workers write to the same files; a worker that stops alone"
+    " leaves the other workers waiting, and learning rates that callbacks set may differ.",
     test="test_every_worker_runs_every_callback",
 )
 def _make_list(
@@ -191,22 +191,23 @@ def _make_list(
     for callback in callbacks.callbacks:
         if _is_for_one_worker(callback):
             raise UserError(
-                f"{type(callback).__name__} is for one worker, and there are {hooks.workers}: pass"
-                " kdist.callbacks.Checkpoint, which resumes a training of any number of workers"
+                f"{type(callback).__name__} works with one worker only, and this training has"
+                f" {hooks.workers} workers: pass kdist.callbacks.Checkpoint, which works with any"
+                " number of workers"
             )
-    by_all = model.distribute_strategy.extended.divides_state
-    for callback in callbacks.callbacks if by_all else ():
+    all_workers_save = model.distribute_strategy.extended.divides_state
+    for callback in callbacks.callbacks if all_workers_save else ():
         if _saves_model(callback) and "wandb" in _packages(callback):
             raise UserError(
-                f"{type(callback).__name__} saves on the chief alone, and variables are"
-                " divided over all workers: save by keras.callbacks.ModelCheckpoint, or leave out"
+                f"{type(callback).__name__} saves on the chief alone, but the chief holds only a"
+                " part of each variable: save with keras.callbacks.ModelCheckpoint, or remove"
                 " shard_optimizer and shard_weights"
             )
     if not hooks.is_chief:
         callbacks.callbacks = [
             callback
             for callback in callbacks.callbacks
-            if not runs_on_chief_only(callback) or (by_all and _saves_model(callback))
+            if not runs_on_chief_only(callback) or (all_workers_save and _saves_model(callback))
         ]
         for callback in filter(_saves_model, callbacks.callbacks):
             callback.verbose = 0

@@ -70,7 +70,7 @@ class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExte
 
         def checked_value() -> Any:
             value = initial() if callable(initial) else initial
-            self._before_variable(value)  # before TensorFlow counts one more broadcast
+            self._before_variable(value)  # before TensorFlow counts the broadcast of the value
             return make(replica_id, device, primary_var, **{**options, "initial_value": value})()
 
         return checked_value
@@ -82,7 +82,7 @@ def worker_counts(strategy: tf.distribute.Strategy) -> tuple[int, int]:
 
 
 def uses_collectives(strategy: Any) -> bool:
-    """Whether replicas exchange values by collectives, also the replicas of a single worker."""
+    """Whether replicas exchange values by collectives; true even if there is only one worker."""
     is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return is_multi_worker and isinstance(strategy, StrategyHooks)
 
@@ -104,7 +104,7 @@ def is_started() -> bool:
 
 
 def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
-    """Return the sum over all workers; every worker has to call it with as many values.
+    """Return the sum over all workers; every worker has to pass the same number of values.
 
     The sum runs on the hosts, for any devices of the replicas. The collectives of a step cannot run
     there: NCCL sums only arrays on GPUs. Values are int32: this type keeps bit patterns as they are

@@ -12,11 +12,11 @@ from tensorflow.python.eager import context
 
 from .worker_store import call_c_function, chief_answers, chief_is_lost, chief_is_silent
 
-_LONGEST = 500
+_LONGEST_MESSAGE = 500
 _SILENT = "it does not answer"
 _UNREACHED = "it cannot be reached"
 _ENDED = "it has ended, or cannot be reached"
-_LOST = (
+_CONNECTION_ERRORS = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
@@ -25,10 +25,10 @@ _LOST = (
 
 
 def find_failures(strategy: tf.distribute.Strategy) -> list[str | None]:
-    """Return for each worker the reason of its failure, `None` if it has not failed.
+    """Return the reason of each worker's failure; `None` for a worker that has not failed.
 
-    The chief keeps the states. While it does not answer, the list is empty. Once it is lost, the
-    list has the chief's reason alone.
+    The chief keeps the states. While the chief does not answer, the list is empty. Once the chief
+    is lost, the list has only the chief's reason.
     """
     if not chief_answers():  # TensorFlow would wait, and Python with it
         return [_SILENT] if chief_is_lost() else []
@@ -46,7 +46,7 @@ def _describe_failure(state: tf.errors.OpError) -> str:
 
 
 def is_lost(reason: str) -> bool:
-    """Whether a worker has failed without saying why, according to `failures`."""
+    """Whether a reason that `find_failures` returned stands for a worker without a known error."""
     return reason in (_SILENT, _UNREACHED, _ENDED)
 
 
@@ -56,18 +56,22 @@ def report_failure(message: str) -> None:
     with contextlib.suppress(tf.errors.OpError, ValueError):
         if chief_is_silent() or not chief_answers():
             return
-        call_c_function("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
+        call_c_function(
+            "TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST_MESSAGE].encode()
+        )
 
 
 def abort_collectives() -> None:
     """Make this worker's waiting collectives fail, and all its later collectives."""
     with contextlib.suppress(tf.errors.OpError, ValueError):
-        context.context().abort_collective_ops(tf.errors.ABORTED, "no step has ended for long")
+        context.context().abort_collective_ops(
+            tf.errors.ABORTED, "no step has ended for a long time"
+        )
 
 
 def is_lost_connection(error: BaseException) -> bool:
     """Whether TensorFlow raises this type of error on a worker that has lost another worker."""
-    return isinstance(error, _LOST)
+    return isinstance(error, _CONNECTION_ERRORS)
 
 
 def run_exit_functions() -> None:

@@ -1,4 +1,4 @@
-"""Saving with several workers: all of them may save a model to the same file."""
+"""Saving with several workers: all workers may save a model to the same file."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from ..errors import UserError
 from .hooks import StrategyHooks, hooks_of
 from .patching import Patch
 
-_WHOLE = ("tf_saved_model", "onnx", "litert")
+_ONE_TARGET_FORMATS = ("tf_saved_model", "onnx", "litert")
 """Formats of `model.export` that write only the given file or folder."""
 _MOST_TRIES = 100
 
@@ -24,22 +24,22 @@ _MOST_TRIES = 100
 def _save(
     original: Callable[..., None], model: Any, filepath: Any, *args: Any, **options: Any
 ) -> None:
-    """Write a file or folder of this worker's own, then replace the other workers' file by it.
+    """Write a temporary file or folder, then replace the file that another worker may have saved.
 
-    So no worker needs to wait for another worker, and each can open the file at once.
+    No worker waits for another worker, and each worker can open the file at once.
     """
     hooks = _hooks(model)
     if hooks is None or not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
         return original(model, filepath, *args, **options)
     path = Path(filepath)
-    own = path.with_name(f".worker{hooks.worker}.{path.name}")
+    temporary = path.with_name(f".worker{hooks.worker}.{path.name}")
     old = path.with_name(f".before{hooks.worker}.{path.name}")
-    _remove(own)
+    _remove(temporary)
     try:
-        original(model, str(own), *args, **options)
-        _replace(path, own, old)
+        original(model, str(temporary), *args, **options)
+        _replace(path, temporary, old)
     finally:
-        _remove(own)
+        _remove(temporary)
         _remove(old)
     return None
 
@@ -69,12 +69,12 @@ def _export(
 ) -> None:
     """Export formats of several files on the chief alone; raise `UserError` on another worker.
 
-    By default no message is printed: it would name a worker's own folder.
+    By default no message is printed, as the message would name the temporary folder.
     """
     if _hooks(model) is None:
         return original(model, filepath, format, verbose, **options)
     with _slow_save(model):
-        if format not in _WHOLE:
+        if format not in _ONE_TARGET_FORMATS:
             _check_chief(model, f"format={format!r}")
             return original(model, filepath, format, verbose, **options)
         return _save(original, model, filepath, format, bool(verbose), **options)
@@ -107,8 +107,8 @@ def _check_chief(model: Any, argument: str) -> None:
     hooks = _hooks(model)
     if hooks is not None and not hooks.is_chief:
         raise UserError(
-            f"received {argument} on worker {hooks.worker}, and another worker may write the same"
-            " files: save on the chief alone, in `if strategy.is_chief:`"
+            f"received {argument} on worker {hooks.worker}, although another worker may write the"
+            " same files: save on the chief alone, in `if strategy.is_chief:`"
         )
 
 
@@ -118,20 +118,20 @@ def _hooks(model: Any) -> Any:
     return hooks if hooks is not None and hooks.workers > 1 else None
 
 
-def _replace(path: Path, own: Path, old: Path) -> None:
-    if not own.is_dir():
-        own.replace(path)
+def _replace(path: Path, temporary: Path, old: Path) -> None:
+    if not temporary.is_dir():
+        temporary.replace(path)
         return
-    for left in reversed(range(_MOST_TRIES)):
+    for tries_left in reversed(range(_MOST_TRIES)):
         _remove(old)
         # A folder cannot replace a folder. Between these lines there is no folder, or the folder of
         # another worker.
         with contextlib.suppress(FileNotFoundError):
             path.rename(old)
         try:
-            own.rename(path)
+            temporary.rename(path)
         except OSError:
-            if not left:
+            if not tries_left:
                 raise
         else:
             return
@@ -144,7 +144,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-_WHY = "With several workers, all of them write into the same file at once."
+_WHY = "With several workers, all workers write into the same file at the same time."
 _TEST = "test_a_model_is_written_into_the_file_that_is_there"
 
 PATCHES = tuple(

@@ -45,29 +45,32 @@ def current_arguments() -> Mapping[str, Any]:
     return _calls()[-1].arguments if _calls() else {}
 
 
-def record_other_data() -> None:
-    """Record for all calls that the thread is in: each worker reads its own data."""
+def record_different_data() -> None:
+    """Record, for all calls that the thread is in, that each worker reads different data."""
     for call in _calls():
-        call.has_other_data = True
+        call.has_different_data = True
 
 
 def reads_same_data() -> bool:
     """Whether all workers read the same data in the call that the thread is in."""
-    return bool(_calls()) and not _calls()[-1].has_other_data
+    return bool(_calls()) and not _calls()[-1].has_different_data
 
 
 class _Call:
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
-        self.name, self.arguments, self.has_other_data = name, arguments, False
+        self.name, self.arguments, self.has_different_data = name, arguments, False
 
 
 def _calls() -> list[_Call]:
     return vars(_thread).get("calls") or []
 
 
-_ARGUMENTS = ("epochs", "initial_epoch", "validation_freq")
-_OWN = (tf.data.experimental.AutoShardPolicy.OFF, tf.data.experimental.AutoShardPolicy.FILE)
-# The remaining adapters take their own order, for any `shuffle`.
+_COMPARED_ARGUMENTS = ("epochs", "initial_epoch", "validation_freq")
+_OWN_DATA_POLICIES = (
+    tf.data.experimental.AutoShardPolicy.OFF,
+    tf.data.experimental.AutoShardPolicy.FILE,
+)
+# Adapters that use `shuffle`; the remaining adapters ignore it.
 _SHUFFLED = (data_adapters.ArrayDataAdapter, data_adapters.PyDatasetAdapter)
 
 
@@ -82,12 +85,12 @@ def compared_fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) 
     is_validated = given.get("validation_data") is not None or bool(given.get("validation_split"))
     return {
         "validation_data": "given" if is_validated else "not given",
-        **{name: to_json_value(given.get(name)) for name in _ARGUMENTS},
+        **{name: to_json_value(given.get(name)) for name in _COMPARED_ARGUMENTS},
     }
 
 
 def describe_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the data of an iterator, besides their shapes."""
+    """Describe the data of an iterator, except their shapes."""
     weights = options.get("class_weight")
     description: dict[str, Any] = {
         "class_weight": weights and {str(name): float(value) for name, value in weights.items()}
@@ -104,7 +107,7 @@ def is_read_by_all(dataset: Any) -> bool:
     """Whether every worker reads all of a dataset, and keeps its part of each batch."""
     if not isinstance(dataset, tf.data.Dataset):
         return False
-    return dataset.options().experimental_distribute.auto_shard_policy not in _OWN
+    return dataset.options().experimental_distribute.auto_shard_policy not in _OWN_DATA_POLICIES
 
 
 def to_json_value(value: Any) -> Any:
@@ -117,14 +120,14 @@ def to_json_value(value: Any) -> Any:
         return str(value)
 
 
-def _with_workers(strategy: Any) -> bool:
+def _has_several_workers(strategy: Any) -> bool:
     return isinstance(strategy, StrategyHooks) and strategy.workers > 1
 
 
 @replaces(
     trainer,
     "reduce_per_replica",
-    why="With several workers, averages a step's logs over their first axis, which they do not"
+    why="With several workers, averages a step's logs over their first axis, which the logs do not"
     " have: `fit` and `evaluate` crash"
     " ([keras#20585](https://github.com/keras-team/keras/issues/20585)).",
     test="test_logs_are_averaged_over_an_axis_that_they_lack",
@@ -132,7 +135,7 @@ def _with_workers(strategy: Any) -> bool:
 def _reduce_per_replica(
     original: Callable[..., Any], values: Any, strategy: Any, reduction: str
 ) -> Any:
-    """Return the results of a step: they already belong to the global batch."""
+    """Return a step's results without an average, as they already belong to the global batch."""
     if not uses_collectives(strategy):
         return original(values, strategy, reduction)
     return strategy.gather(values, axis=0)
@@ -192,13 +195,13 @@ def _make_iterator(
     **options: Any,
 ) -> None:
     """Compare the batches of all workers before any worker waits for another worker."""
-    if _with_workers(distribute_strategy) and describe_activity().startswith("fit"):
+    if _has_several_workers(distribute_strategy) and describe_activity().startswith("fit"):
         _share_seed(distribute_strategy)
     original(iterator, distribute_strategy, *args, **options)
-    if _with_workers(distribute_strategy):
+    if _has_several_workers(distribute_strategy):
         adapter = iterator.data_adapter
         if not is_read_by_all(adapter.get_tf_dataset()):
-            record_other_data()
+            record_different_data()
         distribute_strategy.compare_workers(
             describe_activity(),
             {
@@ -213,7 +216,7 @@ def _make_iterator(
 
 
 def _share_seed(strategy: Any) -> None:
-    """Take over the chief's seed state if a worker has another seed or has drawn more numbers."""
+    """Copy the chief's seed state if a worker has a different seed or has drawn more numbers."""
     everyone = strategy.exchange(describe_activity(), seed_digest())
     if len(set(everyone)) > 1:
         chiefs = strategy.exchange(
@@ -259,8 +262,8 @@ PATCHES = (
             owner=TensorFlowTrainer,
             name=name,
             replacement=_track(name),
-            why="With several workers, does not say which of `fit`, `evaluate` and `predict` a"
-            " batch is for, nor with which arguments.",
+            why="With several workers, does not say whether a batch is for `fit`, `evaluate` or"
+            " `predict`, and does not say their arguments.",
             test="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
@@ -270,8 +273,7 @@ PATCHES = (
             owner=TensorFlowTrainer,
             name=name,
             replacement=_watch_step(name),
-            why="Does not say that a step has begun or ended, by which a worker that hangs is"
-            " found.",
+            why="Does not say that a step has begun or ended, so a worker that hangs is not found.",
             test="test_a_worker_that_waits_does_not_say_so",
         )
         for name in ("train_on_batch", "test_on_batch", "predict_on_batch")

@@ -48,7 +48,7 @@ _ASK_MS = 500
 
 
 class _Chief:
-    """The latest knowledge of whether the chief answers."""
+    """Whether the chief answered the last time."""
 
     patience = 10.0
     silent_since: float | None = None
@@ -91,7 +91,7 @@ def set_key(key: str, value: str) -> None:
 
 
 def get_key(key: str, *, timeout_ms: int) -> str | None:
-    """Return the value that a worker has stored; `None` if no value is there within the time."""
+    """Return the value that a worker has stored; `None` if there is no value within the time."""
     try:
         return str(context.context().get_config_key_value(key, timeout_ms))
     except tf.errors.DeadlineExceededError:
@@ -108,13 +108,13 @@ def _call_chief(function: str, *arguments: bytes) -> None:
     """Call a function of TensorFlow that waits for the chief, but no longer than a heartbeat."""
     failed: list[Exception] = []
 
-    def ask() -> None:
+    def call() -> None:
         try:
             call_c_function(function, *arguments)
         except Exception as error:
             failed.append(error)
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(_Chief.patience)
     if thread.is_alive():

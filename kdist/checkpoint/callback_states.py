@@ -18,13 +18,13 @@ from .._upstream.callback_attributes import (
     has_swapped_averages,
 )
 from ..errors import UserError
-from .values import to_json
+from .variable_values import to_json
 
 
 def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
-    """Have a `CSVLogger` add to its file, without the rows of `epoch` and later epochs.
+    """Let a `CSVLogger` append to its file, without the rows of `epoch` and later epochs.
 
-    Call it before the logger's `on_train_begin`.
+    Call this function before the logger's `on_train_begin`.
     """
     path = Path(logger.filename)
     rows = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -37,7 +37,7 @@ def continue_csv_log(logger: keras.callbacks.CSVLogger, epoch: int) -> None:
 
 
 def _is_row_before(row: bytes, epoch: int) -> bool:
-    """Whether a row is complete, and the header or of an earlier epoch (in the first column)."""
+    """Whether a row is complete, and is the header or has an earlier epoch in its first column."""
     number = re.match(rb"\d+", row)
     return row.endswith(b"\n") and (number is None or int(number[0]) < epoch)
 
@@ -56,7 +56,7 @@ class CallbackStates:
         self._appends: dict[keras.callbacks.CSVLogger, bool] = {}
 
     def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Return the states as values that JSON can hold; `arrays` gets their arrays.
+        """Return the states as values that JSON can hold; `arrays` receives arrays in the states.
 
         Raises:
             UserError: A callback's `get_state` returned a value of a type that cannot be saved.
@@ -69,8 +69,8 @@ class CallbackStates:
                     states[name] = to_json(state, name=f"callbacks/{name}", arrays=arrays)
                 except TypeError as error:
                     raise UserError(
-                        f"the state of the callback {name} cannot be saved: {error}: have"
-                        " get_state() return numbers, text, arrays, lists and dictionaries"
+                        f"the state of the callback {name} cannot be saved ({error}): let"
+                        " get_state() return only numbers, text, arrays, lists and dictionaries"
                     ) from error
         return states
 
@@ -105,8 +105,8 @@ class CallbackStates:
         unsaved = [n for n, callback in self._callbacks.items() if not _is_known(callback)]
         if unsaved:
             warnings.warn(
-                f"Checkpoint does not save the state of {', '.join(unsaved)}: a resumed training"
-                " begins with new ones. Give them get_state() and set_state(state).",
+                f"Checkpoint does not save the state of {', '.join(unsaved)}: a resumed run starts"
+                " these callbacks afresh. Give the callbacks get_state() and set_state(state).",
                 stacklevel=2,
             )
 
@@ -133,7 +133,7 @@ def _number_names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
 
 
 def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
-    """Whether the state is set before `on_train_begin`, which begins anew without a state."""
+    """Whether `set_state` is called before `on_train_begin`, not after it."""
     return getattr(callback, "state_is_set_before_training", False)
 
 

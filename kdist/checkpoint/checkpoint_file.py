@@ -89,7 +89,7 @@ class CheckpointFile:
         except (OSError, ValueError, SafetensorError) as error:
             raise DamagedCheckpointError(error_text(error)) from error
         if int(metadata["format"]) > FORMAT:
-            # Not reported as damaged: the store skips damaged files and later removes them.
+            # Not a DamagedCheckpointError: the store would skip the file, and later remove it.
             raise UserError(
                 f"{self.path} was written by a newer version of kdist, in format"
                 f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
@@ -108,7 +108,9 @@ class CheckpointFile:
         except OSError as error:
             raise DamagedCheckpointError(error_text(error)) from error
         if _short_digest(digest) != self.digest:
-            raise DamagedCheckpointError("its content is not what was written")
+            raise DamagedCheckpointError(
+                "its content has changed since it was written (the digests differ)"
+            )
 
 
 def write_checkpoint(
@@ -116,11 +118,11 @@ def write_checkpoint(
 ) -> str:
     """Write a safetensors file of arrays and a JSON-compatible state; return its short digest.
 
-    The library's own writers return the whole file as bytes, or report a full disk as text without
-    its error number. The written bytes are hashed: bytes that were read back would hide the errors
-    of a failing disk.
+    The functions of safetensors return the whole file as bytes, or report a full disk as text
+    without its error number. The bytes in memory are hashed: the hash of the file would hide the
+    errors of a failing disk.
     """
-    # Arrays of wide numbers come first, so that each array begins at a multiple of its item size.
+    # Arrays with large items come first, so that each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     byte_types = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
     metadata = {

@@ -21,11 +21,12 @@ class CheckpointOptions:
     attributes that are listed here.
 
     Attributes:
-        held: Signals that the caller holds; a signal saves the training and raises `Interrupted`.
-        data: Description that tells the data from different data with as many steps.
-        any_rate: Whether a training may be resumed with another learning rate.
-        run: The remote folder of a run, whose local copy contains `folder`; uploaded after each
-            checkpoint.
+        held_signals: Signals that the caller holds; a signal saves the training and raises
+            `Interrupted`.
+        data: Description of the data, compared when the training is resumed.
+        rate_may_differ: Whether a training may be resumed with a different learning rate.
+        remote_run: The remote folder of a run, whose local copy contains `folder`; uploaded after
+            each checkpoint.
 
     Raises:
         UserError: An option is invalid.
@@ -38,17 +39,17 @@ class CheckpointOptions:
     resume: Resume
     preemption: bool | Collection[str]
     clock: Callable[[], float]
-    held: ReceivedSignals | None = None
+    held_signals: ReceivedSignals | None = None
     data: str | None = None
-    any_rate: bool = False
-    run: RemoteFolder | None = None
+    rate_may_differ: bool = False
+    remote_run: RemoteFolder | None = None
 
     def __post_init__(self) -> None:
         if self.every_seconds is not None:
-            hint = "pass the seconds between two saves, or None for none by time"
+            hint = "pass the seconds from one save to the next, or None for no saves by time"
             number_within("every_seconds", self.every_seconds, above=0, is_finite=False, hint=hint)
         if self.every_steps is not None:
-            hint = "pass the steps between two saves, or None for none by steps"
+            hint = "pass the steps from one save to the next, or None for no saves by steps"
             positive_integer("every_steps", self.every_steps, hint=hint)
         positive_integer("keep", self.keep, hint="pass how many checkpoints to keep")
         if self.resume not in ("auto", "must", "never"):
@@ -60,10 +61,13 @@ class CheckpointOptions:
     @property
     def ends_by_signal(self) -> bool:
         """Whether any signal saves and ends the training."""
-        return bool(self.preemption) or self.held is not None
+        return bool(self.preemption) or self.held_signals is not None
 
     def shared_values(self) -> dict[str, Any]:
-        """Return the options that must be equal on all workers; the chief decides all others."""
+        """Return the options that must be equal on all workers.
+
+        The remaining options are taken from the chief.
+        """
         return {
             "every_steps": self.every_steps,
             "whether a signal ends the training": self.ends_by_signal,

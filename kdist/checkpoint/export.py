@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from ..strategies.load_model import kdist_classes
 from .checkpoint_file import CheckpointFile, DamagedCheckpointError
-from .values import assign_values, find_difference, state_variables
+from .variable_values import assign_values, find_difference, state_variables
 
 
 def serialize_model(model: keras.Model) -> str | None:
@@ -57,7 +57,7 @@ def export_model(
     """
     target = Path(path)
     if target.suffix != ".keras":
-        raise UserError(f'the file to export to is {target}: pass one that ends in ".keras"')
+        raise UserError(f'cannot export to {target}: pass a path that ends in ".keras"')
     try:
         arrays, state = checkpoint.read()
     except DamagedCheckpointError as error:
@@ -66,7 +66,7 @@ def export_model(
         ) from error
     restored = _make_model(checkpoint, state) if model is None else model
     _restore_weights(restored, checkpoint, arrays, state, averaged=averaged)
-    hint = "pass a path in a folder that exists"
+    hint = "pass a path that can be written, in a folder that exists"
     with explain_write_errors(target, hint=hint), atomic_path(target) as part:
         restored.save(part)
     return restored
@@ -75,27 +75,29 @@ def export_model(
 def restore_weights(
     model: keras.Model, checkpoint: CheckpointFile, *, averaged: bool = False
 ) -> None:
-    """Assign a checkpoint's weights, or with `averaged` their averages, to a built model.
+    """Assign a checkpoint's weights, or with `averaged` the averages, to a built model.
 
     Raises:
         DamagedCheckpointError: The checkpoint cannot be read.
-        UserError: The checkpoint is of a different model, or has no averages.
+        UserError: The checkpoint was saved from a different model, or has no averages.
     """
     arrays, state = checkpoint.read()
     if averaged and not state["averages"]:
-        raise UserError(f"{checkpoint.path} has no averages of the weights: take the weights")
+        raise UserError(
+            f"{checkpoint.path} has no averages of the weights: pass averaged=False for the weights"
+        )
     _restore_weights(model, checkpoint, arrays, state, averaged=averaged)
 
 
 def _make_model(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Model:
-    hint = "pass model=, made as for training"
+    hint = "pass model=, built as for training"
     if state["model"] is None:
         raise UserError(f"{checkpoint.path} does not describe its model: {hint}")
     try:
         return keras.models.model_from_json(state["model"], custom_objects=kdist_classes())
     except Exception as error:
         raise UserError(
-            f"the model of {checkpoint.path} cannot be made ({error}): {hint}"
+            f"the model of {checkpoint.path} cannot be created ({error}): {hint}"
         ) from error
 
 
@@ -107,11 +109,11 @@ def _restore_weights(
     *,
     averaged: bool,
 ) -> None:
-    own = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
+    variables = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
     saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
-    if difference := find_difference(own, saved):
-        raise UserError(f"{checkpoint.path} is of another model: {difference}")
+    if difference := find_difference(variables, saved):
+        raise UserError(f"{checkpoint.path} was saved from a different model: {difference}")
     # During a validation, the weights and their averages may be swapped.
     if averaged != state.get("swapped", False):
         saved |= {name: arrays[average] for name, average in state["averages"].items()}
-    assign_values(own, saved)
+    assign_values(variables, saved)

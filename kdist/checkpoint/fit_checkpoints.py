@@ -1,7 +1,8 @@
 """`FitCheckpoints`: the checkpoints of a fit, from its beginning to its end.
 
-`callbacks/checkpoint.py` calls the methods. `state.py` copies and restores a training, `values.py`
-its variables; `store.py` writes the files; `worker_checkpoints.py` shares them among the workers.
+`callbacks/checkpoint.py` calls the methods. `saved_training.py` copies and restores a training, and
+`variable_values.py` its variables. `checkpoint_folder.py` writes the files, and
+`worker_checkpoints.py` shares them among the workers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,13 @@ from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
-from ..workers.exchange import Workers
+from ..workers.worker_messages import Workers
 from .callback_states import CallbackStates
 from .checkpoint_options import CheckpointOptions
 from .run_description import describe_run
 from .save_times import SaveTimes
-from .state import EpochPart, SavedTraining, copy_epoch_part, copy_training
-from .values import copy_values, state_variables
+from .saved_training import EpochState, SavedTraining, copy_epoch_state, copy_training
+from .variable_values import copy_values, state_variables
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
 
@@ -33,10 +34,10 @@ class WeightsGuard:
         self._workers = workers
         self._allowed: set[str] = set()
 
-    def allow_present(self) -> int:
-        """Allow present non-finite values of untrainable variables, such as a mask with infinities.
+    def allow_nonfinite_masks(self) -> int:
+        """Allow non-finite values that untrainable variables have now, as masks with infinities do.
 
-        Returns the size of all variables in bytes.
+        Return the size of all variables in bytes.
         """
         variables = state_variables(self._model)
         arrays = copy_values(variables)
@@ -49,9 +50,9 @@ class WeightsGuard:
 
     def check(self, arrays: Mapping[str, np.ndarray], *, epoch: int, step: int) -> None:
         """Raise `NonFiniteWeightsError` if a weight or a variable of an optimizer is not finite."""
-        bad = self._find_nonfinite(arrays)
-        if bad is not None:
-            raise NonFiniteWeightsError(bad, epoch=epoch, step=step)
+        name = self._find_nonfinite(arrays)
+        if name is not None:
+            raise NonFiniteWeightsError(name, epoch=epoch, step=step)
 
     def find_nonfinite_weight(self) -> str | None:
         """Return the name of the first non-finite variable; `None` if all variables are finite."""
@@ -113,20 +114,20 @@ class FitCheckpoints:
         self._workers.compare("the start of Checkpoint", options.shared_values())
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
-        self._signals = options.held or options.make_signals()
+        self._signals = options.held_signals or options.make_signals()
         self._writer = SharedWriter(self._workers)
         self._times = SaveTimes(
             every_seconds=options.every_seconds,
             every_steps=options.every_steps,
             clock=options.clock,
         )
-        self._exchange = StepExchange(
+        self._worker_steps = StepExchange(
             self._workers, self._signals, self._writer, self._times, options.clock
         )
         self._epoch = self._batch = 0
         self._logs: Any = None
-        self._before_validation: EpochPart | None = None
-        self._written: dict[str, np.ndarray] = {}
+        self._before_validation: EpochState | None = None
+        self._reused_arrays: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
         self._failure: str | None = None  # of the last checkpoint
         self._guard = WeightsGuard(model, self._workers)
@@ -166,7 +167,7 @@ class FitCheckpoints:
                 self._finish_averages()
         if self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
-        self._store.check_room(self._guard.allow_present())
+        self._store.check_room(self._guard.allow_nonfinite_masks())
         if isinstance(self._signals, PreemptionSignals):
             self._signals.install()
 
@@ -188,37 +189,39 @@ class FitCheckpoints:
         self._times.count_steps(steps - self._batch)
         self._batch, self._logs = steps, logs
         self._check_loss(logs)
-        self._exchange.step_ends()
+        self._worker_steps.step_ends()
         is_last = self._steps is not None and steps >= self._steps
-        is_due = not is_last and (self._exchange.is_due or self._times.is_due_by_steps())
-        if (is_due or self._exchange.ends_by) and not self._is_stopping():
-            self._save_or_exit(self._epoch_part())
+        is_due = not is_last and (self._worker_steps.is_due or self._times.is_due_by_steps())
+        if (is_due or self._worker_steps.ends_by) and not self._is_stopping():
+            self._save_or_exit(self._copy_epoch_state())
 
     def validation_begins(self) -> None:
         """Copy the state that validation resets, in case a signal ends the validation."""
         if self._options.ends_by_signal and self._batch:
             self._batch = self._steps or self._batch  # also if a callback stopped the epoch early
-            self._before_validation = self._epoch_part()
+            self._before_validation = self._copy_epoch_state()
 
     def validation_step_ends(self) -> None:
-        """Save after a signal, and end the process: a resumed training validates anew."""
-        self._exchange.validation_step_ends()
-        if self._exchange.ends_by and self._before_validation is not None:
+        """Save after a signal and end the process. The resumed run repeats the validation."""
+        self._worker_steps.validation_step_ends()
+        if self._worker_steps.ends_by and self._before_validation is not None:
             self._save_or_exit(self._before_validation)
 
     def validation_ends(self) -> None:
-        """Discard the epoch's state."""
+        """Discard the copy that `validation_begins` took."""
         self._before_validation = None
 
     def epoch_ends(self, epoch: int) -> None:
         """Save if a save is due, and always at the end of the last epoch."""
-        self._exchange.epoch_ends()
+        self._worker_steps.epoch_ends()
         self._epoch, self._batch = epoch + 1, 0
         if self._is_stopping() or self._epoch >= self._epochs:
             # Save before the optimizer's averages replace the weights.
             self._save(None, wait=True)
             self._finish_averages()
-        elif self._exchange.ends_by or self._exchange.is_due or self._times.is_due_by_steps():
+        elif (
+            self._worker_steps.ends_by or self._worker_steps.is_due or self._times.is_due_by_steps()
+        ):
             self._save_or_exit(None)
 
     def train_ends(self) -> None:
@@ -227,7 +230,7 @@ class FitCheckpoints:
         The sender of the signal expects the process to end: the machine may be gone before the
         script has ended. The next process finds that nothing is left to train.
         """
-        if self._signals.first and self._options.held is None:
+        if self._signals.first and self._options.held_signals is None:
             result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
             self._announce(f"{self._signals.first.name}: the training has ended, and {result}")
             self._signals.check()
@@ -244,7 +247,7 @@ class FitCheckpoints:
             self._store.close()
 
     def _find_saved(self) -> SavedTraining | None:
-        """Return the training to continue, checked; no value of the model is changed."""
+        """Return the checked training to continue, without changing a value of the model."""
         found = self._store.find(self._options.resume)
         if found is None:
             return None
@@ -267,15 +270,15 @@ class FitCheckpoints:
             self._announce(inexact)
 
     def _begin_at(self, saved: SavedTraining) -> str | None:
-        """Start the fit at the saved position; returns a line if the data are not exact."""
+        """Start the fit at the saved position; return a line if the data are not exact."""
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
         return start_fit_at(self._model, epoch=epoch, batch=batch)
 
-    def _epoch_part(self) -> EpochPart:
-        return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
+    def _copy_epoch_state(self) -> EpochState:
+        return copy_epoch_state(self._model, self._callbacks, self._logs, self._workers)
 
     def _finish_averages(self) -> None:
-        """After the last epoch, make the swap that `defer_average` has put off."""
+        """After the last epoch, swap weights and averages, which `defer_average` has put off."""
         for callback in self._averages if self._epoch >= self._epochs else ():
             finish_average(callback)
 
@@ -287,34 +290,35 @@ class FitCheckpoints:
         # Once in an epoch: a float16 step with overflowing gradients is skipped, and harmless.
         if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
             self._had_nonfinite_loss = True
-            bad = self._guard.find_nonfinite_weight()
-            if bad is not None:
-                self._writer.found_nonfinite(waits=True)  # drop the same finding of the writer
-                raise NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch)
+            name = self._guard.find_nonfinite_weight()
+            if name is not None:
+                self._writer.take_nonfinite(wait=True)  # discards the writer's equal finding
+                raise NonFiniteWeightsError(name, epoch=self._epoch + 1, step=self._batch)
 
     def _is_stopping(self) -> bool:
         """Whether a callback of any worker ends the training with this epoch."""
         return any(self._workers.exchange("a checkpoint", bool(self._model.stop_training)))
 
-    def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
+    def _save(self, epoch_state: EpochState | None, *, wait: bool = False) -> None:
         began = self._options.clock()
         with self._workers.slow("saving a checkpoint"):
             self._writer.finish()
-            self._write(part)
+            self._write(epoch_state)
             if wait:
                 self._writer.finish()
-        self._exchange.is_due = False
+        self._worker_steps.is_due = False
         self._times.record_save(began=began)
 
-    def _write(self, part: EpochPart | None) -> None:
+    def _write(self, epoch_state: EpochState | None) -> None:
         arrays, state = copy_training(
-            self._model, self._callbacks, part, self._workers, into=self._written
+            self._model, self._callbacks, epoch_state, self._workers, into=self._reused_arrays
         )
         if not self._workers.is_chief:
             return
-        self._written = {name: arrays[name] for name in state["variables"]}
+        self._reused_arrays = {name: arrays[name] for name in state["variables"]}
         state |= self._description
         epoch, batch = self._epoch, self._batch
+        # A checkpoint between two epochs belongs to the last step of the earlier epoch.
         at = {"epoch": epoch + 1, "step": batch} if batch else {"epoch": epoch, "step": self._steps}
 
         def commit() -> None:
@@ -324,17 +328,17 @@ class FitCheckpoints:
                 self._failure = None
             except OSError as error:
                 self._failure = str(error.strerror or error)
-                if self._exchange.ends_by is None:
+                if self._worker_steps.ends_by is None:
                     self._announce(f"Checkpoint not saved, training continues: {self._failure}")
 
         self._writer.start(commit)
 
-    def _save_or_exit(self, part: EpochPart | None) -> None:
+    def _save_or_exit(self, epoch_state: EpochState | None) -> None:
         """Save; after a signal to any worker, wait for the file and end the process."""
-        self._save(part, wait=self._exchange.ends_by is not None)
-        if self._exchange.ends_by is not None:
-            self._signals.first = self._signals.first or Signals(self._exchange.ends_by)
+        self._save(epoch_state, wait=self._worker_steps.ends_by is not None)
+        if self._worker_steps.ends_by is not None:
+            self._signals.first = self._signals.first or Signals(self._worker_steps.ends_by)
             at = f"in epoch {self._epoch + 1} after step {self._batch}"
             result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
-            self._announce(f"{self._signals.first.name}: {result}")
+            self._announce(f"{self._signals.first.name}: training {result}")
             self._signals.check()

@@ -24,13 +24,13 @@ _IRRELEVANT = re.compile(
 def describe_run(
     model: keras.Model, steps: int | None, options: CheckpointOptions
 ) -> dict[str, Any]:
-    """Return a JSON-compatible description of a training of `steps` per epoch.
+    """Return a JSON-compatible description of a training with `steps` per epoch.
 
     `"settings"` must be the same when the training is resumed.
     """
     layers = [_layer_config(layer) for layer in flatten_layers(model)]
     optimizers = [
-        _optimizer_config(optimizer, any_rate=options.any_rate)
+        _optimizer_config(optimizer, rate_may_differ=options.rate_may_differ)
         for optimizer in optimizers_of(model)
     ]
     settings = {
@@ -58,13 +58,15 @@ def _layer_config(layer: keras.layers.Layer) -> dict[str, Any] | None:
     )
 
 
-def _optimizer_config(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
+def _optimizer_config(
+    optimizer: keras.optimizers.Optimizer, *, rate_may_differ: bool
+) -> dict[str, Any]:
     config = {"class": type(optimizer).__name__, **_serialize_config(optimizer)}
     if is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
     # The learning rate of a trained model is a part of its state, and is restored.
     has_begun = steps_taken(optimizer) > 0
-    return dict(_drop_rates(config)) if has_begun or any_rate else config
+    return dict(_drop_rates(config)) if has_begun or rate_may_differ else config
 
 
 def _drop_rates(value: Any) -> Any:
@@ -92,7 +94,7 @@ def _compile_argument(model: keras.Model, name: str) -> Any:
 def _comparable_value(value: Any) -> Any:
     """Return a value without the entries of `_IRRELEVANT`, and with class names for objects.
 
-    Names are irrelevant because Keras numbers them anew in every process.
+    Names are not compared, because Keras numbers them by process.
     """
     if isinstance(value, Mapping):
         kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-# Largest share of the training time for saves at the ends of short epochs.
-_SHARE = 0.01
+# Largest share of the training time that saves at the ends of short epochs may take.
+_MOST_SAVE_SHARE = 0.01
 
 
 class SaveTimes:
@@ -15,9 +15,9 @@ class SaveTimes:
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._clock = clock
-        self._last = clock()
+        self._last_save_time = clock()
         self._steps = 0
-        self._took = 0.0
+        self._last_save_seconds = 0.0
 
     def count_steps(self, steps: int) -> None:
         """Count steps since the last save."""
@@ -34,19 +34,19 @@ class SaveTimes:
     def is_due_at_epoch_end(self) -> bool:
         """Whether a save is due at the end of an epoch.
 
-        Most ends of very short epochs are skipped: the last save may have taken at most 1 % of the
-        time since its end.
+        The end of a short epoch is skipped until the time since the last save is 100 times the
+        duration of this save.
         """
         return (
             self.is_due_by_steps()
             or self.is_due_by_seconds()
-            or self._took <= _SHARE * self._elapsed()
+            or self._last_save_seconds <= _MOST_SAVE_SHARE * self._elapsed()
         )
 
     def record_save(self, *, began: float) -> None:
-        """Record a save that held up the training since the time `began` of the clock."""
-        self._last, self._steps = self._clock(), 0
-        self._took = self._last - began
+        """Record a save that began at the time `began` of the clock, and has now ended."""
+        self._last_save_time, self._steps = self._clock(), 0
+        self._last_save_seconds = self._last_save_time - began
 
     def _elapsed(self) -> float:
-        return self._clock() - self._last
+        return self._clock() - self._last_save_time

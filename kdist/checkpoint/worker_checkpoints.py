@@ -1,6 +1,6 @@
 """Checkpoints of several workers: the chief's store and writer, and the times of saves.
 
-A single worker is its own chief.
+With a single worker, this worker is the chief.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from ..arguments import is_remote
 from ..errors import NonFiniteWeightsError, UserError
 from ..remote import RemoteFolder
 from ..signals import PreemptionSignals, ReceivedSignals
-from ..workers.exchange import PeriodicExchange, Workers
+from ..workers.worker_messages import PeriodicExchange, Workers
 from .checkpoint_file import FILE_NAME, checkpoint_files
+from .checkpoint_folder import CheckpointStore, LoadedCheckpoint
 from .checkpoint_options import CheckpointOptions, Resume
 from .save_times import SaveTimes
-from .store import CheckpointStore, Found
 
 
 class SharedStore:
@@ -39,8 +39,8 @@ class SharedStore:
     ) -> None:
         self._name, self._workers = os.fspath(options.folder), workers
         self._folder = Path(self._name)
-        self._store: CheckpointStore  # of the chief alone
-        self._remote = options.run
+        self._store: CheckpointStore  # exists only on the chief
+        self._remote = options.remote_run
 
         def open_folder() -> None:
             if is_remote(self._name):
@@ -59,10 +59,10 @@ class SharedStore:
             self._store.close()
 
     def show(self, path: object) -> str:
-        """Return the path of a checkpoint or its folder, as the user knows it."""
+        """Return the path of a checkpoint or its folder; in a remote folder, the address."""
         return str(path) if self._remote is None else self._remote.show(path)
 
-    def find(self, resume: Resume) -> Found | None:
+    def find(self, resume: Resume) -> LoadedCheckpoint | None:
         """Return the checkpoint to resume on all workers: the chief's newest whole checkpoint.
 
         Args:
@@ -156,13 +156,13 @@ class SharedWriter:
             self._thread = None
         self._check()
 
-    def found_nonfinite(self, *, waits: bool = False) -> list[Any] | None:
-        """Return the chief's finding of non-finite weights, or `None`; `waits` for a running job.
+    def take_nonfinite(self, *, wait: bool = False) -> list[Any] | None:
+        """Remove and return the chief's finding of non-finite weights; `None` without a finding.
 
-        `raise_nonfinite` takes the finding.
+        `wait` waits for a running job first. `raise_nonfinite` raises the finding.
         """
         try:
-            self.wait() if waits else self._check()
+            self.wait() if wait else self._check()
         except NonFiniteWeightsError as error:
             return [error.variable, error.epoch, error.step]
         return None
@@ -173,10 +173,10 @@ class SharedWriter:
         Raises:
             NonFiniteWeightsError: On all workers, if the job has found non-finite weights.
         """
-        bad = self._workers.run_on_chief(
-            "the end of a checkpoint", lambda: self.found_nonfinite(waits=True)
+        finding = self._workers.run_on_chief(
+            "the end of a checkpoint", lambda: self.take_nonfinite(wait=True)
         )
-        raise_nonfinite(bad)
+        raise_nonfinite(finding)
 
     def _check(self) -> None:
         error, self._error = self._error, None
@@ -185,7 +185,7 @@ class SharedWriter:
 
 
 def raise_nonfinite(found: list[Any] | None) -> None:
-    """Raise `NonFiniteWeightsError` for a finding of `SharedWriter.found_nonfinite`, if any."""
+    """Raise `NonFiniteWeightsError` if `SharedWriter.take_nonfinite` returned a finding."""
     if found is not None:
         variable, epoch, step = found
         raise NonFiniteWeightsError(variable, epoch=epoch, step=step)
@@ -219,7 +219,7 @@ class StepExchange:
         self.is_due = False
 
     def step_ends(self) -> None:
-        """Exchange values if an exchange is due."""
+        """Exchange signals, due saves and findings if an exchange is due."""
         if self._steps.is_due():
             self._exchange(self._steps, by_time=True)
 
@@ -229,17 +229,18 @@ class StepExchange:
             self._exchange(self._validation_steps)
 
     def epoch_ends(self) -> None:
-        """Exchange values, and decide about a save at the end of the epoch."""
+        """Exchange signals and findings, and decide about a save at the end of the epoch."""
         self._exchange(self._steps, by_time=True, ends_epoch=True)
 
     def _exchange(
         self, exchange: PeriodicExchange, *, by_time: bool = False, ends_epoch: bool = False
     ) -> None:
         signal, times = self._signals.first, self._times
-        own = [None if signal is None else int(signal), self._writer.found_nonfinite(), False]
+        finding, is_due = self._writer.take_nonfinite(), False
         if by_time and self._workers.is_chief and not self._writer.is_busy:
-            own[2] = times.is_due_at_epoch_end() if ends_epoch else times.is_due_by_seconds()
-        everyone = exchange.exchange("a step", own)
-        self.ends_by = next((number for number, _, _ in everyone if number is not None), None)
-        _, bad, self.is_due = everyone[0]
-        raise_nonfinite(bad)
+            is_due = times.is_due_at_epoch_end() if ends_epoch else times.is_due_by_seconds()
+        number = None if signal is None else int(signal)
+        by_worker = exchange.exchange("a step", [number, finding, is_due])
+        self.ends_by = next((number for number, _, _ in by_worker if number is not None), None)
+        _, finding, self.is_due = by_worker[0]
+        raise_nonfinite(finding)

@@ -30,7 +30,7 @@ def main() -> None:
         except KeyboardInterrupt as error:
             number, failed = signal_of(error), error
         except Exception as error:
-            # An interrupted import of a library may end in any exception.
+            # A signal during an import may surface as any exception.
             if received.first is None:
                 raise
             number, failed = received.first, error
@@ -43,12 +43,13 @@ def run_command(arguments: list[str]) -> int:
     """Run a command, print its error as a line, and return its exit code."""
     from cyclopts import CycloptsError
 
-    from .launch import keep_program
+    from .launch import separate_program_arguments
 
     # TensorFlow's Python logger reports every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     try:
-        code = make_app()(keep_program(arguments), exit_on_error=False, print_error=False) or 0
+        words = separate_program_arguments(arguments)
+        code = make_app()(words, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # flushed here, to catch a closed pipe
     except (UserError, CycloptsError) as error:
         return _print_error(error, 2)
@@ -59,7 +60,8 @@ def run_command(arguments: list[str]) -> int:
         return 1
     except Exception:
         try:
-            check_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")  # a possible cause
+            # A backend that kdist does not support may have caused the exception.
+            check_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")
         except UserError as cause:
             return _print_error(cause, 2)
         raise
@@ -67,7 +69,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def make_app() -> "App":
-    """Make the parser of all commands."""
+    """Create the parser of all commands."""
     from cyclopts import App
 
     from .. import __version__
@@ -108,9 +110,9 @@ def _print_error(error: Exception, code: int) -> int:
 
 
 def one_line(text: object) -> str:
-    """Return text for a line of a terminal, with escapes for control characters.
+    """Return a text as a line for a terminal, with escapes for control characters.
 
-    The middle of a long text is cut out.
+    The middle of a long text is left out.
     """
     words = " ".join(str(text).split())
     if len(words) > _MOST_CHARACTERS:

@@ -12,16 +12,18 @@ from ..versions import require
 from .options import add_options, given_options, make_options_class, parse_integer
 
 if TYPE_CHECKING:
-    from ..study.driver import Outcome
+    from ..study.run_trials import Outcome
 
 
 @add_options(options=make_options_class(CheckOptions))
 def check(
-    model: Annotated[str | None, Parameter(help="FILE.py:FUNCTION, your own build().")] = None,
+    model: Annotated[
+        str | None, Parameter(help="FILE.py:FUNCTION; the function returns a compiled model.")
+    ] = None,
     /,
     *,
     data: Annotated[
-        str, Parameter(help="Function that returns the data, in that file or FILE.py:FUNCTION.")
+        str, Parameter(help="Function in the same file that returns the data, or FILE.py:FUNCTION.")
     ] = "data",
     devices: Annotated[
         bool, Parameter(negative="", help="Train built-in models on this machine's devices.")
@@ -34,7 +36,7 @@ def check(
     """Show the part of your model's step that is divided; with --run, compare with one replica."""
     check_options = CheckOptions(**given_options(options))
     if (model is None) != devices:
-        raise UserError("kdist check needs either a model, FILE.py:FUNCTION, or --devices")
+        raise UserError("kdist check needs a model (FILE.py:FUNCTION) or --devices, not both")
     from ..tools.check.command import check_devices, check_file
 
     if model is None:
@@ -45,12 +47,18 @@ def check(
 
 @add_options(options=make_options_class(EvaluateOptions))
 def evaluate(
-    folder: Annotated[str, Parameter(help="Folder of a run, or its address.", show_default=False)],
+    folder: Annotated[
+        str,
+        Parameter(
+            help="Folder of a run, or its remote address, such as s3://bucket/run.",
+            show_default=False,
+        ),
+    ],
     /,
     *,
     options: Any = None,
 ) -> None:
-    """Print loss and metrics of the saved models of a run, on exactly all validation data."""
+    """Print loss and metrics of a run's saved models, on each validation sample exactly once."""
     evaluate_options = EvaluateOptions(**given_options(options))
     from ..tools.evaluate.evaluate_run import evaluate as evaluate_run
 
@@ -60,12 +68,15 @@ def evaluate(
 def report(
     runs: Annotated[
         list[str],
-        Parameter(help="Folders of runs, sweeps or searches, or folders that contain them."),
+        Parameter(
+            help="Folders of runs, sweeps or searches, or folders that contain such folders."
+        ),
     ],
     /,
     *,
     output: Annotated[
-        str | None, Parameter(help="HTML file; by default report.html in the folder of all RUNS.")
+        str | None,
+        Parameter(help="HTML file; by default report.html in the folder that contains all RUNS."),
     ] = None,
 ) -> None:
     """Show runs, sweeps and searches in one HTML file that opens without a network."""
@@ -89,12 +100,13 @@ def devices(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="As for train; by default every GPU, or else the CPU.", converter=parse_integer
+            help="As in kdist train; by default every GPU, or else the CPU.",
+            converter=parse_integer,
         ),
     ] = None,
 ) -> None:
     """List the devices that a strategy would use."""
-    TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
+    TrainConfig(replicas=replicas)  # rejects a wrong number before TensorFlow is imported
     from ..strategies.hardware import device_names
     from ..strategies.mirrored_strategy import MirroredStrategy
 
@@ -108,13 +120,13 @@ def doctor(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="For the all-reduce; by default every GPU, or else two logical CPUs.",
+            help="Replicas of the all-reduce; by default every GPU, or else two logical CPUs.",
             converter=parse_integer,
         ),
     ] = None,
 ) -> int:
     """Check whether this machine is ready for training, and explain how to fix problems."""
-    TrainConfig(replicas=replicas)  # refuses a wrong number
+    TrainConfig(replicas=replicas)  # rejects a wrong number before TensorFlow is imported
     from ..tools.doctor.examine import examine_machine, print_findings
 
     findings = examine_machine(replicas=replicas)
@@ -124,11 +136,13 @@ def doctor(
 
 def dashboard(
     *,
-    project: Annotated[str, Parameter(help="W&B project whose runs it shows.")] = "kdist",
-    entity: Annotated[str | None, Parameter(help="User or team; by default the account's.")] = None,
+    project: Annotated[str, Parameter(help="W&B project with the runs to show.")] = "kdist",
+    entity: Annotated[
+        str | None, Parameter(help="W&B user or team; by default the account's default entity.")
+    ] = None,
 ) -> None:
     """Create a W&B workspace for runs that were tracked by W&B."""
     require("dashboard")
-    from ..tracking.dashboard import dashboard as make
+    from ..tracking.dashboard import dashboard as create_dashboard
 
-    print(make(project=project, entity=entity))
+    print(create_dashboard(project=project, entity=entity))

@@ -9,7 +9,7 @@ from ..arguments import local_path, positive_integer
 from ..files import folder_for_files, writable_folder
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
-from ..training.user_model.functions import split_data_name
+from ..training.user_model.user_functions import split_data_name
 from .options import parse_integer
 
 app = App(
@@ -19,15 +19,17 @@ app = App(
 
 Model = Annotated[
     str,
-    Parameter(help="FILE.py:FUNCTION that returns a compiled model.", show_default=False),
+    Parameter(help="FILE.py:FUNCTION; the function returns a compiled model.", show_default=False),
 ]
 Data = Annotated[
     str,
-    Parameter(help="Function that returns the data, in the same file, or FILE.py:FUNCTION."),
+    Parameter(help="Function in the same file that returns the data, or FILE.py:FUNCTION."),
 ]
 Replicas = Annotated[
     int | None,
-    Parameter(help="As for train; by default every GPU, or else the CPU.", converter=parse_integer),
+    Parameter(
+        help="As in kdist train; by default every GPU, or else the CPU.", converter=parse_integer
+    ),
 ]
 BatchSize = Annotated[
     int | None,
@@ -47,10 +49,16 @@ def batch(
     data: Data = "data",
     replicas: Replicas = None,
     shard_optimizer: Annotated[
-        bool, Parameter(help="Divide the optimizer's state over the replicas, as train does.")
+        bool,
+        Parameter(
+            help="Divide the optimizer's state over the replicas, as kdist train --shard-optimizer."
+        ),
     ] = False,
     shard_weights: Annotated[
-        bool, Parameter(help="Divide the weights over the replicas, too, as train does.")
+        bool,
+        Parameter(
+            help="Also divide the weights over the replicas, as kdist train --shard-weights."
+        ),
     ] = False,
     start: Annotated[
         int, Parameter(help="First batch size per replica.", converter=parse_integer)
@@ -86,11 +94,13 @@ def rate(
     batch_size: BatchSize = None,
     least: Annotated[float, Parameter(help="First learning rate.")] = LEAST_RATE,
     most: Annotated[float, Parameter(help="Last learning rate.")] = MOST_RATE,
-    steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
+    steps: Annotated[
+        int, Parameter(help="Steps from the first rate to the last.", converter=parse_integer)
+    ] = 200,
     seed: Seed = 0,
     output: Annotated[str, Parameter(help="Folder for learning-rate.html.")] = "runs/find",
 ) -> None:
-    """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
+    """Train with a rising learning rate, and suggest a tenth of the rate of the lowest loss."""
     _check_options(model, data, replicas, batch_size)
     local_path("--output", output)
     check_range(least=least, most=most, steps=steps)
@@ -109,8 +119,8 @@ def rate(
             steps=steps,
             seed=seed,
         )
-        page = write_curve(curve, folder, of=model.rpartition(":")[2])
-    print(f"{curve}\ncurve: {page}")
+        page = write_curve(curve, folder, heading=model.rpartition(":")[2])
+    print(f"{curve}\nChart: {page}")
 
 
 def _check_options(

@@ -1,4 +1,4 @@
-"""`kdist launch`: the options, and the program behind the options."""
+"""`kdist launch`: the options, and the program that follows the options."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -14,18 +14,18 @@ from .options import add_options, given_options, make_options_class
 # Commands that start processes themselves, with the reason to run them without `kdist launch`.
 _NOT_LAUNCHED = {
     "sweep": "a sweep trains on the replicas of one machine",
-    "tune": "--workers N trains N trials at once",
+    "tune": "kdist tune --workers N runs N trials at once",
 }
-_OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
-# Options without a value.
-_FLAGS = {"--help", "-h"}.union(*({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS))
+_FLAG_NAMES = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
+# Options that take no value.
+_FLAGS = {"--help", "-h"}.union(*({f"--{name}", f"--no-{name}"} for name in _FLAG_NAMES))
 
 
 @add_options(options=make_options_class(LaunchOptions, without={"workers"}))
 def launch(
     *program: Annotated[str, Parameter(help="A script and its arguments, or -m and a module.")],
     workers: Annotated[
-        str, Parameter(help="Workers; auto: one for each GPU, one without GPUs.")
+        str, Parameter(help="Number of workers; auto: a worker per GPU, one worker without GPUs.")
     ] = AUTO,
     options: Any = None,
 ) -> int:
@@ -48,7 +48,7 @@ def launch(
     return launcher.launch(command_line, launch_options)
 
 
-def keep_program(arguments: Sequence[str]) -> list[str]:
+def separate_program_arguments(arguments: Sequence[str]) -> list[str]:
     """Put `--` in front of the program of `kdist launch`, so that the program gets its options.
 
     Args:

@@ -1,4 +1,4 @@
-"""Options of the command line, made from the fields of settings."""
+"""Options of the command line, created from the fields of settings."""
 
 import dataclasses
 import re
@@ -17,7 +17,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
-    """Convert the value of an option; cyclopts' own conversion would round 1.5 to 2.
+    """Convert the value of an option to an integer; cyclopts would round 1.5 to 2.
 
     Raises:
         ValueError: The value is not an integer.
@@ -42,8 +42,8 @@ Recipe = Annotated[
 OwnModelName = Annotated[
     str | None,
     Parameter(
-        help="FILE.py:FUNCTION, your own build() that returns a compiled model; by default the"
-        " model of --network."
+        help="FILE.py:FUNCTION; the function returns your own compiled model. By default the model"
+        " of --network."
     ),
 ]
 
@@ -51,7 +51,7 @@ OwnModelName = Annotated[
 def make_options_class(
     settings: type, *, without: Collection[str] = (), group: str | None = None
 ) -> Any:
-    """Make a class of command-line options from a class of settings: an option per setting.
+    """Create a class of command-line options from a class of settings: an option per setting.
 
     Args:
         settings: A dataclass, such as `TrainConfig`.
@@ -82,7 +82,7 @@ def make_options_class(
 
 
 def add_options(**options: Any) -> Callable[[_Command], _Command]:
-    """Return a decorator that gives a command more options.
+    """Return a decorator that adds options to a command.
 
     Args:
         **options: Classes from `make_options_class`, by the name of the parameter.
@@ -99,7 +99,7 @@ def add_options(**options: Any) -> Callable[[_Command], _Command]:
 
 
 def _make_option(field: Field, group: str, place: int) -> Any:
-    kind = str if field.many else field.kind
+    kind = str if field.is_list else field.kind
     shown = field.default_text
     parameter = Parameter(
         help=field.help,
@@ -112,14 +112,14 @@ def _make_option(field: Field, group: str, place: int) -> Any:
 
 
 def given_options(options: Any) -> dict[str, Any]:
-    """Return the options that are on the command line, even with their defaults."""
+    """Return the options on the command line, including options that equal their defaults."""
     return {name: value for name, value in vars(options).items() if value is not None}
 
 
 def read_settings(
     recipe: str | None, config: str | None, options: Any, *, model: str | None = None
 ) -> dict[str, Any]:
-    """Return the settings of a recipe, a file and options; later settings override earlier ones.
+    """Return the settings of a recipe, a file and options; each source overrides the earlier ones.
 
     Args:
         recipe: Name of a recipe, or `None`.

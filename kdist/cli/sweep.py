@@ -21,28 +21,28 @@ from .options import (
     read_settings,
 )
 
-# A sweep's runs have folders of their own, and a fixed place for each file.
-_OWN_FOLDERS = {"run_dir", "log_dir"}
-# Settings without effect on speed, and settings that a sweep of speeds decides.
-_NOT_TIMED = (
+# A sweep chooses the folders of its runs.
+_RUN_FOLDERS = {"run_dir", "log_dir"}
+# Settings without effect on speed, and settings that a throughput or scaling sweep sets itself.
+_NOT_IN_TIMED_SWEEPS = (
     {"model", "monitor", "validate", "save_model"}
     | field_names(Batches, Checkpoints, Stopping)
-    | _OWN_FOLDERS
+    | _RUN_FOLDERS
 )
-# Settings that a sweep of accuracies decides.
-_DECIDED = (
+# Settings that an accuracy sweep sets itself.
+_SET_BY_ACCURACY_SWEEP = (
     {"batch_size", "replicas", "seed", "lr_rule", "validate", "preemption_signal"}
     | field_names(OwnModel)
-    | _OWN_FOLDERS
+    | _RUN_FOLDERS
 )
-# Settings that a sweep of accuracies also records if they have their defaults.
-_AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
+# Settings that an accuracy sweep writes to study.json even at their defaults.
+_RECORDED_DEFAULTS = ("target_accuracy", "patience", "epochs", "base_lr")
 
 
 Output = Annotated[
     str | None,
     Parameter(
-        help="Folder of the sweep; points in it that are done are not run again. By default a"
+        help="Folder of the sweep; finished points in the folder are not run again. By default a"
         " folder in `runs/` named after the settings.",
         group=Group("Sweep", sort_key=-1),
     ),
@@ -53,14 +53,14 @@ def _sweep_options(experiment: type[Experiment], *without: str) -> Any:
     return make_options_class(experiment, without={"train", *without}, group="Sweep")
 
 
-_TIMED = make_options_class(TrainConfig, without=_NOT_TIMED)
-_TRAINED = make_options_class(TrainConfig, without=_DECIDED)
+_TimedOptions = make_options_class(TrainConfig, without=_NOT_IN_TIMED_SWEEPS)
+_TrainingOptions = make_options_class(TrainConfig, without=_SET_BY_ACCURACY_SWEEP)
 
 
 def _make_timed_command(experiment: type[Experiment]) -> Callable[..., int]:
     """Return the command of a sweep that measures speed."""
 
-    @add_options(own=_sweep_options(experiment), settings=_TIMED)
+    @add_options(own=_sweep_options(experiment), settings=_TimedOptions)
     def command(
         model: OwnModelName = None,
         /,
@@ -71,13 +71,15 @@ def _make_timed_command(experiment: type[Experiment]) -> Callable[..., int]:
         recipe: Recipe = None,
         settings: Any = None,
     ) -> int:
-        train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
+        train = _train_settings(
+            recipe, config, settings, set_by_sweep=_NOT_IN_TIMED_SWEEPS, model=model
+        )
         return _run_sweep(experiment(train=train, **given_options(own)), output)
 
     return command
 
 
-@add_options(own=_sweep_options(AccuracySweep, "base_lr"), settings=_TRAINED)
+@add_options(own=_sweep_options(AccuracySweep, "base_lr"), settings=_TrainingOptions)
 def accuracy(
     *,
     own: Any = None,
@@ -87,9 +89,9 @@ def accuracy(
     settings: Any = None,
 ) -> int:
     """Measure seconds and epochs to a target accuracy, including runs that never reach it."""
-    train = _train_settings(recipe, config, settings, decided=_DECIDED)
+    train = _train_settings(recipe, config, settings, set_by_sweep=_SET_BY_ACCURACY_SWEEP)
     defaults = TrainConfig().to_dict()
-    train = {name: defaults[name] for name in _AIMS} | train
+    train = {name: defaults[name] for name in _RECORDED_DEFAULTS} | train
     base_lr = train.pop("base_lr")
     return _run_sweep(AccuracySweep(train=train, base_lr=base_lr, **given_options(own)), output)
 
@@ -99,18 +101,20 @@ def _train_settings(
     config: str | None,
     options: Any,
     *,
-    decided: Collection[str],
+    set_by_sweep: Collection[str],
     model: str | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of the runs from a recipe, a file and options, without `decided`.
+    """Return the settings of the runs from a recipe, a file and options.
+
+    Settings in `set_by_sweep`, except the model, are left out: the sweep sets them itself.
 
     Raises:
         UserError: A setting is out of its range.
     """
     settings = read_settings(recipe, config, options, model=model)
-    settings = {n: value for n, value in settings.items() if n not in decided or n == "model"}
-    checked = TrainConfig.from_dict(settings).to_dict()  # refuses invalid settings
-    # Absolute paths: runs find the user's model from any folder.
+    settings = {n: value for n, value in settings.items() if n not in set_by_sweep or n == "model"}
+    checked = TrainConfig.from_dict(settings).to_dict()  # rejects invalid settings
+    # `checked` has absolute paths, so that runs find the user's model from any folder.
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 
 
@@ -135,5 +139,5 @@ app.command(accuracy)
 app.command(
     _make_timed_command(ScalingSweep),
     name="scaling",
-    help="Measure the efficiency of 1 to N replicas.",
+    help="Measure the efficiency by number of replicas.",
 )

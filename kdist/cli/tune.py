@@ -12,8 +12,8 @@ from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from .commands import end_study
 from .options import ConfigFile, add_options, given_options, make_options_class, read_settings
 
-# A search validates and saves its trials itself, in a folder of its own.
-_NOT_TAKEN = (
+# Settings without an option: a search sets validation, files and folders of its trials itself.
+_SET_BY_SEARCH = (
     {"validate", "save_model"}
     | (FOLDERS & field_names(Output))
     | field_names(Checkpoints, OwnModel)
@@ -22,12 +22,12 @@ _NOT_TAKEN = (
 
 @add_options(
     search=make_options_class(Search, without={"space", "config"}),
-    settings=make_options_class(TrainConfig, without=_NOT_TAKEN),
+    settings=make_options_class(TrainConfig, without=_SET_BY_SEARCH),
 )
 def tune(
     *,
     space: Annotated[
-        str | None, Parameter(help="Search space, TOML or JSON; by default one for --network.")
+        str | None, Parameter(help="Search space, TOML or JSON; by default the space of --network.")
     ] = None,
     config: ConfigFile = None,
     search: Any = None,

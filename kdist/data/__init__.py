@@ -1,6 +1,6 @@
 """Data sets, and input pipelines for training and evaluation.
 
-`image_files.py` reads the data sets, and `batches.py` makes the pipelines.
+`image_files.py` reads the data sets, and `image_batches.py` makes the pipelines.
 """
 
 import lazy_loader

@@ -1,5 +1,5 @@
-from .batches import evaluation_batches as evaluation_batches
-from .batches import training_batches as training_batches
+from .image_batches import evaluation_batches as evaluation_batches
+from .image_batches import training_batches as training_batches
 from .image_data import ImageData as ImageData
 from .image_data import Standardization as Standardization
 from .image_files import cifar10 as cifar10

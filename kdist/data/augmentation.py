@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _CROP_PADDING = 4  # pixels on each side, for `crop` and `cutout`
 # Fraction of height and width, as in Jordan 2024 (arXiv:2404.00498): 12 of CIFAR-10's 32 pixels.
-_CUTOUT = 3 / 8
+_CUTOUT_FRACTION = 3 / 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Augmentation:
     """An augmentation that can be chosen by its name.
 
     Attributes:
-        note: Effect on the training images, besides flips, for the help text.
+        note: Effect on the training images in addition to flips, for the help text.
         make: Returns the `augment` argument of `training_batches` for the images of a data set.
     """
 
@@ -42,7 +42,7 @@ def _make_cutout(images: "ImageData") -> list[Any]:
     from .image_data import Standardization
     from .transforms import RandomCutout
 
-    square = [max(1, round(side * _CUTOUT)) for side in images.image_shape[:2]]
+    square = [max(1, round(side * _CUTOUT_FRACTION)) for side in images.image_shape[:2]]
     mean = Standardization.of(images.train_images).mean
     return [*_make_crop(images), RandomCutout(square, fill=mean)]
 
@@ -53,11 +53,11 @@ AUGMENTATIONS: Mapping[str, Augmentation] = {
         make=lambda images: True,  # noqa: ARG005 - built into `training_batches`
     ),
     "crop": Augmentation(
-        note=f"crops them at random, after {_CROP_PADDING} pixels are reflected beyond each edge",
+        note=f"pads each edge with {_CROP_PADDING} reflected pixels, and crops at random",
         make=_make_crop,
     ),
     "cutout": Augmentation(
-        note="also covers a square of 3/8 of height and width with the mean color",
+        note="crops likewise, and covers a square of 3/8 of height and width with the mean color",
         make=_make_cutout,
     ),
 }

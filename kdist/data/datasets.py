@@ -23,9 +23,9 @@ class Dataset:
 
     Attributes:
         training_images: Number of training images in the full set, and the largest batch.
-        load: Returns the images, from a folder, or for `None` from the default sources. The second
+        load: Returns the images from a folder; `None` stands for the default sources. The second
             argument is called with a line that names the source.
-        is_embedded: Whether the data set is part of kdist, without files of its own.
+        is_embedded: Whether the data set is part of kdist, so that no folder is read.
         note: Text that the help adds to the name; empty if the name is enough.
         files_note: Text of the help about the files in `data_dir`.
     """
@@ -78,14 +78,17 @@ else:
 
 
 def check_data_dir(dataset: str, data_dir: Folder | None) -> None:
-    """Reject a folder for an embedded data set.
+    """Reject a `data_dir` for a data set that comes with kdist.
 
     Raises:
         UserError: The data set is embedded, and a folder is given.
     """
     if data_dir is not None and DATASETS[dataset].is_embedded:
-        others = [name for name, entry in DATASETS.items() if not entry.is_embedded]
+        with_folder = [
+            name for name, dataset_entry in DATASETS.items() if not dataset_entry.is_embedded
+        ]
         raise UserError(
-            f"received dataset={dataset} and data_dir={os.fspath(data_dir)}: the {dataset} is"
-            f" embedded; remove data_dir, or choose dataset={' or '.join(others)}"
+            f"received data_dir={os.fspath(data_dir)} with dataset={dataset}, which comes with"
+            " kdist and reads no folder: remove data_dir, or choose"
+            f" dataset={' or '.join(with_folder)}"
         )

@@ -8,7 +8,7 @@ import tensorflow as tf
 from ..errors import UserError
 
 
-class RandomVariants:
+class RandomFlipAndShift:
     """Random flips and shifts of images in memory, for `tf.data`.
 
     Each image is flipped horizontally with probability 1/2, and shifted by a random distance.
@@ -28,7 +28,7 @@ class RandomVariants:
         UserError: `shift` is out of range.
 
     Example:
-        >>> variants = RandomVariants(data.train_images)
+        >>> variants = RandomFlipAndShift(data.train_images)
         >>> batch = variants([17, 4], seed=(2026, 1))
 
     Source:
@@ -39,7 +39,7 @@ class RandomVariants:
     def __init__(self, images: Any, *, shift: float = 0.2, whole_pixels: bool = False) -> None:
         if not 0 <= shift <= 1:
             raise UserError(
-                f"shift={shift!r}; expected a fraction of height and width, from 0 to 1."
+                f"shift is {shift!r}, but has to be a fraction of height and width, from 0 to 1"
             )
         images = tf.convert_to_tensor(images)
         count, height, width, _ = images.shape
@@ -51,7 +51,7 @@ class RandomVariants:
             size, margin = self._size[axis - 1], self._margin[axis - 1]
             places = np.clip(np.arange(-margin, size + margin), 0, size - 1)
             images = tf.gather(images, places, axis=axis)
-        # Flipped once: TensorFlow takes longer to reverse a batch than to interpolate it.
+        # The flipped copy is made once, as reversing every batch is slower than shifting it.
         self._images = tf.concat([images, tf.reverse(images, axis=[2])], axis=0)
 
     def __call__(self, indices: Any, *, seed: Any) -> Any:
@@ -64,8 +64,8 @@ class RandomVariants:
         Returns:
             float32, (images, height, width, channels).
         """
-        # Every operation costs time in every epoch, when tf.data makes an iterator. Philox,
-        # TensorFlow's choice on CPUs, is therefore not named: its name would add 42 operations.
+        # Every operation costs time in every epoch, when tf.data creates an iterator. Naming
+        # Philox, TensorFlow's default on CPUs, would add 42 operations.
         indices = tf.cast(indices, tf.int64)
         draws = tf.random.stateless_uniform((3, tf.size(indices)), seed, minval=-1.0, maxval=1.0)
         down, right, side = tf.unstack(draws)

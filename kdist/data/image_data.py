@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..arguments import as_integer
 from ..errors import UserError
 
-_CHUNK = 1024  # images at a time, to avoid a float64 copy of all images
+_CHUNK_SIZE = 1024  # images at a time, to avoid a float64 copy of all images
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ class ImageData:
         """
         if not 1 <= (as_integer(n) or 0) <= len(self.train_images):
             raise UserError(
-                f"A subset of {n!r} images of {self.name} was asked for; expected an integer "
-                f"from 1 to {len(self.train_images)}, the training images there are."
+                f"received subset(n={n!r}) of {self.name}: n has to be an integer from 1 to"
+                f" {len(self.train_images)}, the number of training images"
             )
         return dataclasses.replace(
             self,
@@ -100,7 +100,7 @@ class Standardization:
     def of(cls, images: npt.NDArray[Any]) -> "Standardization":
         """Measure mean and standard deviation per channel, over images, height and width.
 
-        The deviation is that of the population: the sum is divided by the number of pixels. A
+        The deviation is the population's: the sum is divided by the number of pixels. A
         channel with a constant value gets deviation 1, so that it becomes 0 instead of NaN.
 
         Args:
@@ -112,8 +112,8 @@ class Standardization:
         """
         if images.ndim != 4 or not images.size:
             raise UserError(
-                f"Images of shape {images.shape} cannot be measured; expected "
-                "(images, height, width, channels) with at least one image."
+                "Mean and deviation need images of shape (images, height, width, channels), and at"
+                f" least one image; received shape {images.shape}"
             )
         pixels = images.size // images.shape[-1]
         mean = sum(chunk.sum(axis=0) for chunk in _pixel_chunks(images)) / pixels
@@ -133,8 +133,8 @@ class Standardization:
             float32, as the same array type and shape.
         """
         mean = self.mean.astype(np.float32)
-        # A graph replaces division by a constant by this product; eager code has to give equal
-        # results.
+        # In a graph, TensorFlow turns the division by a constant into this product. Eager code has
+        # to give the same results.
         scale = (1 / self.deviation).astype(np.float32)
         if isinstance(images, np.ndarray):
             return (images.astype(np.float32) - mean) * scale
@@ -144,5 +144,5 @@ class Standardization:
 
 
 def _pixel_chunks(images: npt.NDArray[Any]) -> Iterator[npt.NDArray[np.float64]]:
-    for start in range(0, len(images), _CHUNK):
-        yield images[start : start + _CHUNK].reshape(-1, images.shape[-1]).astype(np.float64)
+    for start in range(0, len(images), _CHUNK_SIZE):
+        yield images[start : start + _CHUNK_SIZE].reshape(-1, images.shape[-1]).astype(np.float64)

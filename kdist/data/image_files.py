@@ -112,7 +112,7 @@ def fashion_mnist(
     for name in names:
         with _explain_damage(folder / name):
             arrays.append(_read_idx(folder / name))
-    return _announce_images(_fashion_mnist(str(folder), *arrays), announce)
+    return _announce_images(_make_image_data(str(folder), *arrays), announce)
 
 
 def read_sample() -> ImageData:
@@ -120,10 +120,10 @@ def read_sample() -> ImageData:
     embedded = resources.files("kdist.data") / "fashion_mnist_sample.npz"
     with embedded.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         parts = ("train_images", "train_labels", "test_images", "test_labels")
-        return _fashion_mnist(SAMPLE, *(arrays[part] for part in parts))
+        return _make_image_data(SAMPLE, *(arrays[part] for part in parts))
 
 
-def _fashion_mnist(
+def _make_image_data(
     source: str, train_images: Bytes, train_labels: Bytes, test_images: Bytes, test_labels: Bytes
 ) -> ImageData:
     return ImageData(
@@ -166,7 +166,7 @@ def cifar10(
 
     Raises:
         UserError: The data set is not found and cannot be downloaded, `data_dir` does not contain
-            it, or a file is unreadable or has the wrong checksum.
+            the data set, or a file is unreadable or has the wrong checksum.
 
     Example:
         ```python
@@ -179,10 +179,14 @@ def cifar10(
         https://www.cs.toronto.edu/~kriz/cifar.html.
     """
     place = keras_datasets_folder() if data_dir is None else Path(data_dir)
-    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 2 had no such folder
+    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 3 unpacks here, Keras 2 into `place`
     folders = [place, place / CIFAR10_FOLDER, unpacked / CIFAR10_FOLDER]
-    lacks = [[n for n in CIFAR10_FILES if not os.path.isfile(folder / n)] for folder in folders]
-    folder, missing = min(zip(folders, lacks, strict=True), key=lambda pair: len(pair[1]))
+    missing_by_folder = [
+        [n for n in CIFAR10_FILES if not os.path.isfile(folder / n)] for folder in folders
+    ]
+    folder, missing = min(
+        zip(folders, missing_by_folder, strict=True), key=lambda pair: len(pair[1])
+    )
     if missing and data_dir is not None:
         expected = f"the 6 files of CIFAR-10's Python version, or their folder {CIFAR10_FOLDER}"
         raise _missing_files_error(folder, missing, expected)
@@ -192,8 +196,9 @@ def cifar10(
             _download(CIFAR10_URL, unpacked, file_hash=CIFAR10_SHA256, extract=True)
         except DownloadError as error:
             raise UserError(
-                f"CIFAR-10 was not found and could not be downloaded ({error}): download "
-                f"{CIFAR10_URL} elsewhere, unpack it, and pass its folder as data_dir"
+                f"CIFAR-10 was not found and could not be downloaded ({error}): download"
+                f" {CIFAR10_URL} on another machine, unpack the file, and pass its folder as"
+                " data_dir"
             ) from error
         folder = unpacked / CIFAR10_FOLDER
     *training, test = (_read_batch(folder / name, md5) for name, md5 in CIFAR10_FILES.items())
@@ -245,7 +250,7 @@ def _download(
     """
     import keras  # inside the function, as a data set on this machine needs only NumPy
 
-    patience = socket.getdefaulttimeout()
+    earlier_timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT_SECONDS)  # Keras would wait for minutes
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -263,15 +268,15 @@ def _download(
         text = str(error)
         raise DownloadError(text if url in text else f"{url}: {text}") from error
     finally:
-        socket.setdefaulttimeout(patience)
+        socket.setdefaulttimeout(earlier_timeout)
 
 
 def _check_digest(content: bytes, algorithm: str, expected: str) -> None:
     digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if digest != expected:
         raise ValueError(
-            f"the content has {algorithm} {digest}; expected {expected}: it is damaged or another"
-            " file"
+            f"the content has {algorithm} {digest}, expected {expected}: the file is damaged or a"
+            " different file"
         )
 
 
@@ -281,15 +286,15 @@ def _explain_damage(path: Path) -> Iterator[None]:
         yield
     except Exception as error:  # a damaged file raises exceptions of any type
         raise UserError(
-            f"{path} cannot be read ({error}): replace or delete it, or name another folder as"
-            " data_dir"
+            f"{path} cannot be read ({error}): replace or delete the file, or pass another folder"
+            " as data_dir"
         ) from error
 
 
 def _missing_files_error(folder: Path, missing: Sequence[str], expected: str) -> UserError:
     return UserError(
-        f"data_dir {str(folder)!r} has no {', '.join(missing)}; expected {expected}. Pass their"
-        " folder, or omit data_dir to have them found or downloaded."
+        f"data_dir {str(folder)!r} has no {', '.join(missing)}, expected {expected}: pass the"
+        " folder of these files, or omit data_dir, so that kdist finds or downloads the files"
     )
 
 

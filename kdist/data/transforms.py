@@ -102,13 +102,13 @@ class RandomCutout:
 
 
 def _is_within(side: Any, firsts: Any, size: int) -> Any:
-    """Return, for each image and position along a side, whether it is in the window."""
+    """Return, for each image and each position along a side, whether the window covers it."""
     positions, firsts = tf.range(tf.cast(side, tf.float32)), firsts[:, tf.newaxis]
     return (positions >= firsts) & (positions < firsts + size)
 
 
 def _draw_corners(images: Any, size: tuple[int, int], seed: Any) -> list[Any]:
-    """Draw the first row and column of a window for each image, as whole float32 numbers."""
+    """Draw each image's window: its first row and column, as float32 with integer values."""
     _check_fits(images, size)
     largest = tf.unstack(tf.cast(tf.shape(images)[1:3] - size, tf.float32))
     # Rounding may raise the product to the number of positions.
@@ -120,7 +120,7 @@ def _draw_corners(images: Any, size: tuple[int, int], seed: Any) -> list[Any]:
 
 def _draw_numbers(numbers: int, images: Any, seed: Any) -> list[Any]:
     """Draw numbers from 0 to 1 for each image: `numbers` tensors of shape (images,)."""
-    # tf.data runs on the CPU, where this selects Philox; naming it would add 42 operations.
+    # tf.data runs on the CPU, where "auto_select" is Philox; naming Philox adds 42 operations.
     draws = tf.random.stateless_uniform((numbers, tf.shape(images)[0]), seed, alg="auto_select")
     return list(tf.unstack(draws, num=numbers))
 
@@ -131,10 +131,10 @@ def _parse_size(size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _check_fits(images: Any, size: tuple[int, int]) -> None:
-    """Check that no known side of the images is smaller than the window."""
+    """Reject a window that is larger than the images, where their size is known."""
     sides = images.shape[1:3]
     if any(side is not None and side < least for side, least in zip(sides, size, strict=True)):
         raise UserError(
-            f"A window of {size[0]}x{size[1]} pixels was asked for of images of "
-            f"{sides[0]}x{sides[1]} pixels: choose a smaller size."
+            f"the window {size[0]}x{size[1]} is larger than the images"
+            f" ({sides[0]}x{sides[1]} pixels): pass a smaller size"
         )

@@ -1,4 +1,4 @@
 """Child processes, and the GPUs and cores of each.
 
-No module here imports TensorFlow.
+The command `kdist launch` is in `workers/launcher.py`. No module here imports TensorFlow.
 """

@@ -29,10 +29,10 @@ PIPE = subprocess.PIPE
 _EXEC_CHILD = Path(__file__).with_name("exec_child.py")
 _PROCESSES = Path("/proc")
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-# Variable with the marks of a child and its ancestors, joined like a path. All processes that the
-# child starts inherit the variable.
+# Environment variable with the marks of a child and its ancestors, joined like a path. All
+# processes that the child starts inherit the variable, by which `kill` finds them.
 _MARK = "KDIST_CHILD"
-_ANSWERS = "KDIST_CHILD_ANSWERS"  # variable with the file descriptor of the answers
+_ANSWERS = "KDIST_CHILD_ANSWERS"  # environment variable with the file descriptor of the answers
 _PAUSE_SECONDS = 0.01
 # Longest wait after a kill: a process that hangs in a driver cannot be killed.
 _KILL_SECONDS = 5.0
@@ -52,7 +52,7 @@ class Resources:
 
 
 class Child:
-    """A process in a session of its own that ends when this process ends.
+    """A process in a separate session that ends when this process ends.
 
     A terminal's Ctrl-C reaches only this process, which then ends its children. `kill`, or the end
     of a `with` block, kills the child and all processes that it has started, in any session.
@@ -87,23 +87,23 @@ class Child:
         if program is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
         resources = resources or Resources()
-        last = [] if arguments is None else [json.dumps(arguments)]
+        last_argument = [] if arguments is None else [json.dumps(arguments)]
         cores = ",".join(map(str, resources.cores))
         self._mark = "/".join(filter(None, (os.environ.get(_MARK), secrets.token_hex(8))))
         self._answers: dict[str, Any] = {}
         self._answers_file: IO[bytes] | None = tempfile.TemporaryFile()  # noqa: SIM115 - in `kill`
         descriptor = self._answers_file.fileno()
-        own = {_MARK: self._mark, _ANSWERS: str(descriptor)}
+        added = {_MARK: self._mark, _ANSWERS: str(descriptor)}
         if resources.gpus is not None:
-            own[VISIBLE_GPUS] = ",".join(resources.gpus)
+            added[VISIBLE_GPUS] = ",".join(resources.gpus)
         with hold_signals() as received:  # a process without a reference would never be ended
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
                     [
                         *(sys.executable, "-I", str(_EXEC_CHILD), str(os.getpid()), cores),
-                        *(program, *command[1:], *last),
+                        *(program, *command[1:], *last_argument),
                     ],
-                    env={**os.environ, **(environment or {}), **own},
+                    env={**os.environ, **(environment or {}), **added},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
@@ -143,7 +143,7 @@ class Child:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """The values that the child has sent so far; of each name, the last value."""
+        """The values that the child has sent so far; the last value of each name."""
         if self._answers_file is not None:
             file = self._answers_file.fileno()
             # The child shares the position in the file, so the position must not move.
@@ -157,7 +157,7 @@ class Child:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"process {self.pid} has not ended") from None
+            raise TimeoutError(f"process {self.pid} has not ended in {seconds} s") from None
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it still runs."""
@@ -177,8 +177,8 @@ class Child:
     def kill(self) -> None:
         """Kill the process and all processes that it has started, in any session.
 
-        Processes in sessions of their own are found by `/proc` and their environment. A process
-        that has changed its environment, or a system without `/proc`, evades the search.
+        Processes in other sessions are found in `/proc` by their environment. A process is not
+        found if it has changed its environment, or if the system has no `/proc`.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -198,11 +198,14 @@ class Child:
 
 
 def _kill_marked(mark: bytes) -> bool:
-    """Kill the processes with a mark, or with marks below it; returns whether there were any."""
+    """Kill all processes whose mark is `mark` or begins with it: a child and all its descendants.
+
+    Return whether there were such processes.
+    """
     wanted = re.compile(rb"(?:^|\0)%s=%s(?:/|\0|$)" % (_MARK.encode(), re.escape(mark)))
     found = False
     for path in _PROCESSES.glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # the process has ended, or is of a different user
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to a different user
             if wanted.search(path.read_bytes()):
                 found = True
                 os.kill(int(path.parent.name), signal.SIGKILL)
@@ -244,7 +247,8 @@ def run(
         FileNotFoundError: The program does not exist.
         TimeoutError: The program has not ended after `seconds`, and is killed.
     """
-    # Files instead of pipes: a full pipe blocks the child, and any process may hold a pipe open.
+    # Files instead of pipes: a full pipe blocks the child, and a surviving descendant that holds a
+    # pipe open blocks its reader.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with Child(
             command, arguments=arguments, environment=environment, output=output, errors=errors
@@ -263,7 +267,7 @@ def read_arguments() -> Any:
 
 
 def send_answer(**values: Any) -> None:
-    """In a child, send values to the parent as a line of JSON, if kdist has started the child.
+    """In a child, send values to the parent as a line of JSON; without effect in other processes.
 
     `judge_end` reads `mistake`, the message of the user's mistake that ended the child, and
     `limited`, whether the child's memory has a limit. Child and parent agree on all further names.

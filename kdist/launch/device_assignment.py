@@ -9,21 +9,28 @@ from ..errors import UserError
 from . import child
 from .child import VISIBLE_GPUS, Resources
 
-_MOST_SECONDS = 60.0
+_NVIDIA_SMI_SECONDS = 60.0
 
 
 def assign_devices(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Resources]:
     """Divide a machine among its workers, so that each worker gets neighbouring cores.
 
-    All workers share all cores if the cores are fewer. GPUs that do not divide evenly are an error.
+    If there are fewer cores than workers, all workers share all cores.
+
+    Raises:
+        UserError: The number of GPUs is not a multiple of `workers`.
     """
     if gpus and len(gpus) % workers:
         raise UserError(
             f"{workers} workers cannot share {len(gpus)} GPUs evenly: pass --workers"
-            f" {len(gpus)}, or another divisor, or hide some with {VISIBLE_GPUS}"
+            f" {len(gpus)}, or another divisor of {len(gpus)}, or hide some GPUs with"
+            f" {VISIBLE_GPUS}"
         )
-    each = len(gpus) // workers
-    own_gpus = [tuple(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
+    gpus_per_worker = len(gpus) // workers
+    own_gpus = [
+        tuple(gpus[worker * gpus_per_worker : (worker + 1) * gpus_per_worker])
+        for worker in range(workers)
+    ]
     own_cores = [tuple(cores)] * workers
     if len(cores) >= workers:  # neighbouring cores share caches and memory
         ends = [len(cores) * worker // workers for worker in range(workers + 1)]
@@ -42,7 +49,7 @@ def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) ->
         valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]
     try:
-        done = child.run(["nvidia-smi", "--list-gpus"], seconds=_MOST_SECONDS)
+        done = child.run(["nvidia-smi", "--list-gpus"], seconds=_NVIDIA_SMI_SECONDS)
     except FileNotFoundError:
         count = len(list(dev.glob("nvidia[0-9]*")))
     except OSError:  # the driver hangs

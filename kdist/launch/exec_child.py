@@ -1,7 +1,7 @@
 """Start of a child process: sets its cores, ties its life to the parent, and runs the program.
 
-Run as `python -I exec_child.py PARENT_PID CORES COMMAND…`. The file needs Python alone, because no
-import of the parent may reach the program.
+Run as `python -I exec_child.py PARENT_PID CORES COMMAND…`. The file imports only the standard
+library, so that nothing of the parent reaches the program.
 """
 
 import ctypes

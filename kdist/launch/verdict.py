@@ -40,14 +40,17 @@ class Verdict:
 
 
 OUT_OF_MEMORY = "out of memory"
-# Signals of a program after a failed allocation: the program aborts or crashes.
+# A program that fails to allocate memory often ends with one of these signals.
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 
 
 def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) -> Verdict:
-    """Return the cause of a process's end; a kill by signal N is `-N`, or 128 + N as in a shell.
+    """Return the cause of a process's end.
 
-    `errors` is the text of its standard error.
+    Args:
+        code: The exit code; -N, or 128 + N as in a shell, after signal number N.
+        errors: Text of standard error.
+        answers: Values that the process passed to `send_answer`.
     """
     answers = answers or {}
     ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -58,19 +61,19 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     if "mistake" in answers:
         line = str(answers["mistake"])
         if says_out_of_memory(line):
-            return Verdict(cause="memory", ending=ending, line=_with_memory(line))
+            return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(line))
         return Verdict(cause="user", ending=ending, line=line)
     is_killed = shell_code(code) == 128 + signal.SIGKILL
     error = last_error(errors)
-    # A frozen process is killed, too. The process that watches it may have reported this.
-    reports = _OWN_ERROR.findall(error) or (_OWN_ERROR.findall(errors) if is_killed else [])
-    report = reports[-1][:_TAIL] if reports else ""
+    # A frozen process is killed, too; then the process that watches it may have printed a report.
+    reports = _KDIST_ERROR.findall(error) or (_KDIST_ERROR.findall(errors) if is_killed else [])
+    report = reports[-1][:_LONGEST_LINE] if reports else ""
     is_crash = -code in _CRASHES
     lines = [report] if report else error_lines(errors if is_crash else error)
-    memory = next((line.strip()[:_TAIL] for line in lines if says_out_of_memory(line)), "")
+    memory = next((line.strip()[:_LONGEST_LINE] for line in lines if says_out_of_memory(line)), "")
     last = report or _last_line(error)
     if memory:
-        return Verdict(cause="memory", ending=ending, line=_with_memory(memory), error=error)
+        return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(memory), error=error)
     if is_killed and not report:
         line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
         return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
@@ -80,24 +83,24 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     return Verdict(
         cause="signal" if code < 0 else "error",
         ending=ending,
-        line=f"{last or 'it printed no error'} ({ending})",
+        line=f"{last or 'the process printed no error'} ({ending})",
         error=error,
         is_reported=bool(last),
     )
 
 
-def _with_memory(line: str) -> str:
+def _add_out_of_memory(line: str) -> str:
     return line if line.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {line}"
 
 
 def _last_line(error: str) -> str:
-    lines = [line.strip() for line in error.splitlines() if not _NO_ERROR.match(line)]
-    return lines[-1][-_TAIL:] if lines else ""
+    lines = [line.strip() for line in error.splitlines() if not _NOT_PART_OF_ERROR.match(line)]
+    return lines[-1][-_LONGEST_LINE:] if lines else ""
 
 
-# First lines of an error, of a hanging worker, and of a crash. The report of a hanging worker is
-# Python's own (`Timeout (`) if TensorFlow holds Python's lock.
-TRACEBACK = (
+# Beginnings of the reports of an error, of a hanging worker and of a crash. Python itself reports a
+# hanging worker (`Timeout (`) if TensorFlow holds Python's lock.
+ERROR_STARTS = (
     "Traceback (most recent call last):",
     "kdist: no step has ended",
     "kdist: error: worker",
@@ -106,24 +109,27 @@ TRACEBACK = (
 )
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # Logs of TensorFlow as connections end. They are no part of the error before them.
-_LOG = re.compile(r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
+_CONNECTION_LOG = re.compile(
+    r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer"
+)
 # Lines after an error that are no part of the error: blank lines, INFO and WARNING logs.
-_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
+_NOT_PART_OF_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _USERS_MISTAKE = re.compile(r"(kdist\.errors\.)?UserError: ")
 # Message of kdist when it ends a process; a launcher puts the number of the worker in front.
-_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
+_KDIST_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
 _LINES_WITHOUT_TRACEBACK = 20
-_TAIL = 400
+_LONGEST_LINE = 400
 
 
 def last_error(errors: str, *, has_traceback: bool = True) -> str:
     """Return the last traceback with the tracebacks chained to it, or the last lines.
 
     Of a `UserError`, only the line is returned, because its message is complete. Without
-    `has_traceback`, the last traceback is no error: the program has printed it and gone on.
+    `has_traceback`, the program has printed the last traceback and gone on, so the traceback is not
+    the cause.
     """
     lines = errors.splitlines()
-    starts = [index for index, line in enumerate(lines) if line.startswith(TRACEBACK)]
+    starts = [index for index, line in enumerate(lines) if line.startswith(ERROR_STARTS)]
     if not starts or not has_traceback:
         return "\n".join(lines[-_LINES_WITHOUT_TRACEBACK:]).strip("\n")
     start = starts.pop()
@@ -132,7 +138,7 @@ def last_error(errors: str, *, has_traceback: bool = True) -> str:
         return error
     while starts and any(line.startswith(_CHAINED) for line in lines[starts[-1] : start]):
         start = starts.pop()
-    return "\n".join(line for line in lines[start:] if not _LOG.match(line)).strip("\n")
+    return "\n".join(line for line in lines[start:] if not _CONNECTION_LOG.match(line)).strip("\n")
 
 
 def error_lines(error: str) -> list[str]:
@@ -142,14 +148,14 @@ def error_lines(error: str) -> list[str]:
 
 # Messages of Python, NumPy, C++, the kernel, TensorFlow and CUDA. `out_of_memory` is not among them
 # because file names in tracebacks contain it.
-_WORDS = re.compile(
+_MEMORY_MESSAGES = re.compile(
     r"out of memory|OutOfMemory|MemoryError|ResourceExhausted|bad_alloc|\bOOM\b"
     r"|(cannot|unable to|failed to) allocate|Dst tensor is not initialized",
     re.I,
 )
 # oneDNN's `dnnl_out_of_memory` is 1: with TensorFlow 2.21 a convolution "could not create a
 # primitive".
-_ONEDNN = "Status: 1, message"
+_ONEDNN_OUT_OF_MEMORY = "Status: 1, message"
 # Messages of Python and the C++ library about a thread that finds no memory for its stack.
 _NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
 
@@ -157,14 +163,14 @@ _NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
 def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
     """Whether an exception or its cause says that the memory of a CPU or GPU ran out.
 
-    With `limited` memory, the failed start of a thread says so, too.
+    If memory is `limited`, a thread that cannot start counts as out of memory.
     """
-    # Exceptions are compared by name, because TensorFlow may not be imported.
+    # Exceptions are compared by name, because this module must not import TensorFlow.
     names = {kind.__name__ for kind in type(error).__mro__}
     message = str(getattr(error, "message", None) or error)
     if names & {"MemoryError", "ResourceExhaustedError", "OutOfMemoryError"}:
         return True
-    if "AbortedError" in names and _ONEDNN in message:
+    if "AbortedError" in names and _ONEDNN_OUT_OF_MEMORY in message:
         return True
     if "InternalError" in names and says_out_of_memory(message):
         return True
@@ -176,4 +182,4 @@ def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
 
 def says_out_of_memory(text: str) -> bool:
     """Whether a message says that memory ran out."""
-    return _WORDS.search(text) is not None
+    return _MEMORY_MESSAGES.search(text) is not None

@@ -1,4 +1,7 @@
-"""Keras's batch norm in a step under a strategy, in few operations."""
+"""Keras's batch norm in a step under a strategy, in few operations.
+
+`_upstream/steps.py` calls `normalize_by_batch` in place of Keras's layer.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 def normalize_by_batch(layer: Any, inputs: Any) -> Any:
     """Compute a `keras.layers.BatchNormalization` in training mode.
 
-    The forward pass and the backward pass have one exchange each, and few launches.
+    The forward pass and the backward pass have one exchange each, and launch few kernels.
 
     Args:
         layer: The layer. Its moving statistics are updated.
@@ -26,10 +29,10 @@ def normalize_by_batch(layer: Any, inputs: Any) -> Any:
     Returns:
         The outputs; `None` if the layer or its inputs are not supported.
     """
-    # A gradient of its own would keep the inputs of a rematerialized layer.
+    # The custom gradient would keep the inputs of a rematerialized layer in memory.
     if is_rematerialized() or not isinstance(inputs, tf.Tensor) or not _is_supported(layer, inputs):
         return None
-    channels, dtype = inputs.shape[-1], _accumulator(inputs)
+    channels, dtype = inputs.shape[-1], _accumulator_dtype(inputs)
     gamma = tf.cast(layer.gamma, dtype) if layer.scale else tf.ones(channels, dtype)
     beta = tf.cast(layer.beta, dtype) if layer.center else tf.zeros(channels, dtype)
     # TensorFlow has no forward-mode derivatives of custom gradients in a graph.
@@ -58,7 +61,7 @@ def _is_supported(layer: Any, x: tf.Tensor) -> bool:
 
 
 def batch_norm(x: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, Any, Any]:
-    """Normalize a batch by its own statistics.
+    """Normalize a batch by the mean and variance of its values.
 
     Args:
         x: The batch, channels last.
@@ -69,7 +72,7 @@ def batch_norm(x: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, A
     Returns:
         Outputs, mean and biased variance, in float32; in float64 for a batch in float64.
     """
-    axes, dtype = list(range(len(x.shape) - 1)), _accumulator(x)
+    axes, dtype = list(range(len(x.shape) - 1)), _accumulator_dtype(x)
 
     @tf.custom_gradient
     def normalize(x: Any, gamma: Any, beta: Any) -> Any:
@@ -83,13 +86,13 @@ def batch_norm(x: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, A
             dbeta, dgamma = tf.reduce_sum(dy, axes), tf.reduce_sum(dy * normalized, axes)
             # Each value also affects mean and variance (Ioffe & Szegedy 2015, section 3).
             scale = gamma * tf.math.rsqrt(variance + epsilon)
-            share = -scale / _positions(x)
+            share = -scale / _values_per_channel(x)
             by_moments = _affine(values, mean, variance, share * dgamma, share * dbeta, epsilon)
             dx = scale * dy + by_moments
             return (tf.cast(dx, x.dtype), dgamma, dbeta), _second_gradient(dy, x, gamma, epsilon)
 
         def gradient(dy: Any, *_: Any) -> Any:
-            # The gradient may consist of indexed slices, as of `tf.gather`.
+            # `dy` may be `tf.IndexedSlices`, as after `tf.gather`.
             dy = tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)
             return gradients(tf.cast(dy, dtype), x, gamma)
 
@@ -99,13 +102,13 @@ def batch_norm(x: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, A
     return outputs
 
 
-def _accumulator(x: Any) -> tf.DType:
+def _accumulator_dtype(x: Any) -> tf.DType:
     return tf.float64 if x.dtype == tf.float64 else tf.float32
 
 
 def _affine(x: Any, mean: Any, variance: Any, scale: Any, offset: Any, epsilon: float) -> Any:
     """Return `scale * (x - mean) / sqrt(variance + epsilon) + offset`."""
-    # The rows of a matrix may be more than cuDNN's kernel takes: 65,535 samples.
+    # A 2-D batch may have more than 65,535 rows, the limit of cuDNN's kernel.
     if len(x.shape) != 4 or x.dtype != tf.float32 or epsilon < _SMALLEST_EPSILON:
         return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
     y, *_ = tf.raw_ops.FusedBatchNormV3(  # in one pass over the batch
@@ -121,7 +124,7 @@ def _affine(x: Any, mean: Any, variance: Any, scale: Any, offset: Any, epsilon: 
 
 
 def _second_gradient(dy: Any, x: Any, gamma: Any, epsilon: float) -> Any:
-    """Return the gradient function of the gradients of a batch norm, as TensorFlow derives it."""
+    """Return the second derivative: the gradient of `gradients`, by TensorFlow's tapes."""
 
     def gradient(*upstream: Any) -> Any:
         with tf.GradientTape() as outer:
@@ -138,9 +141,9 @@ def _second_gradient(dy: Any, x: Any, gamma: Any, epsilon: float) -> Any:
     return gradient
 
 
-def _positions(x: Any) -> Any:
+def _values_per_channel(x: Any) -> Any:
     """Return the number of values of each channel."""
-    sample, dtype = x.shape[1:-1], _accumulator(x)
+    sample, dtype = x.shape[1:-1], _accumulator_dtype(x)
     if sample.is_fully_defined():
         return tf.cast(tf.shape(x)[0], dtype) * math.prod(sample)
     return tf.cast(tf.reduce_prod(tf.shape(x)[:-1]), dtype)

@@ -28,7 +28,7 @@ def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNor
 
 
 def convert_batch_norm(model: keras.Model, *, to: Literal["synchronized", "stock"]) -> keras.Model:
-    """Synchronize every batch norm of a model for TensorFlow's strategies, or none.
+    """Synchronize all batch norms of a model for TensorFlow's strategies, or undo it.
 
     Sets the attribute `synchronized` of the layers, in place. Under kdist's strategies every batch
     norm has the statistics of the global batch, with or without the attribute.
@@ -50,10 +50,10 @@ def convert_batch_norm(model: keras.Model, *, to: Literal["synchronized", "stock
         ```
     """
     if to not in ("synchronized", "stock"):
-        raise UserError(f'received to={to!r}: pass "synchronized" or "stock"')
+        raise UserError(f'to is {to!r}, but has to be "synchronized" or "stock"')
     for norm in batch_norms(model):
         norm.synchronized = to == "synchronized"
-    # The functions were traced before the layers changed.
+    # Discard the functions that were traced before the layers changed.
     for layer in (model, *flatten_layers(model)):
         if isinstance(layer, keras.Model):
             layer.train_function = layer.test_function = layer.predict_function = None

@@ -12,26 +12,26 @@ import tensorflow as tf
 
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.measurements import input_moments, observed_calls, stateless_pass
+from ..layers.input_moments import input_moments, observe_calls, stateless_pass
 from .convert import batch_norms, unsynchronized_batch_norms
 
-_HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
+_HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
 
 
 def check_model_accepts(model: keras.Model, batch: Any) -> None:
-    """Raise `UserError` if the model cannot compute a loss of the batch."""
+    """Raise `UserError` if the model cannot compute its loss on the batch."""
     try:
         stateless_loss(model, batch, training=True)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch)]
         raise UserError(
-            f"batch has arrays of shapes {', '.join(map(str, shapes))}, which the model"
-            f" {model.name!r} does not accept ({error}): {_HINT}."
+            f"batch has arrays of shapes {', '.join(map(str, shapes))}, and the model"
+            f" {model.name!r} does not accept the batch ({error}): {_HINT}"
         ) from error
 
 
 def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
-    """Return the model's loss on a batch, averaged; no variable of the model changes."""
+    """Return the model's average loss on a batch, without changing a variable of the model."""
     tensors = keras.tree.map_structure(tf.convert_to_tensor, batch)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tensors)
     with stateless_pass(model):
@@ -41,45 +41,46 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
 
 
 @contextlib.contextmanager
-def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
-    """Record `input_moments` of batch norms' inputs: path → replica → a list of calls.
+def observe_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
+    """Record `input_moments` of batch norms' inputs: layer path → replica → moments of each call.
 
     An unsynchronized batch norm gets the rows of each replica separately, as in training.
     """
     found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     replicas = model.distribute_strategy.num_replicas_in_sync
-    alone = unsynchronized_batch_norms(model)
+    unsynchronized = unsynchronized_batch_norms(model)
 
     def observe(norm: Any, call: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         inputs, mask = tf.convert_to_tensor(inputs), kwargs.pop("mask", None)
-        # Rounded up, as TensorFlow splits a batch.
-        size = -(-inputs.shape[0] // (replicas if norm in alone else 1))
+        # TensorFlow splits a batch into parts of equal sizes, rounded up.
+        size = -(-inputs.shape[0] // (replicas if norm in unsynchronized else 1))
         outputs = []
         for replica in range(-(-inputs.shape[0] // size)):
             rows = slice(replica * size, (replica + 1) * size)
-            own = {} if mask is None else {"mask": mask[rows]}
-            found[norm.path][replica].append(input_moments(norm, inputs[rows], **own))
-            outputs.append(call(inputs[rows], *args, **kwargs, **own))
+            masks = {} if mask is None else {"mask": mask[rows]}
+            found[norm.path][replica].append(input_moments(norm, inputs[rows], **masks))
+            outputs.append(call(inputs[rows], *args, **kwargs, **masks))
         return tf.concat(outputs, 0)
 
-    with observed_calls(batch_norms(model), observe):
+    with observe_calls(batch_norms(model), observe):
         yield found
 
 
 # Half a standard deviation, or a variance that is off by a factor of 1.65. The statistics of 16
 # values deviate by 0.2 to 0.3 by chance.
-GAP = 0.5
-# Above it, chance is no explanation with 16 values per replica and momentum 0.9 or more.
-REPLICA_GAP = 0.1
-# Without a lag, less of the moving statistics is from before training (0.99 ** 230 is 0.1).
-LAG = 0.1
+LARGEST_GAP = 0.5
+# From 16 values per replica and momentum 0.9 on, chance does not explain a larger distance.
+LARGEST_REPLICA_GAP = 0.1
+# If more than this share of the moving statistics stems from before training, they lag. With
+# momentum 0.99, the share is 0.1 after 230 steps.
+LARGEST_INITIAL_WEIGHT = 0.1
 # Excess of the loss in inference mode, as a fraction; dropout makes the excess smaller.
-LOSS_GAP = 0.25
-# A smaller difference between losses is ignored, even if the losses are small.
-SMALL_LOSS = 1e-3
+LARGEST_LOSS_GAP = 0.25
+# A smaller absolute excess is ignored, even if it is a large fraction of small losses.
+LEAST_LOSS_GAP = 1e-3
 # With 16 values per channel, the mean deviates by a quarter of a standard deviation (1 / sqrt(16)),
 # and accuracy falls (Wu & He 2018, "Group Normalization", figure 1).
-SMALL_BATCH = 16
+LEAST_VALUES_PER_CHANNEL = 16
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,12 @@ class LayerGap:
         name: The layer's name.
         mean: Distance of the batch's mean from the moving mean, see `measure_distance`.
         variance: Distance of the batch's variance from the moving variance.
-        replicas: Largest distance between the moving statistics of a replica and of replica 0.
-        apart: Largest distance between the batch statistics of the replicas' rows; 0 if the layer
-            is synchronized, because all replicas then share their statistics.
-        values: Values per channel in the statistics of a training step. For an unsynchronized
-            layer, values per replica.
-        kept: Weight of the initial values in the moving statistics, `momentum ** steps`.
+        replica_gap: Largest distance between the moving statistics of a replica and of replica 0.
+        batch_gap: Largest distance between the batch statistics of the replicas' rows; 0 if the
+            layer is synchronized, because all replicas then share their statistics.
+        values_per_channel: Values per channel in the statistics of a training step. For an
+            unsynchronized layer, values per replica.
+        initial_weight: Weight of the initial values in the moving statistics, `momentum ** steps`.
         frozen: Whether `trainable` is `False`.
         unchanged: Whether the moving statistics still have exactly their initial values.
     """
@@ -103,10 +104,10 @@ class LayerGap:
     name: str
     mean: float
     variance: float
-    replicas: float = 0.0
-    apart: float = 0.0
-    values: float = float("inf")
-    kept: float = 0.0
+    replica_gap: float = 0.0
+    batch_gap: float = 0.0
+    values_per_channel: float = float("inf")
+    initial_weight: float = 0.0
     frozen: bool = False
     unchanged: bool = False
 
@@ -117,9 +118,9 @@ class LayerGap:
 
 
 def measure_distance(mean: Any, variance: Any, norm: Any, moving: Any) -> Any:
-    """Return the distances of a mean and a variance from others, averaged over channels.
+    """Return the distances of mean and variance from the moving statistics, averaged over channels.
 
-    They are |mean - moving mean| in moving standard deviations, and
+    The distances are |mean - moving mean| in moving standard deviations, and
     |log((variance + epsilon) / (moving variance + epsilon))|.
 
     Args:
@@ -161,19 +162,21 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
         return None
     # NaN exceeds every threshold.
     worst = max(layers, key=lambda layer: np.nan_to_num(layer.gap, nan=np.inf))
-    drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replicas, nan=-1.0))
+    drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replica_gap, nan=-1.0))
     if not np.isfinite(worst.gap):
         return f"{_describe_gap(worst)}: its values or moving statistics are NaN or infinite."
-    if drifted.replicas > REPLICA_GAP:
+    if drifted.replica_gap > LARGEST_REPLICA_GAP:
         return (
             f"{_describe_gap(drifted)}, and its moving statistics differ by"
-            f" {drifted.replicas:.2f} between replicas. Likely cause: the replicas drifted, as"
-            " the layer is not synchronized; fix it with"
+            f" {drifted.replica_gap:.2f} between replicas. Likely cause: the replicas drifted, as"
+            " the layer is not synchronized; call"
             ' kdist.convert_batch_norm(model, to="synchronized").'
         )
     in_training, in_inference = losses
-    losses_differ = in_inference - in_training > max(LOSS_GAP * abs(in_training), SMALL_LOSS)
-    if worst.gap <= GAP and not losses_differ:
+    losses_differ = in_inference - in_training > max(
+        LARGEST_LOSS_GAP * abs(in_training), LEAST_LOSS_GAP
+    )
+    if worst.gap <= LARGEST_GAP and not losses_differ:
         return None
     loss_text = (
         f"; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in inference mode"
@@ -193,30 +196,30 @@ def _describe_gap(layer: LayerGap) -> str:
 
 def _likely_cause(layer: LayerGap) -> str:
     if layer.unchanged and layer.frozen:
-        return "they were never updated, as the layer is frozen; set its trainable to True"
+        return "they were never updated, as the layer is frozen; set layer.trainable = True"
     if layer.unchanged:
         return (
-            "they were never updated; pass the training argument to the layer, and check that its"
-            " momentum is below 1"
+            "they were never updated; pass the training argument to the layer's call, and a"
+            " momentum below 1 to its constructor"
         )
-    if layer.kept > LAG:
+    if layer.initial_weight > LARGEST_INITIAL_WEIGHT:
         return (
-            "they lag behind; momentum is too high for so few steps, so"
-            f" {100 * layer.kept:.0f} % of their value is from before training; lower momentum,"
-            " train longer or call kdist.recalibrate_batch_norm"
+            f"they lag: after so few steps {100 * layer.initial_weight:.0f} % of their value is"
+            " still the initial value; lower momentum, train longer or call"
+            " kdist.recalibrate_batch_norm"
         )
     # Statistics of few values differ by chance; this limit is four times their standard error.
-    if layer.apart > max(REPLICA_GAP, 4 / np.sqrt(layer.values)):
+    if layer.batch_gap > max(LARGEST_REPLICA_GAP, 4 / np.sqrt(layer.values_per_channel)):
         return (
-            f"the replicas' rows differ by {layer.apart:.2f} and the layer is not synchronized, so"
-            " no moving statistics can fit all replicas;"
-            ' call kdist.convert_batch_norm(model, to="synchronized")'
+            f"the replicas' rows differ by {layer.batch_gap:.2f}, and the layer is not"
+            " synchronized, so no moving statistics can fit all replicas; call"
+            ' kdist.convert_batch_norm(model, to="synchronized")'
         )
-    if layer.values < SMALL_BATCH:
+    if layer.values_per_channel < LEAST_VALUES_PER_CHANNEL:
         return (
-            f"the batch per replica is too small, {layer.values:.0f} values per channel are too few"
-            f" for statistics (fewer than {SMALL_BATCH}); use larger batches, or synchronize the"
-            " replicas"
+            f"the batch per replica has only {layer.values_per_channel:.0f} values per channel (at"
+            f" least {LEAST_VALUES_PER_CHANNEL} are needed); use larger batches, or call"
+            ' kdist.convert_batch_norm(model, to="synchronized")'
         )
     return (
         "the weights change faster than the statistics can follow, or the batch differs from the"

@@ -44,7 +44,10 @@ class LocalResponseNormalization(keras.layers.Layer):
         super().__init__(**kwargs)
         radius = as_integer(depth_radius)
         if radius is None or radius < 0:
-            raise UserError(f"depth_radius={depth_radius!r}; expected an integer of at least 0.")
+            raise UserError(
+                f"depth_radius is {depth_radius!r}, but has to be an integer of at least 0: pass"
+                " the number of channels to sum on each side"
+            )
         self.depth_radius = radius
         self.bias = number_within("bias", bias, above=0)
         self.alpha = number_within("alpha", alpha)
@@ -52,14 +55,14 @@ class LocalResponseNormalization(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        """Make the band matrix, of shape `(channels, channels)`."""
+        """Compute the band matrix, of shape `(channels, channels)`."""
         if len(input_shape) < 2 or input_shape[-1] is None:
             raise UserError(
-                f"LocalResponseNormalization got inputs of shape {tuple(input_shape)}: pass a batch"
-                " with a known number of channels, which are the last axis."
+                f"LocalResponseNormalization received inputs of shape {tuple(input_shape)}: pass a"
+                " batch with a known number of channels, the last axis"
             )
-        places = np.arange(input_shape[-1])
-        self._band = self.alpha * (np.abs(places[:, None] - places) <= self.depth_radius)
+        channels = np.arange(input_shape[-1])
+        self._band = self.alpha * (np.abs(channels[:, None] - channels) <= self.depth_radius)
 
     def call(self, inputs: Any) -> Any:
         """Normalize `inputs`."""

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from .._upstream.models import call_model
 from ..errors import UserError
-from ..layers.measurements import (
+from ..layers.input_moments import (
     input_moments,
     merge_input_moments,
-    observed_calls,
+    observe_calls,
     stateless_pass,
 )
 from .convert import batch_norms
@@ -24,8 +24,8 @@ def recalibrate_batch_norm(
 ) -> None:
     """Set batch norms' moving statistics to the statistics of `data` under the current weights.
 
-    Moving statistics are averages over past training steps, which lag behind weights that still
-    change, and after few steps still contain much of their initial value. This function computes
+    Moving statistics are averages over past training steps. The averages lag behind weights that
+    still change, and after few steps contain much of their initial value. This function computes
     the mean and variance of all inputs of each batch norm with the current weights, over all
     batches together.
 
@@ -47,8 +47,8 @@ def recalibrate_batch_norm(
         batch_size: Samples per batch if `data` consists of arrays.
 
     Raises:
-        UserError: The model has no batch norm to recalibrate, or `data` is empty, infinite or gives
-            NaN or infinite statistics.
+        UserError: The model has no batch norm to recalibrate, or `data` is empty or endless, or the
+            statistics are NaN or infinite.
 
     Example:
         ```python
@@ -58,21 +58,25 @@ def recalibrate_batch_norm(
 
     Source: Wu & Johnson 2021, "Rethinking 'Batch' in BatchNorm", section 3 ("PreciseBN").
     """
-    norms: list[Any] = [norm for norm in batch_norms(model) if norm.trainable and norm.built]
+    all_norms = batch_norms(model)
+    norms: list[Any] = [norm for norm in all_norms if norm.trainable and norm.built]
     if not norms:
-        raise UserError(
-            f"{model.name} has no batch norm to recalibrate: there is none, or all are frozen"
-            " (set their trainable to True first) or not built yet (call the model on a batch)"
-        )
+        why = "the model has no keras.layers.BatchNormalization"
+        if all_norms:
+            why = (
+                "all are frozen (set their trainable to True first) or not built yet (call the"
+                " model on a batch)"
+            )
+        raise UserError(f"{model.name} has no batch norm to recalibrate: {why}")
     moments: list[list[Any]] = [[] for _ in norms]
     measure = tf.function(_measure_batch, autograph=False, reduce_retracing=True)
     for batch in calibration_batches(data, steps, batch_size):
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
         x = keras.tree.map_structure(tf.convert_to_tensor, x)
-        for of_norm, new in zip(moments, measure(model, norms, x), strict=True):
-            of_norm.append(new)
+        for norm_moments, new in zip(moments, measure(model, norms, x), strict=True):
+            norm_moments.append(new)
     if not moments[0]:
-        raise UserError("received data without any batch: pass at least one")
+        raise UserError("data has no batch: pass at least one batch")
     statistics = [_merge_statistics(*pair) for pair in zip(norms, moments, strict=True)]
     for norm, (mean, variance) in zip(norms, statistics, strict=True):
         norm.moving_mean.assign(mean)
@@ -93,7 +97,7 @@ def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
         found[norm].append(tf.cast(moments[tf.newaxis], "float64"))
         return call(inputs, *args, **{**kwargs, "training": True})
 
-    with stateless_pass(model), observed_calls(norms, observe):
+    with stateless_pass(model), observe_calls(norms, observe):
         call_model(model, x, training=False)
     return [tf.concat(found[norm], 0) for norm in norms]
 
@@ -104,8 +108,8 @@ def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
     mean, variance = total.mean.numpy(), total.variance.numpy()
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
         raise UserError(
-            f"{norm.name} received values that are NaN or infinite: look for them in the data and"
-            " in the model's weights; the statistics are unchanged"
+            f"{norm.name} received NaN or infinite values, so no statistics were changed: look"
+            " for such values in the data and in the model's weights"
         )
     if not np.all(total.count.numpy() > 0):
         return norm.moving_mean.numpy(), norm.moving_variance.numpy()
@@ -116,7 +120,7 @@ def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterab
     """Return the first `steps` batches of any data that `recalibrate_batch_norm` accepts.
 
     Raises:
-        UserError: `data` is infinite and `steps` is `None`, or of an unknown type.
+        UserError: `data` is endless without `steps`, or has an unknown type.
     """
     if isinstance(data, np.ndarray | tf.Tensor | tuple | dict):
         data = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
@@ -124,10 +128,10 @@ def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterab
         data = map(data.__getitem__, range(data.num_batches or steps or 0))
     elif not isinstance(data, Iterable) or isinstance(data, tf.distribute.DistributedDataset):
         raise UserError(
-            f"received {type(data).__name__} for data: pass a tf.data.Dataset (not distributed),"
+            f"data has the type {type(data).__name__}: pass a tf.data.Dataset (not distributed),"
             " arrays, or an iterable of batches"
         )
     is_dataset = isinstance(data, tf.data.Dataset)
     if steps is None and is_dataset and data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise UserError("received infinite data: say how many batches to take, as in steps=100")
+        raise UserError("data is endless: pass the number of batches to take, as in steps=100")
     return itertools.islice(data, steps)

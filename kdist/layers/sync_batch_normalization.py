@@ -9,16 +9,16 @@ import keras
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """`keras.layers.BatchNormalization(synchronized=True)`, as a layer with a name.
 
-    Under kdist's strategies Keras's own layer does the same: all its statistics are those of the
-    global batch, with masks and `renorm` too. Under TensorFlow's strategies, `synchronized=True`
-    adds up the statistics of the replicas, but those of masked inputs.
+    Under kdist's strategies, Keras's plain layer does the same: all statistics are statistics of
+    the global batch, also with masks and `renorm`. Under TensorFlow's strategies,
+    `synchronized=True` adds up the replicas' statistics, but not the statistics of masked inputs.
 
     Before a program opens a `.keras` file with this layer, it has to access
     `kdist.layers.SyncBatchNormalization`.
 
     Args:
         axis: The channel axis; 1 with channels first.
-        **kwargs: All other arguments of `keras.layers.BatchNormalization`, but `synchronized`.
+        **kwargs: Arguments of `keras.layers.BatchNormalization`, except `synchronized`.
 
     Example:
         >>> layer = SyncBatchNormalization(momentum=0.9)

@@ -13,14 +13,14 @@ _EPSILON = 1e-8  # added to divisors
 
 
 class LayerwiseOptimizer(keras.optimizers.Optimizer):
-    """Base class with a momentum per variable, and weight decay inside it.
+    """Base class with a momentum per variable, and weight decay inside the momentum.
 
     Args:
         learning_rate: A rate, a Keras schedule or a callable.
         weight_decay_rate: The weight decay of the paper.
         name: The optimizer's name.
-        **options: Keras's own arguments. `weight_decay` is not accepted: Keras shrinks the weights
-            outside the momentum, unlike both papers.
+        **options: Arguments of `keras.optimizers.Optimizer`. `weight_decay` is not accepted: Keras
+            shrinks the weights outside the momentum, unlike both papers.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         if options.get("weight_decay") is not None:
             raise UserError(
-                f"received weight_decay={options['weight_decay']!r}, with which Keras shrinks"
-                " weights outside the momentum: pass weight_decay_rate, the paper's weight decay"
+                f"received weight_decay={options['weight_decay']!r}, which Keras applies outside"
+                " the momentum: pass weight_decay_rate instead"
             )
         super().__init__(learning_rate=learning_rate, name=name, **options)
         self.weight_decay_rate = number_within("weight_decay_rate", weight_decay_rate)
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Make a momentum for every variable."""
+        """Create a momentum for every variable."""
         if not self.built:
             super().build(variables)
             self.momentums = self.add_optimizer_variables(variables, "momentum")
@@ -48,7 +48,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
 
 
 def dense_gradient(gradient: Any, variable: Any) -> Any:
-    """Convert a gradient to a dense tensor; the gradient of an embedding has only some rows."""
+    """Convert a gradient to a dense tensor; an embedding's gradient has only the rows in use."""
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
 
 
@@ -106,7 +106,7 @@ class LARS(LayerwiseOptimizer):
         self.trust_coefficient = number_within("trust_coefficient", trust_coefficient, above=0)
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Make a momentum for every variable, and find the variables with plain momentum."""
+        """Create momentums, and note biases and norms, which get no layer-wise rate."""
         super().build(variables)
         # By index: `update_step` gets TensorFlow's variables, and their names differ from Keras's.
         self.excluded = [variable.name in ("bias", "beta", "gamma") for variable in variables]
@@ -183,7 +183,7 @@ class NovoGrad(LayerwiseOptimizer):
         self.beta_2 = number_within("beta_2", beta_2, below=1)
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Make a momentum for every variable, and a scalar for its gradient's squared norm."""
+        """Create a momentum for every variable, and a scalar for its gradient's squared norm."""
         if self.built:
             return
         super().build(variables)
@@ -197,11 +197,11 @@ class NovoGrad(LayerwiseOptimizer):
         gradient = dense_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         momentum, squared_norm = self.momentums[index], self.squared_norms[index]
-        now = ops.sum(ops.square(gradient))
-        average = self.beta_2 * squared_norm + (1 - self.beta_2) * now
-        # The squared norm is 0 before the first gradient, which may come late in a layer that was
-        # frozen.
-        self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
+        squared_norm_now = ops.sum(ops.square(gradient))
+        average = self.beta_2 * squared_norm + (1 - self.beta_2) * squared_norm_now
+        # A squared norm of 0 means: no gradient yet, as in a layer that was frozen at first.
+        is_first = ops.equal(squared_norm, 0)
+        self.assign(squared_norm, ops.where(is_first, squared_norm_now, average))
         step = gradient / (ops.sqrt(squared_norm) + _EPSILON) + self.weight_decay_rate * variable
         self.assign(momentum, self.beta_1 * momentum + step)
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * momentum)

@@ -6,13 +6,13 @@ from typing import Literal
 
 from ..arguments import number_within, positive_integer
 from ..errors import UserError
-from .table import OPTIMIZERS, RULES_OF_OTHERS
+from .optimizer_names import OPTIMIZERS, RULES_OF_KERAS_OPTIMIZERS
 
 Rule = Literal["linear", "sqrt", "none", "auto"]
 RULES: tuple[str, ...] = typing.get_args(Rule)
 
 _RULE_OF: dict[str, str] = {
-    **RULES_OF_OTHERS,
+    **RULES_OF_KERAS_OPTIMIZERS,
     **{name: optimizer.rule for name, optimizer in OPTIMIZERS.items()},
 }
 
@@ -41,10 +41,10 @@ def scale_learning_rate(
       the SDEs and Scaling Rules for Adaptive Gradient Algorithms", derive this rule. Their rule
       also scales the betas (`1 - beta` by k) and epsilon (by `1 / sqrt(k)`); this function leaves
       both to the caller. The rule is valid while gradient noise outweighs the gradient.
-    - `"none"`: `base`. For a global batch that stays the same for any number of replicas.
-    - `"auto"`: the rule of the optimizer. `"linear"` for SGD, also called `"momentum"`, and LARS
-      (You et al. 2017); `"sqrt"` for Adam, AdamW, Nadam and RMSprop, for LAMB (You et al. 2020,
-      "Large Batch Optimization for Deep Learning", section 4), and for NovoGrad, by analogy:
+    - `"none"`: `base`. For a global batch that does not grow with the number of replicas.
+    - `"auto"`: the rule of the optimizer. `"linear"` for SGD (also under the name `"momentum"`) and
+      LARS (You et al. 2017); `"sqrt"` for Adam, AdamW, Nadam and RMSprop, for LAMB (You et al.
+      2020, "Large Batch Optimization for Deep Learning", section 4), and for NovoGrad, by analogy:
       NovoGrad normalizes gradients, too.
 
     Args:
@@ -90,7 +90,7 @@ def rule_for(optimizer: object) -> str:
     Raises:
         UserError: If no rule is known for the optimizer.
     """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # a LossScaleOptimizer wraps it
     name = (inner if isinstance(inner, str) else type(inner).__name__).lower()
     if name not in _RULE_OF:
         raise UserError(
@@ -109,10 +109,12 @@ def _batch_ratio(
     if replicas is not None or None in batches:
         raise UserError(
             f"received replicas={replicas}, global_batch={global_batch} and"
-            f" reference_batch={reference_batch}: pass replicas, or both of the batches"
+            f" reference_batch={reference_batch}: pass either replicas, or both global_batch and"
+            " reference_batch"
         )
-    sizes = [positive_integer("a batch", batch, hint="pass samples per step") for batch in batches]
-    return sizes[0] / sizes[1]
+    hint = "pass the number of samples in a step"
+    global_size = positive_integer("global_batch", global_batch, hint=hint)
+    return global_size / positive_integer("reference_batch", reference_batch, hint=hint)
 
 
 def _rate_factor(factor: float, rule: str, optimizer: object) -> float:
@@ -123,4 +125,4 @@ def _rate_factor(factor: float, rule: str, optimizer: object) -> float:
             return math.sqrt(factor)
         case "none":
             return 1
-    raise UserError(f"rule is {rule!r}, but has to be one of {', '.join(RULES)}.")
+    raise UserError(f"rule is {rule!r}, but has to be one of {', '.join(RULES)}")

@@ -4,12 +4,11 @@ from typing import Any, Literal
 
 from ..errors import UserError
 
-# Keras is imported inside the functions, as the settings of `kdist train` need the names alone.
-
+# Keras is imported inside the functions, as the settings of `kdist train` need only the names.
 
 ScheduleName = Literal["constant", "cosine", "linear", "exponential"]
 
-_MOST = 2**31 - 1  # Largest number of steps that TensorFlow accepts; no training has so many.
+_MOST_STEPS = 2**31 - 1  # Largest number of steps that TensorFlow accepts; no training has so many.
 
 
 def make_schedule(
@@ -22,7 +21,7 @@ def make_schedule(
     decay_epochs: float | None,
     decay_rate: float,
 ) -> Any:
-    """Make the learning rate schedule of a run, or return the rate itself if it is constant.
+    """Return the learning rate schedule of a run, or `learning_rate` itself if it is constant.
 
     Args:
         name: Name of the schedule.
@@ -30,7 +29,7 @@ def make_schedule(
         epochs: Epochs of the run, including the warm-up.
         steps_per_epoch: Optimizer steps per epoch.
         warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
-        decay_epochs: Epochs between two decays of `"exponential"`; `None` for 1.
+        decay_epochs: Epochs between two decays of `"exponential"`; `TrainConfig` requires a number.
         decay_rate: Factor of each decay of `"exponential"`.
 
     Raises:
@@ -44,9 +43,9 @@ def make_schedule(
     steps = epochs * steps_per_epoch - warmup_steps
     if steps <= 0:
         raise UserError(
-            f"warmup_epochs={warmup_epochs:g} is {warmup_steps} of the run's"
-            f" {epochs * steps_per_epoch} steps and leaves none to train at the full"
-            " learning rate: lower it, or raise epochs"
+            f"warmup_epochs={warmup_epochs:g} takes {warmup_steps} of the run's"
+            f" {epochs * steps_per_epoch} steps, so none is left at the full learning rate: lower"
+            " warmup_epochs, or raise epochs"
         )
     schedule: Any = learning_rate
     match name:
@@ -59,7 +58,7 @@ def make_schedule(
         case "exponential":
             schedule = keras.optimizers.schedules.ExponentialDecay(
                 learning_rate,
-                decay_steps=max(1, round(min((decay_epochs or 1) * steps_per_epoch, _MOST))),
+                decay_steps=max(1, round(min((decay_epochs or 1) * steps_per_epoch, _MOST_STEPS))),
                 decay_rate=decay_rate,
                 staircase=True,
             )

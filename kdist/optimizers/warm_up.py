@@ -1,4 +1,4 @@
-"""Warm-up of learning rates, before any other schedule, and of the moving average of weights."""
+"""Warm-up of the learning rate, followed by any schedule, and of the moving average of weights."""
 
 from typing import Any
 
@@ -36,7 +36,10 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         count = as_integer(steps)
         if count is None or count < 0:
-            raise UserError(f"steps has to be an integer of at least 0; received {steps!r}")
+            raise UserError(
+                f"steps is {steps!r}, but has to be an integer of at least 0: pass the steps of the"
+                " warm-up, or 0 for none"
+            )
         if not callable(schedule_or_rate):
             hint = "pass a learning rate or a Keras schedule"
             number_within("schedule_or_rate", schedule_or_rate, hint=hint)
@@ -63,7 +66,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "WarmUp":
-        """Make the schedule from the result of `get_config`."""
+        """Restore the schedule from the result of `get_config`."""
         inner = keras.saving.deserialize_keras_object(config["schedule_or_rate"])
         return cls(inner, steps=config["steps"])
 
@@ -72,15 +75,15 @@ def warm_up_ema(optimizer: Any) -> Any:
     """Start the moving average of weights with a small momentum that rises to `ema_momentum`.
 
     At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`. The average
-    starts with the weights after the first step, as in Keras. Without the warm-up, an average with
-    momentum 0.9999 still consists to 96 % of the first weights after 440 steps, and is useless for
-    the first few thousand steps.
+    starts with the weights after the first step, as in Keras. Without the warm-up, the first
+    weights still make up 96 % of an average with momentum 0.9999 after 440 steps, and the average
+    is useless for the first few thousand steps.
 
-    The average is Keras's own: `keras.callbacks.SwapEMAWeights` evaluates the average, `fit` copies
-    it to the weights at the end, it is the same on any number of replicas, and `Checkpoint` saves
-    it. A `.keras` file does not record the warm-up: call `warm_up_ema` again for the optimizer of a
-    loaded model before further training. Past step `9 / (1 - ema_momentum)` the warm-up makes no
-    difference.
+    Keras keeps the average: `keras.callbacks.SwapEMAWeights` evaluates the average, and `fit`
+    copies the average to the weights at the end. The average is the same on any number of replicas,
+    and `Checkpoint` saves it. A `.keras` file does not record the warm-up: call `warm_up_ema` again
+    for the optimizer of a loaded model before further training. Past step `9 / (1 - ema_momentum)`
+    the warm-up makes no difference.
 
     Args:
         optimizer: An optimizer with `use_ema=True`, or an optimizer that wraps or combines
@@ -105,7 +108,8 @@ def warm_up_ema(optimizer: Any) -> Any:
     if not averaging:
         raise UserError(
             f"warm_up_ema received the optimizer {type(optimizer).__name__}, which keeps no average"
-            " of weights: make it with use_ema=True, ema_momentum=0.9999, for example."
+            " of weights: create the optimizer with use_ema=True and, for example,"
+            " ema_momentum=0.9999."
         )
     for inner in averaging:
         warm_up_average(inner)

@@ -8,8 +8,8 @@ from typing import Literal
 
 _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 26, 40
-_CHARACTER = 6.8  # width of a digit of the axes' font
-_FEW_POINTS = 60
+_DIGIT_WIDTH = 6.8  # of the axes' font
+_MOST_LARGE_MARKERS = 60
 # Beyond these limits, differences of numbers are infinite or 0.
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
@@ -46,12 +46,12 @@ class Series:
     style: Literal["joined", "markers", "line"] = "joined"
 
     @property
-    def drawn(self) -> list[Point]:
-        """The points that are drawn."""
-        return [point for point in self.points if _is_drawn(point.y) and _is_drawn(point.x)]
+    def visible_points(self) -> list[Point]:
+        """The points whose coordinates are finite."""
+        return [point for point in self.points if _is_drawable(point.y) and _is_drawable(point.x)]
 
 
-def _is_drawn(value: float | str) -> bool:
+def _is_drawable(value: float | str) -> bool:
     return isinstance(value, str) or abs(value) < _LARGEST
 
 
@@ -59,7 +59,7 @@ class _Axis:
     """A range of numbers or a list of words, on a side of the chart.
 
     Attributes:
-        ticks: The places of the ticks in pixels, with their text.
+        ticks: The pixel and the text of each tick.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class _Axis:
         if any(isinstance(value, str) for value in found):
             self._words = list(dict.fromkeys(map(_format_value, found)))
             self._low, self._high = -0.5, len(self._words) - 0.5
-            self.ticks = [(self.at(word), word) for word in self._words]
+            self.ticks = [(self.pixel_of(word), word) for word in self._words]
             return
         numbers = [float(value) for value in found]
         self._log = log and min(numbers) > _SMALLEST
@@ -91,13 +91,13 @@ class _Axis:
         self._high = high + margin
         is_whole = all(number.is_integer() for number in numbers)
         places = sorted(numbers) if at_values else self._round_numbers(is_whole)
-        self.ticks = [(self.at(place), _format_value(place)) for place in places]
+        self.ticks = [(self.pixel_of(place), _format_value(place)) for place in places]
 
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self._log else value
 
-    def at(self, value: float | str) -> float:
-        """Return the place of a value in pixels; of a number beyond an end, the end."""
+    def pixel_of(self, value: float | str) -> float:
+        """Return the pixel of a value; a number beyond an end of the axis is drawn at that end."""
         number = (
             self._words.index(_format_value(value)) if self._words else self._scaled(float(value))
         )
@@ -132,17 +132,17 @@ class Chart:
     """A chart of one or several series.
 
     Attributes:
-        title: The values of the vertical axis, in words.
-        axis: The values of the horizontal axis, in words.
-        series: The series.
-        log_x: Whether the horizontal axis is logarithmic, if all numbers are above 0.
+        title: Heading, which names the vertical axis.
+        x_label: Label of the horizontal axis.
+        series: Lines and markers, each series in its colour.
+        log_x: Whether the horizontal axis is logarithmic; ignored unless all numbers are above 0.
         from_zero: Whether the vertical axis begins at 0.
         ticks_at_values: Whether the horizontal axis has a tick at each value.
         range_y: The ends of the vertical axis; by default the minimum and maximum of the values.
     """
 
     title: str
-    axis: str
+    x_label: str
     series: Sequence[Series]
     log_x: bool = False
     from_zero: bool = False
@@ -151,7 +151,7 @@ class Chart:
 
     def svg(self) -> str:
         """Return the chart as an SVG element."""
-        points = [point for series in self.series for point in series.drawn]
+        points = [point for series in self.series for point in series.visible_points]
         x = _Axis(
             (point.x for point in points),
             (_LEFT, _WIDTH - _RIGHT),
@@ -160,17 +160,18 @@ class Chart:
         )
         values = [value for point in points for value in (point.low, point.y, point.high)]
         y = _Axis(
-            self.range_y or [value for value in values if value is not None and _is_drawn(value)],
+            self.range_y
+            or [value for value in values if value is not None and _is_drawable(value)],
             (_HEIGHT - _BOTTOM, _TOP),
             from_zero=self.from_zero,
         )
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
-            f' aria-label="{escape(f"{self.title} by {self.axis}")}" fill="currentColor"'
+            f' aria-label="{escape(f"{self.title} by {self.x_label}")}" fill="currentColor"'
             ' font-family="system-ui, sans-serif" font-size="11">',
             f'<text x="0" y="12" font-weight="600">{escape(self.title)}</text>',
             f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">'
-            f"{escape(self.axis)}</text>",
+            f"{escape(self.x_label)}</text>",
             *_draw_ticks(x, y),
         ]
         for number, series in enumerate(self.series):
@@ -185,9 +186,9 @@ def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
             ' stroke="currentColor" opacity="0.15"/>'
             f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(label)}</text>'
         )
-    free = 0.0  # end of the text before; a text that would touch it is left out
+    free = 0.0  # right end of the last label; labels that would overlap are left out
     for at, label in x.ticks:
-        half = len(label) * _CHARACTER / 2
+        half = len(label) * _DIGIT_WIDTH / 2
         middle = min(max(at, half), _WIDTH - half)
         if middle - half >= free:
             free = middle + half + 4
@@ -198,20 +199,21 @@ def _draw_ticks(x: _Axis, y: _Axis) -> Iterator[str]:
 
 
 def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[str]:
-    points = [(x.at(point.x), y.at(point.y), point) for point in series.drawn]
+    points = [(x.pixel_of(point.x), y.pixel_of(point.y), point) for point in series.visible_points]
     if series.style != "markers":
         path = " ".join(f"{x_pixel:.1f},{y_pixel:.1f}" for x_pixel, y_pixel, _ in points)
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
     if series.style == "line":
         return
-    radius = 3 if len(points) <= _FEW_POINTS else 1.5
+    radius = 3 if len(points) <= _MOST_LARGE_MARKERS else 1.5
     for x_pixel, y_pixel, point in points:
         hint = f"{series.name}: {_format_value(point.x)}, {_format_value(point.y)}"
         if point.low is not None and point.high is not None:
             hint += f" ({_format_value(point.low)} to {_format_value(point.high)})"
             yield (
-                f'<line x1="{x_pixel:.1f}" x2="{x_pixel:.1f}" y1="{y.at(point.low):.1f}"'
-                f' y2="{y.at(point.high):.1f}" stroke="{colour}" stroke-width="3" opacity="0.5"/>'
+                f'<line x1="{x_pixel:.1f}" x2="{x_pixel:.1f}"'
+                f' y1="{y.pixel_of(point.low):.1f}" y2="{y.pixel_of(point.high):.1f}"'
+                f' stroke="{colour}" stroke-width="3" opacity="0.5"/>'
             )
         yield (
             f'<circle cx="{x_pixel:.1f}" cy="{y_pixel:.1f}" r="{radius}" fill="{colour}">'
@@ -232,9 +234,11 @@ class Figure:
     charts: Sequence[Chart]
 
     @property
-    def drawn(self) -> list[Chart]:
+    def visible_charts(self) -> list[Chart]:
         """The charts that have points."""
-        return [chart for chart in self.charts if any(series.drawn for series in chart.series)]
+        return [
+            chart for chart in self.charts if any(series.visible_points for series in chart.series)
+        ]
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -266,7 +270,7 @@ def draw_learning_rates(
     bottom = min((value for value in losses if math.isfinite(value)), default=0.0)
     chart = Chart(
         title="Loss",
-        axis="Learning rate",
+        x_label="Learning rate",
         series=[
             Series("loss of a batch", list(map(Point, rates, losses)), "markers"),
             Series("running average", list(map(Point, rates, smoothed)), "line"),
@@ -280,7 +284,8 @@ def draw_learning_rates(
         range_y=(bottom, top),
     )
     return Figure(
-        caption="Points: the loss of a batch, each with a higher learning rate. Line: its running"
-        " average. Suggested: a tenth of the rate at the lowest average.",
+        caption="Points: the loss of each batch; the learning rate rises from batch to batch."
+        " Line: the running average of the losses. Suggested: a tenth of the rate at the lowest"
+        " average.",
         charts=[chart],
     )

@@ -113,7 +113,7 @@ def _render_table(table: ResultsTable) -> str:
 
 
 def _render_figure(figure: Figure) -> str:
-    if not figure.drawn:
+    if not figure.visible_charts:
         return ""
     return "\n".join(
         [
@@ -123,7 +123,7 @@ def _render_figure(figure: Figure) -> str:
                 for name, colour in figure.legend
             ),
             '</ul>\n<div class="charts">',
-            *(chart.svg() for chart in figure.drawn),
+            *(chart.svg() for chart in figure.visible_charts),
             f'</div>\n<figcaption class="faint">{escape(figure.caption)}</figcaption>\n</figure>',
         ]
     )

@@ -1,6 +1,6 @@
 """`write_report`: runs, sweeps and searches as a page with tables and charts.
 
-`sources.py` finds and reads the folders, `charts.py` draws SVG, and `page.py` renders HTML.
+`find_records.py` finds and reads the folders, `charts.py` draws SVG, and `page.py` renders HTML.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from ..errors import UserError
 from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
 from ..remote import local_records
 from ..study.experiment import describe_shared_cores
-from ..study.folder import Row
 from ..study.search_results import make_trials_table
+from ..study.study_folder import Row
 from ..study.tables import (
     MISSING,
     ResultsTable,
@@ -26,23 +26,23 @@ from ..study.tables import (
     format_setting,
 )
 from ..training.console import format_count
-from ..training.networks import NETWORKS, SIZES
-from ..training.record import RunRecord, as_finite
+from ..training.networks import NAME_SETTINGS, NETWORKS
+from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
-from .page import GENERATOR, Section, render_page
-from .sources import (
+from .find_records import (
+    FoundRecords,
     SearchRecord,
-    Sources,
     SweepRecord,
     compare_settings,
-    find_sources,
+    find_records,
     is_point,
     name_data_set,
 )
+from .page import GENERATOR, Section, render_page
 
 _FIRST_BYTES = 2000
-_HINT = "pass another --output"
+_OUTPUT_HINT = "pass another --output"
 
 
 def write_report(
@@ -69,19 +69,22 @@ def write_report(
             if is_remote(path)
         }
         local = [path for path in paths if not is_remote(path)]
-        sources = find_sources([*local, *addresses])
+        sources = find_records([*local, *addresses])
         page = output_file(
             _default_page(local or ["."]) if output is None else output, option="--output"
         )
-        with explain_write_errors(page, hint=_HINT):
+        with explain_write_errors(page, hint=_OUTPUT_HINT):
             if page.exists():
                 with page.open("rb") as file:
                     if GENERATOR.encode() not in file.read(_FIRST_BYTES):
-                        raise UserError(f"{page} is not a report of kdist: {_HINT}, or remove it")
+                        raise UserError(
+                            f"{page} exists and is not a report of kdist: {_OUTPUT_HINT}, or delete"
+                            " the file"
+                        )
         text = render_report(sources)
     for folder, address in addresses.items():
         text = text.replace(folder, address)
-    with explain_write_errors(page, hint=_HINT), folder_for_files(page.parent):
+    with explain_write_errors(page, hint=_OUTPUT_HINT), folder_for_files(page.parent):
         atomic_write(page, text)
     return page, sources.skipped
 
@@ -89,12 +92,12 @@ def write_report(
 def _default_page(paths: Sequence[str]) -> str:
     common = os.path.commonpath([os.path.abspath(path) for path in paths])
     if common == os.sep:
-        raise UserError(f"{', '.join(paths)} have no folder in common: pass the page as --output")
+        raise UserError(f"{', '.join(paths)} have no folder in common: pass --output FILE.html")
     inside = Path(common).is_relative_to(Path.cwd())
     return os.path.join(os.path.relpath(common) if inside else common, "report.html")
 
 
-def render_report(sources: Sources) -> str:
+def render_report(sources: FoundRecords) -> str:
     """Return the page of the records."""
     return render_page(
         _make_title(sources),
@@ -103,7 +106,7 @@ def render_report(sources: Sources) -> str:
     )
 
 
-def make_sections(sources: Sources) -> list[Section]:
+def make_sections(sources: FoundRecords) -> list[Section]:
     """Return sweeps, searches, then the runs of each data set."""
     sections = [_make_sweep_section(sweep) for sweep in sources.sweeps]
     sections += [_make_search_section(search) for search in sources.searches]
@@ -117,7 +120,7 @@ def make_sections(sources: Sources) -> list[Section]:
     return sections
 
 
-def _make_title(sources: Sources) -> str:
+def _make_title(sources: FoundRecords) -> str:
     """Return the name of a single record, or the number of records of each kind."""
     studies = [*sources.sweeps, *sources.searches]
     # A point of a sweep counts as a run only if the sweep is not shown.
@@ -142,7 +145,7 @@ def _make_sweep_section(sweep: SweepRecord) -> Section:
     warning = describe_shared_cores(sweep.machine, sweep.done)
     section = Section(
         title=f"{experiment.kind.capitalize()}: {sweep.name}",
-        lead=f"{_count_ends(sweep, 'point')}. {warning or ''}",
+        lead=f"{_describe_counts(sweep, 'point')}. {warning or ''}",
     )
     if sweep.done:
         summary = experiment.summarize(sweep.done)
@@ -153,25 +156,27 @@ def _make_sweep_section(sweep: SweepRecord) -> Section:
     return section
 
 
-def _count_ends(study: SweepRecord | SearchRecord, noun: str) -> str:
+def _describe_counts(study: SweepRecord | SearchRecord, noun: str) -> str:
     return f"{format_count(len(study.done), noun)} finished, {len(study.failed)} failed"
 
 
 def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
-    """Draw the results of a sweep, with a line for each setting that is not on the axis.
+    """Draw the results of a sweep: a line for each combination of settings beside the axis.
 
     Args:
         sweep: The sweep.
-        summary: The results of its settings.
+        summary: A row of results for each combination of settings.
     """
     experiment = sweep.experiment
-    axis, title = experiment.axis
-    line_settings = [name for name in experiment.setting if name not in (axis, "batch_size")]
+    axis, x_label = experiment.axis
+    line_settings = [
+        name for name in experiment.setting_columns if name not in (axis, "batch_size")
+    ]
     lines: dict[str, list[Row]] = {}
     for name, row in zip(name_series(summary, line_settings), summary, strict=True):
         lines.setdefault(name, []).append(row)
 
-    def draw_line(name: str, column: str) -> Series:
+    def make_series(name: str, column: str) -> Series:
         rows = sorted(lines[name], key=lambda row: float(row[axis]))
         spreads = [(row[axis], row[column]) for row in rows if row[column] is not None]
         return Series(name, [Point(x, s.median, s.low, s.high) for x, s in spreads])
@@ -179,8 +184,8 @@ def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
     charts = [
         Chart(
             title=heading,
-            axis=title,
-            series=[draw_line(name, column) for name in lines],
+            x_label=x_label,
+            series=[make_series(name, column) for name in lines],
             log_x=axis != "replicas",
             ticks_at_values=True,
             from_zero=column != "accuracy",
@@ -209,13 +214,13 @@ def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def _make_search_section(record: SearchRecord) -> Section:
     search = record.search
     model = model_name(search.config.to_dict())
-    if SIZES & set(search.space or ()):
+    if NAME_SETTINGS & set(search.space or ()):
         model = NETWORKS[search.config.network].title
     goal = "highest" if search.direction == "max" else "lowest"
     section = Section(
         title=f"Search: {record.name}",
         lead=f"{search.tuner.capitalize()} search of {model} for the {goal} {search.objective}:"
-        f" {_count_ends(record, 'trial')}.",
+        f" {_describe_counts(record, 'trial')}.",
     )
     if record.rows:
         section.tables.append(make_trials_table(record.rows, search))
@@ -236,23 +241,24 @@ def draw_search(record: SearchRecord) -> Figure:
         if row["status"] == "done" and row["reached"] is not False
     ]
 
-    def draw_chart(axis: str, places: Sequence[float | str]) -> Chart:
-        points = [Point(x, row["score"]) for x, (_, row) in zip(places, trials, strict=True)]
-        part = (search.space or {}).get(axis)
+    def make_chart(name: str, values: Sequence[float | str]) -> Chart:
+        points = [Point(x, row["score"]) for x, (_, row) in zip(values, trials, strict=True)]
+        bounds = (search.space or {}).get(name)
         return Chart(
             title=search.objective,
-            axis=axis,
+            x_label=name,
             series=[Series("trial", points, "markers")],
-            log_x=isinstance(part, Mapping) and "log" in str(part.get("sampling")),
-            ticks_at_values=isinstance(part, list),
+            log_x=isinstance(bounds, Mapping) and "log" in str(bounds.get("sampling")),
+            ticks_at_values=isinstance(bounds, list),
         )
 
-    charts = [draw_chart("Trial", [number for number, _ in trials])]
+    charts = [make_chart("Trial", [number for number, _ in trials])]
     for name in search.space or ():
         values = [_number_or_text(row["values"][name]) for _, row in trials]
         if len(set(values)) > 1:
-            charts.append(draw_chart(name, values))
-    return Figure(caption="One point per trial that met its target, if it had one.", charts=charts)
+            charts.append(make_chart(name, values))
+    caption = "One point per trial; trials that missed their target are left out."
+    return Figure(caption=caption, charts=charts)
 
 
 def _number_or_text(value: object) -> float | str:
@@ -262,23 +268,23 @@ def _number_or_text(value: object) -> float | str:
 
 # Runs
 
-_BY_EPOCH = {
+_EPOCH_CHARTS = {
     "val_accuracy": "Validation accuracy",
     "val_loss": "Validation loss",
     "accuracy": "Training accuracy",
     "loss": "Training loss",
     "images_per_sec": "Images per second",
     "learning_rate": "Learning rate",
-    "batch_norm_gap": "Batch norm: moving statistics, batch",
-    "batch_norm_replica_gap": "Batch norm: replicas, replica 0",
+    "batch_norm_gap": "Batch norm: gap of moving statistics and batch",
+    "batch_norm_replica_gap": "Batch norm: gap of replicas and replica 0",
 }
-_FROM_ZERO = {"images_per_sec", "learning_rate", "batch_norm_gap", "batch_norm_replica_gap"}
+_CHARTS_FROM_ZERO = {"images_per_sec", "learning_rate", "batch_norm_gap", "batch_norm_replica_gap"}
 
 
 def _make_runs_section(data: str, runs: Sequence[RunRecord]) -> Section:
     shared = (
-        "Replicas with shared cores are logical CPUs of one processor: their speed shows no"
-        " speed-up, only the overhead of several replicas."
+        "Replicas with shared cores are parts of one CPU: their throughput shows the overhead of"
+        " several replicas, and no speed-up."
     )
     best_first = sorted(runs, key=lambda run: run.best or (0.0, 0), reverse=True)
     return Section(
@@ -296,20 +302,20 @@ def draw_learning_curves(runs: Sequence[RunRecord]) -> Figure:
         runs: Runs with different names.
     """
 
-    def draw_curve(run: RunRecord, column: str, x: str) -> Series:
+    def make_curve(run: RunRecord, column: str, x: str) -> Series:
         points = [(row.get(x), row.get(column)) for row in run.epochs]
         return Series(run.name, [Point(x, y) for x, y in points if x is not None and y is not None])
 
-    def draw_chart(column: str, x: str, axis: str) -> Chart:
+    def make_chart(column: str, x: str, x_label: str) -> Chart:
         return Chart(
-            title=_BY_EPOCH[column],
-            axis=axis,
-            series=[draw_curve(run, column, x) for run in runs],
-            from_zero=column in _FROM_ZERO,
+            title=_EPOCH_CHARTS[column],
+            x_label=x_label,
+            series=[make_curve(run, column, x) for run in runs],
+            from_zero=column in _CHARTS_FROM_ZERO,
         )
 
-    first, *others = (draw_chart(column, "epoch", "Epoch") for column in _BY_EPOCH)
-    by_time = draw_chart("val_accuracy", "seconds", "Seconds of training")
+    first, *others = (make_chart(column, "epoch", "Epoch") for column in _EPOCH_CHARTS)
+    by_time = make_chart("val_accuracy", "seconds", "Seconds of training")
     caption = "One line per run, one point per epoch. Other seeds give other lines."
     return Figure(caption=caption, charts=[first, by_time, *others])
 
@@ -319,13 +325,14 @@ def make_runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
     settings = compare_settings(runs)
     return ResultsTable(
         title="Results, best first",
-        columns=[*_COLUMNS, *(settings[0] if settings else ())],
+        columns=[*_RUN_COLUMNS, *(settings[0] if settings else ())],
         rows=[
-            [*(text(run) for text in _COLUMNS.values()), *row.values()]
+            [*(text(run) for text in _RUN_COLUMNS.values()), *row.values()]
             for run, row in zip(runs, settings, strict=True)
         ],
-        note="Images/s: median of the epochs after the first, which includes the tracing of the"
-        " step. Time to target: until the first epoch of the sequence that beat the run's target.",
+        note="Images/s: median of all epochs but the first, whose time includes the tracing of the"
+        " step. Time to target: until the first of the successive epochs that beat the run's"
+        " target.",
     )
 
 
@@ -353,7 +360,7 @@ def _describe_status(run: RunRecord) -> str:
     return "killed or still running" if run.status == "unfinished" else run.status
 
 
-_COLUMNS: dict[str, Callable[[RunRecord], str]] = {
+_RUN_COLUMNS: dict[str, Callable[[RunRecord], str]] = {
     "Run": lambda run: run.name,
     "Best val. accuracy": lambda run: format_accuracy(run.best[0] if run.best else None),
     "Images/s": _format_speed,

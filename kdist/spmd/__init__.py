@@ -4,10 +4,10 @@
 
 - `partition.partition` traces a step (`trace.py`), plans the step, writes its program, and returns
   the results.
-- `plan.GraphPlan.visit` asks the rule of each operation (`operation.py`, `rules/`) for a decision:
-  the wanted forms of the inputs, and the placements of the results (`placements.py`).
-- `redistribute.way_to` decides how each input gets into its form; `GraphPlan.plan_way` plans the
-  exchanges for the way, and the stage of the operation (`tensor_facts.StageNumber`).
+- `plan.GraphPlan.plan_operation` asks the rule of each operation (`operation.py`, `rules/`) for a
+  decision: the wanted forms of the inputs, and the placements of the results (`placements.py`).
+- `redistribute.choose_conversion` decides how each input gets into its form. `GraphPlan` plans the
+  exchanges (`plan_conversion`), and the stage of the operation (`tensor_facts.StageNumber`).
 - `stage.Stage.write_operation` writes the operations. `program.Program` writes the calls of the
   stages and the exchanges between them (`collectives.py`, `fixed_order.py`).
 

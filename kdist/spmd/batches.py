@@ -22,16 +22,18 @@ def split_rows(value: Any, count: int) -> list[Any]:
     All parts have equally many rows, but for the last parts: they may have fewer rows or none.
     """
     known = value.shape[0]
-    sizes = _sizes(tf.shape(value)[0], count) if known is None else _known_sizes(known, count)
+    sizes = (
+        _count_rows(tf.shape(value)[0], count) if known is None else _count_known_rows(known, count)
+    )
     return tf.split(value, sizes, num=count)  # type: ignore[no-any-return]
 
 
-def _sizes(rows: Any, count: int) -> Any:
+def _count_rows(rows: Any, count: int) -> Any:
     most = -(-rows // count)
     return tf.clip_by_value(rows - most * tf.range(count), 0, most)
 
 
-def _known_sizes(rows: int, count: int) -> list[int]:
+def _count_known_rows(rows: int, count: int) -> list[int]:
     most = -(-rows // count)
     return [min(max(rows - most * place, 0), most) for place in range(count)]
 
@@ -41,7 +43,7 @@ def _has_rows(spec: Any) -> bool:
     return is_dense and bool(spec.shape.rank) and spec.dtype not in (tf.variant, tf.resource)
 
 
-class _Divided(composite_tensor.CompositeTensor):
+class _DividedData(composite_tensor.CompositeTensor):
     """A data set of whole batches, or its iterator, that divides each batch over the replicas.
 
     Sparse and ragged tensors stay whole: a step computes them whole, too.
@@ -65,7 +67,7 @@ class _Divided(composite_tensor.CompositeTensor):
         if not _has_rows(spec):
             return spec
         count, rows = len(self.devices), spec.shape[0]
-        sizes = [None] * count if rows is None else _known_sizes(rows, count)
+        sizes = [None] * count if rows is None else _count_known_rows(rows, count)
         return values.PerReplicaSpec(
             *(tf.TensorSpec([size, *spec.shape[1:]], spec.dtype) for size in sizes)
         )
@@ -76,7 +78,7 @@ class _Divided(composite_tensor.CompositeTensor):
 
 
 class _DividedSpec(tf.TypeSpec):
-    """Type spec of a `_Divided`."""
+    """Type spec of a `_DividedData`."""
 
     def __init__(self, whole_spec: Any, devices: tuple[str, ...]) -> None:
         self._whole_spec, self._devices = whole_spec, devices
@@ -103,7 +105,7 @@ class _DatasetSpec(_DividedSpec):
     value_type = property(lambda self: DividedDataset)
 
 
-class DividedIterator(_Divided, tf.distribute.DistributedIterator):
+class DividedIterator(_DividedData, tf.distribute.DistributedIterator):
     """An iterator of batches that are divided over replicas."""
 
     _spec_type = _IteratorSpec
@@ -112,22 +114,22 @@ class DividedIterator(_Divided, tf.distribute.DistributedIterator):
         return self
 
     def __next__(self) -> Any:
-        return self._divide(next(self.whole))
+        return self._divide_batch(next(self.whole))
 
     def get_next(self) -> Any:
         """Return the next batch."""
-        return self._divide(self.whole.get_next())
+        return self._divide_batch(self.whole.get_next())
 
     def get_next_as_optional(self) -> Any:
         """Return the next batch as a `tf.experimental.Optional`."""
         batch = self.whole.get_next_as_optional()
         return tf.cond(
             batch.has_value(),
-            lambda: tf.experimental.Optional.from_value(self._divide(batch.get_value())),
+            lambda: tf.experimental.Optional.from_value(self._divide_batch(batch.get_value())),
             lambda: tf.experimental.Optional.empty(self.element_spec),
         )
 
-    def _divide(self, batch: Any) -> Any:
+    def _divide_batch(self, batch: Any) -> Any:
         return tf.nest.map_structure(self._divide_rows, self.whole.element_spec, batch)
 
     def _divide_rows(self, spec: Any, value: Any) -> Any:
@@ -135,10 +137,12 @@ class DividedIterator(_Divided, tf.distribute.DistributedIterator):
             return value
         with tf.device(HOST):
             parts = split_rows(value, len(self.devices))
-        return values.PerReplica([_copy(*pair) for pair in zip(parts, self.devices, strict=True)])
+        return values.PerReplica(
+            [_copy_rows(*pair) for pair in zip(parts, self.devices, strict=True)]
+        )
 
 
-def _copy(rows: Any, device: str) -> Any:
+def _copy_rows(rows: Any, device: str) -> Any:
     """Copy a replica's rows to its device.
 
     The tensors of a data set may have the memory of a user's NumPy array, or of `cache`. TensorFlow
@@ -149,7 +153,7 @@ def _copy(rows: Any, device: str) -> Any:
         return tf.raw_ops.DeepCopy(x=rows)
 
 
-class DividedDataset(_Divided, input_lib.DistributedDataset):
+class DividedDataset(_DividedData, input_lib.DistributedDataset):
     """A data set of batches that are divided over replicas.
 
     The class derives from `DistributedDataset` only because Keras tests for `DistributedDataset`.

@@ -1,4 +1,4 @@
-"""Exchanges of values between replicas: sums and gathers."""
+"""Exchanges of values between replicas: sums, in buckets, and gathers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from .._upstream.ordered_sum import add_in_order
 from .functions import functions_are_traced
 
 HOST = "/device:CPU:0"
-_SMALL = 16384  # Elements; without collectives, tensors of up to this size are exchanged together.
+_MOST_PACKED_ELEMENTS = (
+    16384  # Elements; without collectives, tensors of up to this size are exchanged together.
+)
 _BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 
@@ -26,7 +28,7 @@ class ExchangedRows:
 
     Args:
         parts: The values of this worker's replicas: rows to be gathered, or tensors to be added up.
-        shape: The shape of the whole tensor, known unless a sum is scattered.
+        shape: The shape of the whole tensor; fully known, except where a sum is scattered.
         axis: The divided axis.
         sizes: The numbers of rows of all replicas; for a sum of an unknown shape, a vector.
     """
@@ -46,12 +48,12 @@ class ExchangedRows:
         """The number of elements of the largest part."""
         return math.prod(self.shape) // self.shape[self.axis] * int(max(self.sizes))
 
-    def packed(self, rows: Any, place: int) -> Any:
+    def pack_rows(self, rows: Any, place: int) -> Any:
         """Return a replica's rows as a vector, padded to the length of the largest part."""
         flat = tf.reshape(rows, [math.prod(self._shape_of(place))])
         return tf.pad(flat, [[0, self.packed_size - flat.shape[0]]])
 
-    def unpacked(self, vector: Any, place: int) -> Any:
+    def unpack_rows(self, vector: Any, place: int) -> Any:
         """Return a replica's rows from the vector."""
         shape = self._shape_of(place)
         return tf.reshape(vector[: math.prod(shape)], shape)
@@ -86,7 +88,7 @@ class Collectives:
 
     def sum_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        return self._exchange_packed(values, self._sum)
+        return self._exchange_packed(values, self._sum_parts)
 
     def stack_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their stack on every device."""
@@ -104,24 +106,26 @@ class Collectives:
             vectors = []
             for replica, device in enumerate(self.devices):
                 with tf.device(device):
-                    flat = [tf.reshape(values[at][replica], [-1]) for at in pack]
+                    flat = [tf.reshape(values[index][replica], [-1]) for index in pack]
                     vectors.append(tf.concat(flat, 0))
             unpacked: dict[Any, list[Any]] = {}  # The shards of a device share a result.
             for whole, device in zip(exchange(vectors), self.devices, strict=True):
                 if whole.ref() not in unpacked:
                     with tf.device(device):
-                        unpacked[whole.ref()] = _unpack(whole, [values[at][0] for at in pack])
-                for at, tensor in zip(pack, unpacked[whole.ref()], strict=True):
-                    results[at].append(tensor)
+                        unpacked[whole.ref()] = _unpack_vector(
+                            whole, [values[index][0] for index in pack]
+                        )
+                for index, tensor in zip(pack, unpacked[whole.ref()], strict=True):
+                    results[index].append(tensor)
         return results
 
     def _plan_packs(self, parts: Sequence[Any]) -> list[list[int]]:
         kinds: list[Any] = []
-        for at, part in enumerate(parts):
+        for index, part in enumerate(parts):
             elements = part.shape.num_elements()
-            limit = math.inf if self._is_collective(part) else _SMALL
+            limit = math.inf if self._is_collective(part) else _MOST_PACKED_ELEMENTS
             fits = elements is not None and elements <= limit and part.dtype != tf.string
-            kinds.append(part.dtype.name if fits else at)
+            kinds.append(part.dtype.name if fits else index)
         sizes = [(part.shape.num_elements() or 0) * part.dtype.size for part in parts]
         return _fill_buckets(kinds, sizes, self.bucket_bytes)
 
@@ -132,7 +136,7 @@ class Collectives:
         has_shape = part.shape.is_fully_defined()
         return isinstance(self.cross_device_ops, CollectiveAllReduce) and is_float and has_shape
 
-    def _sum(self, parts: Sequence[Any]) -> list[Any]:
+    def _sum_parts(self, parts: Sequence[Any]) -> list[Any]:
         """Return the sum of the replicas' tensors on every device."""
         if self._is_collective(parts[0]):
             return self._all_reduce(parts)
@@ -146,7 +150,7 @@ class Collectives:
 
     def _all_reduce(self, parts: Sequence[Any]) -> list[Any]:
         launchers = self.cross_device_ops._launchers
-        return [each.all_reduce(part) for each, part in zip(launchers, parts, strict=True)]
+        return [launcher.all_reduce(part) for launcher, part in zip(launchers, parts, strict=True)]
 
     def _all_gather(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of all replicas' tensors on every device, in the order of launchers."""
@@ -176,7 +180,7 @@ class Collectives:
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
-                    found[-1].append(add_in_order([each[place] for each in blocks]))
+                    found[-1].append(add_in_order([block[place] for block in blocks]))
         return found
 
     def rows_of_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
@@ -193,7 +197,6 @@ class Collectives:
         return found
 
     def _split_rows(self, whole: Any, rows: ExchangedRows) -> list[Any]:
-        """Return the rows of all replicas."""
         return list(tf.split(whole, rows.sizes, rows.axis, num=self.replicas))
 
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
@@ -210,11 +213,11 @@ class Collectives:
 
     def copy_to_devices(self, tensor: Any) -> list[Any]:
         """Return a tensor on every device; strings stay on the host."""
-        made = [tensor]
+        copies = [tensor]
         for device in self.devices[1:]:
             with tf.device(device_for(tensor, device)):
-                made.append(tf.identity(tensor))
-        return made
+                copies.append(tf.identity(tensor))
+        return copies
 
 
 def device_for(tensor: Any, device: str) -> str:
@@ -272,32 +275,33 @@ class WorkerCollectives(Collectives):
 
     @in_a_function
     def sum_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, their sum on every device."""
         return super().sum_all(values)
 
     def _is_collective(self, part: Any) -> bool:
         return part.dtype in _SUMMED
 
-    def _sum(self, parts: Sequence[Any]) -> list[Any]:
+    def _sum_parts(self, parts: Sequence[Any]) -> list[Any]:
         if self._is_collective(parts[0]):
             return self._all_reduce(parts)
         return [tf.reduce_sum(rows, 0) for rows in self.stack(parts)]
 
     def gather_all(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
-        """Return, for each list of the replicas' rows, their concatenation on every device."""
         found: dict[int, list[Any]] = {}
         dtypes = [rows.parts[0].dtype for rows in values]
         sizes = [rows.packed_size * dtype.size for rows, dtype in zip(values, dtypes, strict=True)]
         for bucket in _fill_buckets(dtypes, sizes, self.bucket_bytes):
             own = [
-                tf.concat([values[at].packed(values[at].parts[n], place) for at in bucket], 0)
+                tf.concat(
+                    [values[index].pack_rows(values[index].parts[n], place) for index in bucket], 0
+                )
                 for n, place in enumerate(self.places)
             ]
             unpacked = [
-                self._unpack_rows(rows, [values[at] for at in bucket]) for rows in self.stack(own)
+                self._unpack_rows(rows, [values[index] for index in bucket])
+                for rows in self.stack(own)
             ]
             found |= dict(zip(bucket, map(list, zip(*unpacked, strict=True)), strict=True))
-        return [found[at] for at in range(len(values))]
+        return [found[index] for index in range(len(values))]
 
     def _unpack_rows(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
         """Return whole tensors from the replicas' packed rows: a row of `rows` per replica."""
@@ -306,7 +310,7 @@ class WorkerCollectives(Collectives):
             return [
                 tf.concat(
                     [
-                        member.unpacked(row, place)
+                        member.unpack_rows(row, place)
                         for place, row in enumerate(tf.unstack(column, self.replicas))
                     ],
                     member.axis,
@@ -314,29 +318,26 @@ class WorkerCollectives(Collectives):
                 for member, column in zip(members, columns, strict=True)
             ]
 
-    def scatter_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, each device's own rows of the sum."""
-        return self.rows_of_sums(values)
+    scatter_sums = Collectives.rows_of_sums
 
     @in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
-        """Return the concatenation of the replicas' tensors on every device."""
         sizes = self.stack([tf.shape(part)[axis] for part in parts])
         padded = []
-        for part, device, each in zip(parts, self.devices, sizes, strict=True):
+        for part, device, counts in zip(parts, self.devices, sizes, strict=True):
             with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
-                missing = tf.where(here, tf.reduce_max(each) - tf.shape(part)[axis], 0)
+                missing = tf.where(here, tf.reduce_max(counts) - tf.shape(part)[axis], 0)
                 padded.append(tf.pad(part, tf.stack([tf.zeros_like(missing), missing], 1)))
         gathered = []
         stacks = self.stack(padded)
-        for part, device, each, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
+        for part, device, counts, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
             with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
                 blocks = [
                     tf.slice(block, tf.zeros_like(tf.shape(block)), tf.where(here, size, -1))
                     for block, size in zip(
-                        tf.unstack(stacked, self.replicas), tf.unstack(each), strict=True
+                        tf.unstack(stacked, self.replicas), tf.unstack(counts), strict=True
                     )
                 ]
                 gathered.append(tf.concat(blocks, axis))
@@ -344,7 +345,6 @@ class WorkerCollectives(Collectives):
 
     @in_a_function
     def stack(self, parts: Sequence[Any]) -> list[Any]:
-        """Return the stack of the replicas' tensors on every device."""
         if parts[0].dtype == tf.string:
             return self._stack_of_strings(parts)
         stacks = []
@@ -357,7 +357,7 @@ class WorkerCollectives(Collectives):
     def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
         """Send strings as bytes: TensorFlow's collectives do not support strings."""
         lengths = [tf.strings.length(part) for part in parts]
-        longest = self.stack([tf.maximum(tf.reduce_max(each), 1) for each in lengths])
+        longest = self.stack([tf.maximum(tf.reduce_max(length), 1) for length in lengths])
         raw = [
             tf.io.decode_raw(part, tf.uint8, fixed_length=tf.reduce_max(most))
             for part, most in zip(parts, longest, strict=True)
@@ -366,10 +366,10 @@ class WorkerCollectives(Collectives):
         return [
             tf.strings.substr(
                 tf.strings.reduce_join(tf.gather(letters, tf.cast(codes, "int32")), -1),
-                tf.zeros_like(each),
-                each,
+                tf.zeros_like(length),
+                length,
             )
-            for codes, each in zip(self.stack(raw), self.stack(lengths), strict=True)
+            for codes, length in zip(self.stack(raw), self.stack(lengths), strict=True)
         ]
 
 
@@ -382,15 +382,15 @@ def _fill_buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> l
         limit: The bytes of a bucket; a larger tensor has a bucket of its own.
     """
     buckets: dict[Any, list[list[int]]] = {}
-    for at, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
+    for index, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
         of_kind = buckets.setdefault(kind, [])
         if not of_kind or sum(sizes[i] for i in of_kind[-1]) + size > limit:
             of_kind.append([])
-        of_kind[-1].append(at)
+        of_kind[-1].append(index)
     return [bucket for of_kind in buckets.values() for bucket in of_kind]
 
 
-def _unpack(vector: Any, members: Sequence[Any]) -> list[Any]:
+def _unpack_vector(vector: Any, members: Sequence[Any]) -> list[Any]:
     """Return tensors of the members' shapes from a vector, or from each vector of a stack."""
     pieces = tf.split(vector, [part.shape.num_elements() for part in members], -1)
     return [
@@ -401,7 +401,7 @@ def _unpack(vector: Any, members: Sequence[Any]) -> list[Any]:
 
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # types of CollectiveGather
 _SUMMED = (*_SENT, tf.bfloat16)  # types of CollectiveReduce
-_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
+_TYPE_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
 def to_sendable(tensor: Any) -> Any:
@@ -413,7 +413,7 @@ def to_sendable(tensor: Any) -> Any:
         return tf.cast(tensor, tf.int32)
     if dtype == tf.complex64:
         return tf.bitcast(tensor, tf.int64)
-    return tf.bitcast(tensor, _OF_SIZE.get(dtype.size, tf.float64))
+    return tf.bitcast(tensor, _TYPE_OF_SIZE.get(dtype.size, tf.float64))
 
 
 def from_sendable(tensor: Any, dtype: Any) -> Any:

@@ -15,11 +15,11 @@ from typing import Any
 import tensorflow as tf
 
 from .functions import called_graphs
-from .op_types import CONDITIONS, CUBIC, FREE, SLICES
+from .op_types import CONDITIONS, CUBIC, SLICES, WITHOUT_COST
 from .placements import Partial, Shard
 from .plan import GraphPlan, PlannedOperation
 from .redistribute import gathers_rows
-from .sizes import AnySize, Size
+from .sizes import AnySize, batch_axes_in, evaluate
 from .tensor_facts import Ref
 
 
@@ -80,12 +80,12 @@ class Costs:
     def each_operation(self) -> Iterator[tuple[PlannedOperation, Work, list[tf.Tensor]]]:
         """Yield each operation of the plan, with its work and the tensors gathered for it."""
         for planned in self._plan.operations:
-            inputs = zip(planned.inputs, planned.placements, planned.ways, strict=True)
+            inputs = zip(planned.inputs, planned.placements, planned.conversions, strict=True)
             gathered = [
                 tensor
-                for tensor, placement, way in inputs
+                for tensor, placement, conversion in inputs
                 if isinstance(placement, Shard)
-                and gathers_rows(placement, way)
+                and gathers_rows(placement, conversion)
                 and placement.rows.is_batch
             ]
             yield planned, self._work_of(planned, bool(gathered)), gathered
@@ -122,19 +122,19 @@ class Costs:
 
     def _has_rows(self, tensor: tf.Tensor) -> bool:
         """Whether the tensor's size is known to grow with a batch."""
-        dims = self._plan.dims(tensor)
-        return any(isinstance(size, Size) and bool(size.batch_axes()) for size in dims or ())
+        dims = self._plan.dims_of(tensor)
+        return any(map(batch_axes_in, dims or ()))
 
     def _grows_with_batch(self, tensor: tf.Tensor) -> bool:
         """Whether the tensor's size may grow with a batch."""
-        dims = None if tensor.dtype.name == "variant" else self._plan.dims(tensor)
+        dims = None if tensor.dtype.name == "variant" else self._plan.dims_of(tensor)
         return dims is None or any(
             not isinstance(size, int) or (size > 0 and any(size % n == 0 for n in self.totals))
             for size in dims
         )
 
     def _count_flops(self, op: tf.Operation) -> float:
-        if op.type in FREE:
+        if op.type in WITHOUT_COST:
             return 0.0
         graphs = called_graphs(op)
         if graphs:  # The called functions have no plans of their own.
@@ -143,12 +143,12 @@ class Costs:
         length = self._count_summands(op)
         if length is not None:
             return 2 * length
-        made = sum(map(self._count_elements, op.outputs))
+        written = sum(map(self._count_elements, op.outputs))
         if op.type in SLICES:
-            return made
+            return written
         read = max(map(self._count_elements, op.inputs), default=0.0)
         cubic = (self._known_dims(op.inputs[0]) or [1.0])[-1] if op.type in CUBIC else 1.0
-        return max(made, read) * cubic
+        return max(written, read) * cubic
 
     def _count_summands(self, op: tf.Operation) -> float | None:
         """Return the number of products that a matrix product or convolution adds up.
@@ -162,8 +162,8 @@ class Costs:
             return self._count_elements(op.outputs[0]) * first[-2 if flipped else -1]
         if kind == "Einsum":
             sizes = dict(self._label_sizes(op))
-            _, _, made = op.get_attr("equation").decode().partition("->")
-            inner = [size for label, size in sizes.items() if label not in made]
+            _, _, kept = op.get_attr("equation").decode().partition("->")
+            inner = [size for label, size in sizes.items() if label not in kept]
             return self._count_elements(op.outputs[0]) * math.prod(inner)
         if kind.startswith(("Conv2D", "Conv3D", "DepthwiseConv2dNative")):
             kernel = op.outputs[0] if "BackpropFilter" in kind else op.inputs[1]
@@ -188,12 +188,12 @@ class Costs:
         if "While" not in op.type:
             return 1.0
         # The second input of a TensorFlow loop is the maximum number of iterations.
-        most = self._plan.canonical(op.inputs[1])
+        most = self._plan.resolve_alias(op.inputs[1])
         while most.op.type in ("Cast", "Identity", "Max") and most.shape.rank == 0:
-            most = self._plan.canonical(most.op.inputs[0])
-        if not self._plan.has(most) or not most.dtype.is_integer or most.shape.rank != 0:
+            most = self._plan.resolve_alias(most.op.inputs[0])
+        if not self._plan.has_tensor(most) or not most.dtype.is_integer or most.shape.rank != 0:
             return 1.0
-        return max(self._expected_size(self._plan.sizes(most).item()), 1.0)
+        return max(self._expected_size(self._plan.sizes_in(most).item()), 1.0)
 
     def _count_elements(self, tensor: tf.Tensor) -> float:
         if tensor.dtype.name in ("resource", "variant"):
@@ -202,22 +202,15 @@ class Costs:
 
     def _known_dims(self, tensor: tf.Tensor) -> list[float] | None:
         dims: Sequence[AnySize | None] | None
-        if self._plan.has(tensor):
-            dims = self._plan.dims(tensor)
+        if self._plan.has_tensor(tensor):
+            dims = self._plan.dims_of(tensor)
         else:
             dims = None if tensor.shape.rank is None else tensor.shape.as_list()
         return None if dims is None else [self._expected_size(size) for size in dims]
 
     def _expected_size(self, size: AnySize | None) -> float:
-        if size is None:
-            return float(self._rows)
-        if isinstance(size, int):
-            return float(size)
-        terms = size.terms.items()
-        return float(
-            abs(sum(n * math.prod(map(self._symbol_value, symbols)) for symbols, n in terms))
-        )
+        def value_of(symbol: Any) -> int:
+            known: int | None = getattr(symbol, "total", None)
+            return self._rows if known is None else known
 
-    def _symbol_value(self, symbol: Any) -> int:
-        known: int | None = getattr(symbol, "total", None)
-        return self._rows if known is None else known
+        return float(self._rows if size is None else abs(evaluate(size, value_of)))

@@ -1,7 +1,8 @@
 """Divided variables, such as an optimizer's momentum: each replica has rows along an axis.
 
 In a traced step a divided variable looks like a whole variable, and the placement of its handle
-says how the variable is divided. Everywhere else, reading the variable gathers the whole value.
+says how the variable is divided; `GraphPlan._gather_weights` plans the step's gathers of divided
+weights. Everywhere else, reading the variable gathers the whole value.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from tensorflow.python.trackable import base as trackable
 from .._upstream.steps import is_traced_whole, traced_strategy
 from .functions import functions_are_traced
 
-SMALLEST = 4096
+LEAST_ELEMENTS = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
-_MOST = 1.05  # A replica may have at most this many times an equal share.
+_LARGEST_UNEVENNESS = 1.05  # A replica may have at most this many times an equal share.
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Division:
     axis: int
     sizes: tuple[int, ...]
 
-    def blocks(self, value: Any, places: Sequence[int]) -> list[Any]:
+    def split_value(self, value: Any, places: Sequence[int]) -> list[Any]:
         """Return the rows of some replicas, without the memory of the whole value.
 
         Args:
@@ -49,8 +50,8 @@ class Division:
         return [tf.raw_ops.DeepCopy(x=rows[place]) for place in places]
 
 
-def division_of(shape: Any, parts: int) -> Division | None:
-    """Return the division of a variable of a shape; `None` for a variable that is not divided.
+def choose_division(shape: Any, parts: int) -> Division | None:
+    """Return the division of a variable with this shape; `None` if the variable stays whole.
 
     A variable stays whole if it is too small, or if no axis divides into nearly equal parts.
 
@@ -60,12 +61,12 @@ def division_of(shape: Any, parts: int) -> Division | None:
     """
     shape = tf.TensorShape(shape)
     elements = shape.num_elements()
-    if parts < 2 or elements is None or elements < SMALLEST:
+    if parts < 2 or elements is None or elements < LEAST_ELEMENTS:
         return None
     for axis, size in enumerate(shape.as_list()):
-        if parts <= size and -(-size // parts) * parts <= _MOST * size:
-            each, more = divmod(size, parts)
-            return Division(axis, tuple(each + (place < more) for place in range(parts)))
+        if parts <= size and -(-size // parts) * parts <= _LARGEST_UNEVENNESS * size:
+            rows, extra = divmod(size, parts)
+            return Division(axis, tuple(rows + (place < extra) for place in range(parts)))
     return None
 
 
@@ -78,7 +79,7 @@ SCATTERS: dict[str, Any] = {
 }
 
 
-def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
+def scatter_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
     """Return a tensor with changed rows, as the methods `tf.Variable.scatter_*` change rows.
 
     Args:
@@ -96,7 +97,7 @@ def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
     return value * factors if kind == "mul" else value / factors
 
 
-def _rows_changed(kind: str) -> Any:
+def _make_scatter(kind: str) -> Any:
     method = f"scatter_{kind}"
 
     def change(self: Any, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Any:
@@ -105,13 +106,13 @@ def _rows_changed(kind: str) -> Any:
             return getattr(base, method)(self, sparse_delta, use_locking, name)
         if not isinstance(sparse_delta, tf.IndexedSlices):
             raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta!r}")
-        changed = with_rows(kind, self.read_value(), sparse_delta.indices, sparse_delta.values)
+        changed = scatter_rows(kind, self.read_value(), sparse_delta.indices, sparse_delta.values)
         return self.assign(changed)
 
     return change
 
 
-def _assigns(method: str) -> Any:
+def _make_assign(method: str) -> Any:
     """Return the method of this name of divided variables."""
 
     def assign(
@@ -120,11 +121,11 @@ def _assigns(method: str) -> Any:
         if is_traced_whole():
             base = resource_variable_ops.UninitializedVariable
             return getattr(base, method)(self, value, use_locking, name, read_value)
-        made = []
+        assigned = []
         for part, block in zip(self.parts, self._own_blocks(value), strict=True):
             with tf.device(part.device):
-                made.append(getattr(part, method)(block, read_value=False))
-        return self if read_value or tf.executing_eagerly() else tf.group(made)
+                assigned.append(getattr(part, method)(block, read_value=False))
+        return self if read_value or tf.executing_eagerly() else tf.group(assigned)
 
     return assign
 
@@ -180,29 +181,29 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
                 f"received a value of the shape {value.shape} for the variable {self.name} of the"
                 f" shape {self.shape}"
             )
-        return self.division.blocks(value, self._places)
+        return self.division.split_value(value, self._places)
 
-    def _whole(self) -> Any:
+    def _gather_whole(self) -> Any:
         self._distribute_strategy.before_gathering(self.name)
         if tf.executing_eagerly() and self._distribute_strategy.workers > 1:
             return self._traced_gather()
-        return self._gather()
+        return self._gather_parts()
 
-    def _gather(self) -> Any:
+    def _gather_parts(self) -> Any:
         parts = [part.read_value() for part in self.parts]
         return self._distribute_strategy.collectives().gather(parts, self.division.axis)[0]
 
     @functools.cached_property
     def _traced_gather(self) -> Any:
         with functions_are_traced():
-            return tf.function(self._gather, autograph=False).get_concrete_function()
+            return tf.function(self._gather_parts, autograph=False).get_concrete_function()
 
     def _read_variable_op(self, no_copy: bool = False) -> Any:
         if is_traced_whole() or _is_exported():
             return super()._read_variable_op(no_copy)
         resource_variable_ops.variable_accessed(self)
         with record.stop_recording():  # The gradient of a read belongs to this variable.
-            whole = tf.ensure_shape(self._whole(), self.shape)
+            whole = tf.ensure_shape(self._gather_whole(), self.shape)
         record.record_operation("ReadVariableOp", [whole], [self.handle], lambda dy: [dy])
         return whole
 
@@ -210,9 +211,9 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         """Return whether all parts have values."""
         return tf.reduce_all([part.is_initialized() for part in self.parts], name=name)
 
-    assign, assign_add, assign_sub = map(_assigns, ("assign", "assign_add", "assign_sub"))
+    assign, assign_add, assign_sub = map(_make_assign, ("assign", "assign_add", "assign_sub"))
     scatter_add, scatter_sub, scatter_update, scatter_min, scatter_max, scatter_mul, scatter_div = (
-        _rows_changed(kind) for kind in ("add", "sub", "update", "min", "max", "mul", "div")
+        _make_scatter(kind) for kind in ("add", "sub", "update", "min", "max", "mul", "div")
     )
 
     def _get_cross_replica(self) -> Any:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from .functions import called_graphs
-from .op_types import CALLS, PURE, READS
-
-_BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # Number of inputs before the functions' arguments.
+from .op_types import CALLS, CONDITIONS, PURE, READS
 
 
 def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]]:
@@ -19,28 +17,34 @@ def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]
         op: The operation.
         shared: For each input, whether it is a state that exists once, not on every replica.
     """
-    if not op.op_def.is_stateful or op.type in READS or (op.type in PURE and not _drops(op)):
+    if (
+        not op.op_def.is_stateful
+        or op.type in READS
+        or (op.type in PURE and not _draws_dropout(op))
+    ):
         return False, set()
     if op.type not in CALLS:
         resources = {i for i, t in enumerate(op.inputs) if t.dtype == tf.resource}
         return not resources or any(shared[i] for i in resources), resources
     once, changed = False, set()
     for graph in called_graphs(op):
-        offset = _BEFORE_ARGUMENTS.get(op.type, 0)
-        index = {t.ref(): offset + at for at, t in enumerate(graph.inputs)}
+        # A condition has its predicate before the arguments of its functions.
+        position_of = {
+            t.ref(): position for position, t in enumerate(graph.inputs, op.type in CONDITIONS)
+        }
         for inner in graph.get_operations():
             if not inner.op_def.is_stateful:
                 continue
-            indices = [index.get(handle_source(t).ref(), -1) for t in inner.inputs]
+            indices = [position_of.get(handle_source(t).ref(), -1) for t in inner.inputs]
             inner_once, inner_changed = effects_of(
-                inner, [at >= 0 and shared[at] for at in indices]
+                inner, [position >= 0 and shared[position] for position in indices]
             )
             once |= inner_once
-            changed |= {indices[at] for at in inner_changed if indices[at] >= 0}
+            changed |= {indices[position] for position in inner_changed if indices[position] >= 0}
     return once, changed
 
 
-def _drops(op: tf.Operation) -> bool:
+def _draws_dropout(op: tf.Operation) -> bool:
     """Whether an operation of cuDNN draws a dropout, from cuDNN's own generator."""
     return bool(op.type.startswith("CudnnRNN") and op.get_attr("dropout") > 0)
 

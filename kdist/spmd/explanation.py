@@ -1,4 +1,7 @@
-"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines."""
+"""Explanation of a planned step: divided and undivided shares of the work, and the user's lines.
+
+`GraphPlan._decide_division` (`plan.py`) decides that an operation is not divided.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ import tensorflow as tf
 
 from ..errors import cut_line, user_line
 from .costs import Costs, Work
-from .functions import called_graphs, frames_of, kernel_of
-from .memory import Lives
+from .functions import called_graphs, kernel_name, traceback_lines
+from .memory import TensorLifetimes
 from .op_types import FUNCTION_CALLS
 from .placements import Partial, Shard
 from .plan import GraphPlan, bytes_of
@@ -22,9 +25,9 @@ from .tensor_facts import Ref
 
 NOMINAL_ROWS = 64
 """The number of rows of a batch, where a step is explained without a batch."""
-_FELT = 0.05  # A smaller share of the work is not worth a message.
-_TRACE = "/kdist/spmd/trace.py"
-_OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
+_LEAST_SHARE_TO_WARN = 0.05  # A smaller share of the work is not worth a message.
+_TRACE_FILE = "/kdist/spmd/trace.py"
+_OPTIMIZER_FILE = "/keras/src/optimizers/base_optimizer.py"
 _DIGITS = re.compile(rb"\d")
 _MOST_VALUES = 16  # Workers compare a constant of up to 16 values value by value.
 
@@ -89,10 +92,10 @@ class Explanation:
     def most_speedup(self) -> float:
         """The largest speed-up over one replica, if all work takes the same time."""
         alone = self.work.whole + self.work.repeated
-        each = self.work.divided / self.replicas + alone
-        return self.work.total / each if each else 1.0
+        per_replica = self.work.divided / self.replicas + alone
+        return self.work.total / per_replica if per_replica else 1.0
 
-    def message(self) -> str | None:
+    def warning(self) -> str | None:
         """Return a line about the work that is not divided; `None` if there is little of it."""
         whole = 1 - self.divided_share
         places = [
@@ -100,17 +103,17 @@ class Explanation:
             for place in self.places
             if place.flops
         ]
-        if whole < _FELT or not places:
+        if whole < _LEAST_SHARE_TO_WARN or not places:
             return None
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
             f"kdist: about {whole:.0%} of this step cannot be divided, so that every replica"
-            " computes it for the whole batch (right, but no faster; kdist.explain says more):"
+            " computes it for the whole batch (right, but no faster; see kdist.explain):"
             f" {'; '.join(places[:3])}{more}"
         )
 
 
-def explain(
+def explain_plan(
     plan: GraphPlan,
     rounds: int,
     exchanged: list[tf.Tensor],
@@ -135,7 +138,7 @@ def explain(
     names: dict[str, Any] = {}
     seen: set[Ref] = set()
     for planned, done, needed in costs.each_operation():
-        source = plan.origin(planned.op)
+        source = plan.find_origin(planned.op)
         names[source.name] = source
         # The update by a sparse gradient needs the gradient's rows of all replicas.
         if done.whole and _is_update(source):
@@ -145,14 +148,14 @@ def explain(
         seen.update(tensor.ref() for tensor in gathered)
         if not done.whole and not gathered:
             continue
-        name = line_of(source, names)
+        name = find_user_line(source, names)
         place = places.setdefault(name, Place(name))
-        place.types[_type_of(planned.op)] = None
+        place.types[_find_type(planned.op)] = None
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
-    lives = Lives(plan, costs, replicas) if is_asked else None
+    lives = TensorLifetimes(plan, costs, replicas) if is_asked else None
     weights = [exchange.tensor for exchange in plan.all_exchanges() if exchange.is_weight]
-    is_rows = {t.ref(): isinstance(plan.placement(t), Shard) for t in exchanged}
+    is_rows = {t.ref(): isinstance(plan.placement_of(t), Shard) for t in exchanged}
     return Explanation(
         replicas=replicas,
         rows=max(costs.totals, default=rows),
@@ -162,19 +165,19 @@ def explain(
         summed=sum(costs.bytes(t) for t in exchanged if not is_rows[t.ref()]),
         gathered=sum(costs.bytes(t) for t in exchanged if is_rows[t.ref()]),
         weights_gathered=sum(map(bytes_of, weights)),
-        weights_together=lives.largest_group() if lives else 0.0,
-        peak=lives.peak() if lives else 0.0,
+        weights_together=lives.largest_weight_group() if lives else 0.0,
+        peak=lives.peak_bytes() if lives else 0.0,
     )
 
 
-def _type_of(op: tf.Operation) -> str:
+def _find_type(op: tf.Operation) -> str:
     """Return the type of an operation, or the name of the kernel of kdist that it calls."""
-    return op.type if op.type not in FUNCTION_CALLS else kernel_of(op) or op.type
+    return op.type if op.type not in FUNCTION_CALLS else kernel_name(op) or op.type
 
 
 def _is_update(op: tf.Operation) -> bool:
     """Whether a Keras optimizer, or an optimizer of the user's own class, made an operation."""
-    return any(path.endswith(_OPTIMIZER) for path, _ in frames_of(op))
+    return any(path.endswith(_OPTIMIZER_FILE) for path, _ in traceback_lines(op))
 
 
 def describe_plan(plan: GraphPlan) -> list[str]:
@@ -245,23 +248,26 @@ def warn_once(message: str | None, warned: set[str]) -> None:
         _logger.warning(message)
 
 
-def line_of(op: tf.Operation, names: dict[str, Any] | None = None) -> str:
+def find_user_line(op: tf.Operation, operations: dict[str, Any] | None = None) -> str:
     """Return the line of the user's step that made an operation, or else the layer.
 
     Args:
         op: The operation.
-        names: Operations of the step, by name. For a gradient, the line of its forward operation
-            is returned.
+        operations: Operations of the step, by name. For a gradient, the line of its forward
+            operation is returned.
     """
     prefix, _, path = op.name.rpartition("gradient_tape/")
     if path != op.name:
         forward = path
-        while forward and names is not None:
-            if prefix + forward in names:
-                return line_of(names[prefix + forward])
+        while forward and operations is not None:
+            if prefix + forward in operations:
+                return find_user_line(operations[prefix + forward])
             forward = forward.rpartition("/")[0]
-    frames = frames_of(op)
-    begins = max((at for at, (path, _) in enumerate(frames) if path.endswith(_TRACE)), default=-1)
+    frames = traceback_lines(op)
+    begins = max(
+        (number for number, (path, _) in enumerate(frames) if path.endswith(_TRACE_FILE)),
+        default=-1,
+    )
     line = user_line(frames[begins + 1 :])
     scope = op.name.rpartition("/")[0]
     return line or scope or "gradients"

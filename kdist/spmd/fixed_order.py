@@ -1,8 +1,8 @@
-"""Exchanges of shards with sums that have the same bits on any number of devices.
+"""Exchanges with `shards=`: sums that have the same bits on any number of devices.
 
 Sums are added in a fixed order. Each stage is a function that TensorFlow must not inline
 (`Program`). A stage changes variables after all of its reads, as the shards of a device share the
-variables (`ProgramStage.writers`, `GraphPlan._after_changes`). A divided variable has a part for
+variables (`ProgramStage.writers`, `GraphPlan._wait_for_changes`). A divided variable has a part for
 each shard, wherever the shard is.
 """
 
@@ -15,7 +15,6 @@ import tensorflow as tf
 from .._upstream.ordered_sum import add_in_order
 from .collectives import (
     Collectives,
-    ExchangedRows,
     WorkerCollectives,
     device_for,
     from_sendable,
@@ -32,22 +31,19 @@ class FixedOrder(Collectives):
     """
 
     in_fixed_order = True
+    scatter_sums = Collectives.rows_of_sums
 
-    def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        return self.copy_to_devices(_added(parts, self.devices)[0])
-
-    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[tf.Tensor]]:
-        """Return, for each list of the shards' tensors, each shard's own rows of the sum."""
-        return self.rows_of_sums(values)
+    def _sum_parts(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return self.copy_to_devices(_add_up_shards(parts, self.devices)[0])
 
     def copy_to_devices(self, tensor: tf.Tensor) -> list[tf.Tensor]:
         """Return a tensor for every shard, once on each device; strings stay on the host."""
-        made: dict[str, tf.Tensor] = {self.devices[0]: tensor}
+        copies: dict[str, tf.Tensor] = {self.devices[0]: tensor}
         for device in self.devices:
-            if device not in made:
+            if device not in copies:
                 with tf.device(device_for(tensor, device)):
-                    made[device] = tf.identity(tensor)
-        return [made[device] for device in self.devices]
+                    copies[device] = tf.identity(tensor)
+        return [copies[device] for device in self.devices]
 
 
 class WorkerFixedOrder(WorkerCollectives):
@@ -59,55 +55,56 @@ class WorkerFixedOrder(WorkerCollectives):
 
     in_fixed_order = True
 
-    def _sum(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def _sum_parts(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         local = len(self.cross_device_ops._launchers)
         totals = []
-        stacks = self.stack(_added(parts, self.devices, least=local))
+        stacks = self.stack(_add_up_shards(parts, self.devices, multiple=local))
         for stacked, device in zip(stacks[:local], self.devices, strict=False):
             terms = tf.unstack(stacked)
-            totals += _added(terms, [device_for(stacked, device)] * len(terms))
+            totals += _add_up_shards(terms, [device_for(stacked, device)] * len(terms))
         return totals * (len(parts) // local)
 
     @in_a_function
     def stack(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return the stack of all shards' tensors on every device."""
         if parts[0].dtype == tf.string:
             return self._stack_of_strings(parts)
         launchers = self.cross_device_ops._launchers
         workers = self.replicas // len(self.devices)
-        local, each = len(launchers), len(parts) // len(launchers)
+        local, parts_per_device = len(launchers), len(parts) // len(launchers)
         order = [
-            (p % workers * local + p // workers % local) * each + p // workers // local
+            (p % workers * local + p // workers % local) * parts_per_device + p // workers // local
             for p in range(workers * len(parts))
         ]
         stacks = []
-        for at, launcher in enumerate(launchers):
-            with tf.device(self.devices[at]):
-                sent = tf.stack([to_sendable(part) for part in parts[at::local]])
+        for number, launcher in enumerate(launchers):
+            with tf.device(self.devices[number]):
+                sent = tf.stack([to_sendable(part) for part in parts[number::local]])
                 rows = launcher._all_gather(sent, None)
                 if sent.shape.rank is not None:
                     rows.set_shape([len(order), *sent.shape[1:]])
                 stacks.append(from_sendable(tf.gather(rows, order), parts[0].dtype))
-        return stacks * each
+        return stacks * parts_per_device
 
 
-def _added(parts: Sequence[tf.Tensor], devices: Sequence[str], least: int = 0) -> list[tf.Tensor]:
+def _add_up_shards(
+    parts: Sequence[tf.Tensor], devices: Sequence[str], multiple: int = 0
+) -> list[tf.Tensor]:
     """Add up shards' tensors: the second half to the first half, until a single tensor is left.
 
     Args:
         parts: The tensors.
         devices: The device of each tensor.
-        least: If not 0, the adding ends where the number of tensors is odd, or half of it is no
-            multiple of `least`.
+        multiple: If not 0, stop where the number of tensors is odd, or half of it is no multiple
+            of `multiple`.
     """
     terms = list(parts)
     while len(terms) > 1:
         half = (len(terms) + 1) // 2
-        if least and (len(terms) % 2 or half % least):
+        if multiple and (len(terms) % 2 or half % multiple):
             break
-        for at, other in enumerate(terms[half:]):
-            with tf.device(device_for(other, devices[at])):
-                terms[at] = add_in_order([terms[at], other])
-                terms[at].set_shape(other.shape)
+        for number, other in enumerate(terms[half:]):
+            with tf.device(device_for(other, devices[number])):
+                terms[number] = add_in_order([terms[number], other])
+                terms[number].set_shape(other.shape)
         terms = terms[:half]
     return terms

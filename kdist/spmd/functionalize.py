@@ -4,6 +4,10 @@ Bodies of loops, conditions and compiled functions are pure: the variables that 
 become its arguments and results, as XLA does with all variables, and only the step itself assigns.
 So each operation of a body has a rule. Divided variables become arguments even where they are only
 read: bodies have no exchanges, so the values are exchanged before and after the body.
+
+`functionalize` writes an operation of the step again, as `_write_functional` does for each type: a
+call, a condition, a loop, or an operation with a counterpart (`_COUNTERPARTS`). `_State` has the
+variables' values at a point of the program. `compute_whole` does the same for `validation.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +22,9 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
-from .divided_variables import SCATTERS, with_rows
+from .divided_variables import SCATTERS, scatter_rows
 from .effects import effects_of, handle_source
-from .functions import called_graphs, copy_of, frames_of, hold_back, is_compiled
+from .functions import called_graphs, copy_operation, hold_back, is_compiled, traceback_lines
 from .op_types import CALLS, CONDITIONS, FUNCTION_CALLS, LOOPS, NEVER_FAIL, VARIABLES
 from .tensor_facts import Ref
 
@@ -83,19 +87,19 @@ def functionalized_inputs(op: tf.Operation, divided: Sequence[bool]) -> list[int
     if op.type in CALLS or op.type in _READ_AND_CHANGE:
         _, changed = effects_of(op, [False] * len(op.inputs))
         variables = (index for index in changed if _is_variable(op.inputs[index]))
-        indices |= {index for index in variables if _is_known(op, index, op.inputs[index])}
+        indices |= {index for index in variables if _has_counterpart(op, index, op.inputs[index])}
     return sorted(indices)
 
 
-def _is_known(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
+def _has_counterpart(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
     """Whether every operation that takes a variable has a counterpart for its value."""
     if op.type not in (*FUNCTION_CALLS, *CONDITIONS, *LOOPS):
         return op.type in _COUNTERPARTS and (op.type != "RngReadAndSkip" or _is_philox(op, handle))
     return all(
-        inner.type == "Identity" or _is_known(inner, at, handle)
+        inner.type == "Identity" or _has_counterpart(inner, position, handle)
         for graph in called_graphs(op)
         for inner in graph.get_operations()
-        for at, tensor in enumerate(inner.inputs)
+        for position, tensor in enumerate(inner.inputs)
         if handle_source(tensor) is graph.inputs[index - (op.type in CONDITIONS)]
     )
 
@@ -142,7 +146,7 @@ def compute_whole(
     if not variables_in(inputs):
         return copy_whole(op, inputs)
     for index, value in enumerate(inputs):
-        if isinstance(value, Variable) and not _is_known(op, index, value.handle):
+        if isinstance(value, Variable) and not _has_counterpart(op, index, value.handle):
             raise NotImplementedError
     return _write_functional(op, inputs, _State(values))
 
@@ -176,39 +180,39 @@ def _dtype_of(handle: tf.Tensor) -> Any:
 def _write_functional(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
     """Write an operation with values in place of variables; return its results."""
     if op.type in FUNCTION_CALLS:
-        return _run_call(op, inputs, state)
+        return _write_call(op, inputs, state)
     if op.type in CONDITIONS:
-        return _run_condition(op, inputs, state)
+        return _write_condition(op, inputs, state)
     if op.type in LOOPS:
-        return _run_loop(op, inputs, state)
+        return _write_loop(op, inputs, state)
     counterpart = _COUNTERPARTS.get(op.type)
     if counterpart is None:
-        place = user_line(frames_of(op)) or op.name
+        place = user_line(traceback_lines(op)) or op.name
         raise UserError(
-            f"the operation {op.type} ({place}) takes a variable of an optimizer that is divided"
-            " over the replicas, which it cannot be for this operation: leave out shard_optimizer"
+            f"the operation {op.type} ({place}) does not support a divided variable of an"
+            " optimizer: leave out shard_optimizer"
         )
     return counterpart(op, inputs, state)
 
 
-def _run_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+def _write_call(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
     """Write the operations of a called function; for a function that XLA compiles, a pure call."""
     (graph,) = called_graphs(op)
     if not is_compiled(op):
-        return _run_graph(graph, inputs, state)
+        return _write_graph(graph, inputs, state)
     own = dict.fromkeys(variable.key for variable in variables_in(inputs))
-    changed = _changed_by(op, inputs)
-    indices = [index for index, value in enumerate(inputs) if not _is_state(value)]
+    changed = _find_changed(op, inputs)
+    indices = [index for index, value in enumerate(inputs) if not _is_resource(value)]
 
-    def run(tensors: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def call_graph(tensors: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         inside = _State(dict(zip(own, values, strict=True)), state.is_divided)
-        outputs = _run_graph(graph, _replace_at(inputs, indices, tensors), inside)
+        outputs = _write_graph(graph, _replace_at(inputs, indices, tensors), inside)
         return [*outputs, *(inside.values[key] for key in changed)]
 
-    call = tf.function(run, autograph=False, jit_compile=True)
-    made = call([inputs[index] for index in indices], [state.values[key] for key in own])
-    state.values.update(zip(changed, made[len(op.outputs) :], strict=True))
-    return list(made[: len(op.outputs)])
+    call = tf.function(call_graph, autograph=False, jit_compile=True)
+    results = call([inputs[index] for index in indices], [state.values[key] for key in own])
+    state.values.update(zip(changed, results[len(op.outputs) :], strict=True))
+    return list(results[: len(op.outputs)])
 
 
 def _replace_at(
@@ -220,20 +224,20 @@ def _replace_at(
     return found
 
 
-def _is_state(value: Value) -> bool:
+def _is_resource(value: Value) -> bool:
     """Whether an input is a variable or another resource: functions close over both."""
     return isinstance(value, Variable) or value.dtype == tf.resource
 
 
-def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[Value]:
+def _write_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[Value]:
     """Write the operations of a function, in the order in which they were made."""
-    made: dict[Ref, Value] = dict(zip((t.ref() for t in graph.inputs), given, strict=True))
+    values: dict[Ref, Value] = dict(zip((t.ref() for t in graph.inputs), given, strict=True))
     written: dict[tf.Operation, list[tf.Operation]] = {}  # For each operation, its copies.
     default = ops.get_default_graph()
     for op in graph.get_operations():
         if op.type == "Placeholder":
             continue
-        inputs = [made[tensor.ref()] for tensor in op.inputs]
+        inputs = [values[tensor.ref()] for tensor in op.inputs]
         waits = [copy for control in op.control_inputs for copy in written.get(control, ())]
         before = len(default.get_operations())
         with tf.control_dependencies(waits):
@@ -241,17 +245,17 @@ def _run_graph(graph: tf.Graph, given: Sequence[Value], state: _State) -> list[V
                 outputs = inputs if op.type == "Identity" else _write_functional(op, inputs, state)
             else:
                 if op.type == "UnsortedSegmentSum" and state.is_chosen is not None:
-                    inputs[1] = _without_wrong(inputs[1], inputs[2], state.is_chosen)
+                    inputs[1] = _mask_wrong_segments(inputs[1], inputs[2], state.is_chosen)
                 outputs = copy_whole(op, inputs)
                 for result, output in zip(outputs, op.outputs, strict=True):
                     result.set_shape(output.shape)  # The program may have set the shape.
         written[op] = default.get_operations()[before:]
         hold_back(written[op], waits)
-        made |= zip((output.ref() for output in op.outputs), outputs, strict=True)
-    return [made[tensor.ref()] for tensor in graph.outputs]
+        values |= zip((output.ref() for output in op.outputs), outputs, strict=True)
+    return [values[tensor.ref()] for tensor in graph.outputs]
 
 
-def _without_wrong(segments: tf.Tensor, count: tf.Tensor, is_chosen: tf.Tensor) -> tf.Tensor:
+def _mask_wrong_segments(segments: tf.Tensor, count: tf.Tensor, is_chosen: tf.Tensor) -> tf.Tensor:
     """Make segment ids that would be an error negative, in a branch that is not chosen."""
     is_right = tf.logical_or(is_chosen, segments < tf.cast(count, segments.dtype))
     return tf.where(is_right, segments, -tf.ones_like(segments))
@@ -259,13 +263,13 @@ def _without_wrong(segments: tf.Tensor, count: tf.Tensor, is_chosen: tf.Tensor) 
 
 def copy_whole(op: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Copy an operation into the default graph, with new inputs; return its results."""
-    made = copy_of(ops.get_default_graph(), op, inputs)
-    for output, new in zip(op.outputs, made.outputs, strict=True):
+    copy = copy_operation(ops.get_default_graph(), op, inputs)
+    for output, new in zip(op.outputs, copy.outputs, strict=True):
         handle_data_util.copy_handle_data(output, new)
-    return list(made.outputs)
+    return list(copy.outputs)
 
 
-def _changed_by(op: tf.Operation, inputs: Sequence[Value]) -> list[Ref]:
+def _find_changed(op: tf.Operation, inputs: Sequence[Value]) -> list[Ref]:
     _, indices = effects_of(op, [False] * len(op.inputs))
     changed = variables_in(inputs[index] for index in sorted(indices))
     return list(dict.fromkeys(variable.key for variable in changed))
@@ -278,7 +282,7 @@ def _cannot_fail(graph: tf.Graph) -> bool:
         (op.type in NEVER_FAIL and _is_known_to_fit(op))
         or (op.type in VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
         or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
-        or (op.type == "StridedSlice" and _takes_constant(op))
+        or (op.type == "StridedSlice" and _is_constant_slice(op))
         or (
             op.type in ("If", "StatelessIf", *FUNCTION_CALLS)
             and all(map(_cannot_fail, called_graphs(op)))
@@ -301,67 +305,66 @@ def _divides_by_constant(op: tf.Operation) -> bool:
     return divisor is not None and bool((divisor != 0).all())
 
 
-def _takes_constant(op: tf.Operation) -> bool:
-    """Whether a slice is known to be within its tensor, as tracing has checked it."""
+def _is_constant_slice(op: tf.Operation) -> bool:
+    """Whether a slice has constant bounds, which tracing has checked."""
     known = all(tensor_util.constant_value(t) is not None for t in op.inputs[1:])
     return known and op.inputs[0].shape.is_fully_defined()
 
 
-def _run_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+def _write_condition(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
     index, *rest = inputs
-    keys = _changed_by(op, inputs)
+    keys = _find_changed(op, inputs)
     graphs = called_graphs(op)
 
-    def run(graph: tf.Graph, is_chosen: tf.Tensor | None = None) -> list[tf.Tensor]:
+    def run_graph(graph: tf.Graph, is_chosen: tf.Tensor | None = None) -> list[tf.Tensor]:
         own = state.make_branch_state(is_chosen)
-        outputs = _run_graph(graph, rest, own)
+        outputs = _write_graph(graph, rest, own)
         return [*outputs, *(own.values[key] for key in keys)]
+
+    def run_copied(graph: tf.Graph) -> list[tf.Tensor]:
+        return [tf.identity(result) for result in run_graph(graph)]
 
     if state.is_divided and index.dtype == tf.bool and all(map(_cannot_fail, graphs)):
         # Both branches become a part of the step: there, their values can be exchanged.
         then, otherwise = (
-            run(graph, is_chosen)
+            run_graph(graph, is_chosen)
             for graph, is_chosen in zip(graphs, (index, tf.logical_not(index)), strict=True)
         )
-        made = [
+        results = [
             mine if mine is other else tf.where(index, mine, other)
             for mine, other in zip(then, otherwise, strict=True)
         ]
     else:
-        branches = [functools.partial(_write_identities, run, graph) for graph in graphs]
-        made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
-        made = list(made) if isinstance(made, list | tuple) else [made]
+        branches = [functools.partial(run_copied, graph) for graph in graphs]
+        results = (
+            tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
+        )
+        results = list(results) if isinstance(results, list | tuple) else [results]
     count = len(op.outputs)
-    state.values.update(zip(keys, made[count:], strict=True))
-    return made[:count]
+    state.values.update(zip(keys, results[count:], strict=True))
+    return results[:count]
 
 
-def _write_identities(
-    run: Callable[[tf.Graph], list[tf.Tensor]], graph: tf.Graph
-) -> list[tf.Tensor]:
-    return [tf.identity(result) for result in run(graph)]
-
-
-def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
+def _write_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[Value]:
     body, test = called_graphs(op)
-    keys = _changed_by(op, inputs)
-    indices = [index for index, value in enumerate(inputs) if not _is_state(value)]
+    keys = _find_changed(op, inputs)
+    indices = [index for index, value in enumerate(inputs) if not _is_resource(value)]
     count = len(indices)
 
-    def run(
+    def run_graph(
         graph: tf.Graph, variables: Sequence[tf.Tensor]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         own = state.make_branch_state()
         own.values.update(zip(keys, variables[count:], strict=True))
-        outputs = _run_graph(graph, _replace_at(inputs, indices, variables[:count]), own)
+        outputs = _write_graph(graph, _replace_at(inputs, indices, variables[:count]), own)
         return outputs, [own.values[key] for key in keys]
 
     def iterate(*variables: tf.Tensor) -> list[tf.Tensor]:
-        outputs, values = run(body, variables)
+        outputs, values = run_graph(body, variables)
         return [*(outputs[index] for index in indices), *values]
 
-    def tested(variables: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        (goes_on,), values = run(test, variables)
+    def append_test(variables: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        (goes_on,), values = run_graph(test, variables)
         return [*variables[:count], *values, goes_on]
 
     variables = [*(inputs[index] for index in indices), *(state.values[key] for key in keys)]
@@ -370,18 +373,21 @@ def _run_loop(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[
     # A condition that changes variables runs in the body, and once before the loop: it runs once
     # more often than the body.
     if _changes_variables(test):
-        made = tf.while_loop(
+        results = tf.while_loop(
             lambda *values: values[-1],
-            lambda *values: tested(iterate(*values[:-1])),
-            tested(variables),
+            lambda *values: append_test(iterate(*values[:-1])),
+            append_test(variables),
             shape_invariants=[*shapes, tf.TensorShape([])],
         )[:-1]
     else:
-        made = tf.while_loop(
-            lambda *values: run(test, values)[0][0], iterate, variables, shape_invariants=shapes
+        results = tf.while_loop(
+            lambda *values: run_graph(test, values)[0][0],
+            iterate,
+            variables,
+            shape_invariants=shapes,
         )
-    state.values.update(zip(keys, made[count:], strict=True))
-    return _replace_at(inputs, indices, made[:count])
+    state.values.update(zip(keys, results[count:], strict=True))
+    return _replace_at(inputs, indices, results[:count])
 
 
 def _changes_variables(graph: tf.Graph) -> bool:
@@ -394,10 +400,10 @@ def _changes_variables(graph: tf.Graph) -> bool:
 _Counterpart = Callable[[tf.Operation, Sequence[Value], _State], list[Value]]
 
 
-def _of_value(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Counterpart:
+def _make_counterpart(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Counterpart:
     """Return the counterpart that computes a result, or the changed value, from the old value."""
 
-    def run(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[tf.Tensor]:
+    def compute(op: tf.Operation, inputs: Sequence[Value], state: _State) -> list[tf.Tensor]:
         variable, *rest = inputs
         result = make(op, state.values[variable.key], *rest)
         if not changes:
@@ -405,10 +411,10 @@ def _of_value(make: Callable[..., tf.Tensor], *, changes: bool = False) -> _Coun
         state.values[variable.key] = result
         return []
 
-    return run
+    return compute
 
 
-def _slice_assigned(op: tf.Operation, value: Any, *rest: Any) -> Any:
+def _assign_slice(op: tf.Operation, value: Any, *rest: Any) -> Any:
     masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     given = {f"{name}_mask": op.get_attr(f"{name}_mask") for name in masks}
     begin, end, strides, new = rest
@@ -443,26 +449,26 @@ _PHILOX = 1  # TensorFlow's number of the algorithm
 # Operations that change a variable and also return a result.
 _READ_AND_CHANGE = ("RngReadAndSkip",)
 _COUNTERPARTS: dict[str, _Counterpart] = {
-    "ReadVariableOp": _of_value(lambda op, value: value),
-    "VariableShape": _of_value(lambda op, value: tf.shape(value, op.outputs[0].dtype)),
-    "VarIsInitializedOp": _of_value(lambda op, value: tf.constant(True)),
-    "ResourceGather": _of_value(
+    "ReadVariableOp": _make_counterpart(lambda op, value: value),
+    "VariableShape": _make_counterpart(lambda op, value: tf.shape(value, op.outputs[0].dtype)),
+    "VarIsInitializedOp": _make_counterpart(lambda op, value: tf.constant(True)),
+    "ResourceGather": _make_counterpart(
         lambda op, value, indices: tf.gather(value, indices, batch_dims=op.get_attr("batch_dims"))
     ),
-    "ResourceGatherNd": _of_value(lambda op, value, indices: tf.gather_nd(value, indices)),
-    "AssignVariableOp": _of_value(lambda op, value, new: tf.identity(new), changes=True),
-    "AssignAddVariableOp": _of_value(lambda op, value, new: value + new, changes=True),
-    "AssignSubVariableOp": _of_value(lambda op, value, new: value - new, changes=True),
+    "ResourceGatherNd": _make_counterpart(lambda op, value, indices: tf.gather_nd(value, indices)),
+    "AssignVariableOp": _make_counterpart(lambda op, value, new: tf.identity(new), changes=True),
+    "AssignAddVariableOp": _make_counterpart(lambda op, value, new: value + new, changes=True),
+    "AssignSubVariableOp": _make_counterpart(lambda op, value, new: value - new, changes=True),
     "RngReadAndSkip": _read_and_skip,
-    "ResourceStridedSliceAssign": _of_value(_slice_assigned, changes=True),
+    "ResourceStridedSliceAssign": _make_counterpart(_assign_slice, changes=True),
     **{
-        f"ResourceScatter{kind.title()}": _of_value(
-            lambda op, value, i, u, kind=kind: with_rows(kind, value, i, u), changes=True
+        f"ResourceScatter{kind.title()}": _make_counterpart(
+            lambda op, value, i, u, kind=kind: scatter_rows(kind, value, i, u), changes=True
         )
         for kind in ("add", "sub", "update", "min", "max", "mul", "div")
     },
     **{
-        f"ResourceScatterNd{kind.title()}": _of_value(
+        f"ResourceScatterNd{kind.title()}": _make_counterpart(
             lambda op, value, i, u, kind=kind: SCATTERS[kind](value, i, u), changes=True
         )
         for kind in ("add", "sub", "update", "min", "max")

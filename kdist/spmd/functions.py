@@ -19,7 +19,7 @@ from .._upstream.ordered_sum import add_in_order, keep_order
 _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
 
 
-def function_of(op: Any, name: str) -> Any:
+def find_function(op: Any, name: str) -> Any:
     """Return a function that an operation calls, from the operation's graph or an outer graph."""
     graph = op.graph
     while (function := graph._get_function(name)) is None:
@@ -29,13 +29,13 @@ def function_of(op: Any, name: str) -> Any:
 
 def is_compiled(op: Any) -> bool:
     """Whether XLA has to compile the function that an operation calls."""
-    attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
+    attributes = find_function(op, op.get_attr("f").name).cached_definition.attr
     return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)
 
 
-def kernel_of(op: Any) -> str:
+def kernel_name(op: Any) -> str:
     """Return the name of the kernel that an operation calls; empty if the function is no kernel."""
-    attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
+    attributes = find_function(op, op.get_attr("f").name).cached_definition.attr
     return attributes["_implements"].s.decode() if "_implements" in attributes else ""
 
 
@@ -46,12 +46,12 @@ def called_names(op: Any) -> list[str]:
     return [function.name for function in functions if function.name]
 
 
-def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
+def copy_operation(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
     """Copy an operation into a graph, with new inputs, and with the functions that it calls."""
     called = [op.type] if op.graph._is_function(op.type) else []
     for name in (*called, *called_names(op)):
         if not graph._is_function(name):
-            graph._add_function_recursive(function_of(op, name))
+            graph._add_function_recursive(find_function(op, name))
     attributes = {
         name: value
         for name, value in op.node_def.attr.items()
@@ -74,12 +74,12 @@ def write_sum(graph: Any, op: tf.Operation, inputs: Sequence[Any]) -> tf.Operati
     """Write a sum so that it has the same bits on every replica."""
     if op.type == "AddN" and len(inputs) > 2:
         with graph.name_scope(None):
-            made = add_in_order(inputs, op.name).op
-        set_traceback(made, user_traceback(op))
-        return made
-    made = copy_of(graph, op, inputs)
-    keep_order(made.outputs[0])
-    return made
+            operation = add_in_order(inputs, op.name).op
+        set_traceback(operation, user_traceback(op))
+        return operation
+    operation = copy_operation(graph, op, inputs)
+    keep_order(operation.outputs[0])
+    return operation
 
 
 def shapes_attribute(shapes: Iterable[Any]) -> Any:
@@ -93,12 +93,12 @@ def create_like(
 ) -> Any:
     """Make an operation with the name and the traceback of another operation."""
     with graph.name_scope(None):
-        made = graph._create_op_internal(
+        operation = graph._create_op_internal(
             op.type, list(inputs), list(dtypes), name=op.name, attrs=attributes, op_def=op.op_def
         )
-    set_traceback(made, user_traceback(op))
-    hold_back([made], graph._current_control_dependencies())
-    return made
+    set_traceback(operation, user_traceback(op))
+    hold_back([operation], graph._current_control_dependencies())
+    return operation
 
 
 def hold_back(operations: Sequence[Any], controls: Iterable[Any]) -> None:
@@ -119,12 +119,12 @@ class TracedGraph(func_graphs.FuncGraph):
     """
 
     def _create_op_internal(self, *args: Any, **options: Any) -> Any:
-        made = super()._create_op_internal(*args, **options)
-        made._kdist_traceback = extract_stack()
-        return made
+        operation = super()._create_op_internal(*args, **options)
+        operation._kdist_traceback = extract_stack()
+        return operation
 
 
-def frames_of(op: Any) -> list[tuple[str, int]]:
+def traceback_lines(op: Any) -> list[tuple[str, int]]:
     """Return the files and line numbers of an operation's traceback, the outermost first."""
     return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
 
@@ -155,7 +155,7 @@ def functions_are_traced() -> Iterator[None]:
         tf.config.run_functions_eagerly(eagerly)
 
 
-def own_graph(function: Any) -> Any:
+def find_traced_graph(function: Any) -> Any:
     """Return the graph that a function was traced as; `None` if the graph has changed since.
 
     If gradients of gradients need more inputs and results, TensorFlow adds them to the graph and
@@ -175,7 +175,7 @@ def own_graph(function: Any) -> Any:
     return graph if results == [names.get(t.ref(), t.op.name) for t in graph.outputs] else None
 
 
-def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> Any:
+def _rebuild_graph(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> Any:
     shapes = None
     if inputs is not None:
         shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
@@ -184,16 +184,16 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
     debug_info = getattr(function, "graph_debug_info", None)  # `None` for gradient functions.
     if debug_info is not None:
         tracebacks = LoadTracesFromDebugInfo(debug_info)
-        for made in graph.get_operations():
-            if made.name in tracebacks:
-                set_traceback(made, tracebacks[made.name][:])
+        for operation in graph.get_operations():
+            if operation.name in tracebacks:
+                set_traceback(operation, tracebacks[operation.name][:])
     return graph
 
 
 def called_graphs(op: Any) -> list[Any]:
     """Return the graphs of the functions that an operation calls."""
-    functions = [function_of(op, name) for name in called_names(op)]
-    return [own_graph(function) or _graph_of(op, function) for function in functions]
+    functions = [find_function(op, name) for name in called_names(op)]
+    return [find_traced_graph(function) or _rebuild_graph(op, function) for function in functions]
 
 
 class Bodies:
@@ -210,10 +210,10 @@ class Bodies:
     def graph_of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
         """Return the graph of the function `name`, which an operation calls with `inputs`."""
         if (op, name) not in self._graphs:
-            function = function_of(op, name)
-            graph = own_graph(function)
+            function = find_function(op, name)
+            graph = find_traced_graph(function)
             if graph is None or id(graph) in self._taken:
-                graph = _graph_of(op, function, inputs)
+                graph = _rebuild_graph(op, function, inputs)
             self._taken.add(id(graph))
             self._graphs[op, name] = graph
         return self._graphs[op, name]

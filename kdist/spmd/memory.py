@@ -14,19 +14,13 @@ import tensorflow as tf
 from .costs import Costs
 from .op_types import ALIASES
 from .placements import Shard
-from .plan import GraphPlan, PlannedOperation, bytes_of
+from .plan import GraphPlan, bytes_of
 from .redistribute import TakeRowsOfSum, TakeWeight
 from .tensor_facts import Ref
 
 
-class Lives:
-    """The lives of a replica's tensors.
-
-    Args:
-        plan: The plan of the step.
-        costs: The costs of the plan, which know the number of rows.
-        replicas: The number of replicas.
-    """
+class TensorLifetimes:
+    """The first and last operation of a planned step that need each of a replica's tensors."""
 
     def __init__(self, plan: GraphPlan, costs: Costs, replicas: int) -> None:
         self._plan, self._costs, self._replicas = plan, costs, replicas
@@ -36,34 +30,25 @@ class Lives:
             number: sum(bytes_of(gather.tensor) for gather in gathers.values())
             for number, gathers in plan.weights.items()
         }
-        made: dict[Ref, tuple[int, float]] = {}
+        begins: dict[Ref, tuple[int, float]] = {}
         last: dict[Ref, int] = {}
         for index, planned in enumerate(plan.operations):
-            self._read(planned, index, made, last)
+            for tensor, conversion in zip(planned.inputs, planned.conversions, strict=True):
+                key = self._source_of(tensor).ref()
+                if isinstance(conversion, TakeWeight) or key not in begins:
+                    continue
+                if isinstance(conversion, TakeRowsOfSum):  # The sum is scattered once it is there.
+                    begin, size = begins[key]
+                    self._add_lifetime(begin + 1, index, size / replicas)
+                else:
+                    last[key] = index
             for tensor in planned.op.outputs:
                 if planned.op.type in ALIASES:
                     self._sources[tensor.ref()] = self._source_of(planned.inputs[0])
                 else:
-                    made[tensor.ref()] = index, self._local_bytes(tensor)
-        for ref, (index, size) in made.items():
+                    begins[tensor.ref()] = index, self._local_bytes(tensor)
+        for ref, (index, size) in begins.items():
             self._add_lifetime(index, max(last.get(ref, index), index), size)
-
-    def _read(
-        self,
-        planned: PlannedOperation,
-        index: int,
-        made: dict[Ref, tuple[int, float]],
-        last: dict[Ref, int],
-    ) -> None:
-        for tensor, way in zip(planned.inputs, planned.ways, strict=True):
-            source = self._source_of(tensor)
-            if isinstance(way, TakeWeight) or source.ref() not in made:
-                continue
-            if isinstance(way, TakeRowsOfSum):  # The sum is scattered once it is there.
-                begin, size = made[source.ref()]
-                self._add_lifetime(begin + 1, index, size / self._replicas)
-            else:
-                last[source.ref()] = index
 
     def _source_of(self, tensor: tf.Tensor) -> tf.Tensor:
         return self._sources.get(tensor.ref(), tensor)
@@ -73,14 +58,14 @@ class Lives:
         self._changes[last + 1] -= size
 
     def _local_bytes(self, tensor: tf.Tensor) -> float:
-        """Return the bytes of a replica's value; 0 for what shares the memory of a variable."""
+        """Return the bytes of a replica's value; 0 for a value that shares a variable's memory."""
         is_value = tensor.dtype not in (tf.resource, tf.variant)
         if not is_value or tensor.op.type in ("Const", "ReadVariableOp"):
             return 0.0
-        is_divided = isinstance(self._plan.placement(tensor), Shard)
+        is_divided = isinstance(self._plan.placement_of(tensor), Shard)
         return self._costs.bytes(tensor) / (self._replicas if is_divided else 1)
 
-    def peak(self) -> float:
+    def peak_bytes(self) -> float:
         """Return the most bytes that live at a time, with gathered weights and gradients."""
         live = most = 0.0
         for index, planned in enumerate(self._plan.operations):
@@ -91,6 +76,6 @@ class Lives:
             most = max(most, live + weights)
         return most
 
-    def largest_group(self) -> float:
+    def largest_weight_group(self) -> float:
         """Return the bytes of the largest group of weights that are gathered together."""
         return max(self._weights.values(), default=0.0)

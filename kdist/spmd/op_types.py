@@ -28,7 +28,7 @@ PROCESS_DRAWS = types_in("""
 """)
 # Operations without an effect on the program's state: they may be left out if no operation needs
 # their results.
-QUIET = {"Placeholder", *PROCESS_DRAWS}
+REMOVABLE = {"Placeholder", *PROCESS_DRAWS}
 # Draws that follow from a seed.
 DRAWS = types_in("""
     StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform
@@ -72,7 +72,7 @@ NEVER_FAIL = types_in("""
 
 # For costs. Free operations compute nothing. Slices and lookups cost the size of their results.
 # Decompositions of matrices cost the size of the matrix times the length of its last axis.
-FREE = ("Const", "NoOp", "Placeholder", "ReadVariableOp", "Identity", "Reshape", "Shape")
+WITHOUT_COST = ("Const", "NoOp", "Placeholder", "ReadVariableOp", "Identity", "Reshape", "Shape")
 ALIASES = types_in("EnsureShape ExpandDims Identity PreventGradient Reshape Squeeze StopGradient")
 """Operations whose result has the memory of the first input."""
 SLICES = ("Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd", "ResourceGather")
@@ -81,4 +81,4 @@ CUBIC = ("Cholesky", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "SelfAdjointEi
 # Validation does not compare results of these types: they may differ although a step is right.
 # TensorFlow may add axes of size 1 to the axes of a gradient, and a list may leave sizes of its
 # elements open.
-AMBIGUOUS = ("BroadcastGradientArgs", "TensorListElementShape")
+NOT_VALIDATED = ("BroadcastGradientArgs", "TensorListElementShape")

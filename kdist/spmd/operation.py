@@ -13,7 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from .functions import kernel_of
+from .functions import kernel_name
+from .op_types import FUNCTION_CALLS
 from .placements import REPLICATE, Partial, Placement, Shard
 from .reduction import Reduction
 from .rows import Rows
@@ -101,10 +102,10 @@ class Rewrite:
     """Operations that stand for an operation of the traced step.
 
     Args:
-        make: Writes the operations into the default graph, and returns the results.
+        write: Writes the operations into the default graph, and returns the results.
     """
 
-    make: Callable[[], Sequence[tf.Tensor]]
+    write: Callable[[], Sequence[tf.Tensor]]
 
 
 class Operation:
@@ -120,14 +121,14 @@ class Operation:
     def __init__(self, facts: TensorFacts, op: tf.Operation) -> None:
         self.facts, self.op = facts, op
         self.type: str = op.type
-        self.inputs = [facts.canonical(tensor) for tensor in op.inputs]
-        self.placements = [facts.placement(tensor) for tensor in self.inputs]
+        self.inputs = [facts.resolve_alias(tensor) for tensor in op.inputs]
+        self.placements = [facts.placement_of(tensor) for tensor in self.inputs]
         self.outputs: Sequence[tf.Tensor] = op.outputs
         self.weights: dict[int, Shard] = {}
         if facts.step.weight_bytes is not None and self.has_rows_of_batch:
             for index, placement in enumerate(self.placements):
                 if isinstance(placement, Shard) and self._is_weight(index, placement):
-                    self.weights[index] = placement.plain()
+                    self.weights[index] = placement.as_plain()
                     self.placements[index] = REPLICATE
 
     @property
@@ -141,7 +142,6 @@ class Operation:
         return is_value and not placement.rows.is_batch
 
     def attr(self, name: str) -> Any:
-        """Return an attribute of the operation."""
         return self.op.get_attr(name)
 
     @property
@@ -158,17 +158,17 @@ class Operation:
 
     def constant(self, index: int) -> Any:
         """Return the value of an input if it is known while tracing."""
-        return self.facts.constant(self.inputs[index])
+        return self.facts.constant_of(self.inputs[index])
 
-    def sizes(self, index: int) -> Any:
+    def sizes_in(self, index: int) -> Any:
         """Return the sizes in an integer input of rank 0 or 1, an array; else `None`."""
-        return self.facts.sizes(self.inputs[index])
+        return self.facts.sizes_in(self.inputs[index])
 
     def dims(self, index: int) -> list[AnySize] | None:
         """Return the sizes of an input's axes over all replicas."""
         if index in self.weights:
             return [*self.inputs[index].shape.as_list()]
-        return self.facts.dims(self.inputs[index])
+        return self.facts.dims_of(self.inputs[index])
 
     def shard(self, index: int) -> Shard | None:
         """Return the placement of an input if it is divided."""
@@ -186,7 +186,6 @@ class Operation:
 
     @property
     def any_shard(self) -> bool:
-        """Whether any input is divided."""
         return any(isinstance(placement, Shard) for placement in self.placements)
 
     def first_shard(self, indices: Iterable[int]) -> Shard | None:
@@ -201,7 +200,7 @@ class Operation:
         """
         if not isinstance(placement, Shard) or placement.axis != wanted.axis:
             return False
-        return placement.fits(wanted) or self.facts.merge(placement.rows, wanted.rows, self.op)
+        return placement.fits(wanted) or self.facts.merge_rows(placement.rows, wanted.rows, self.op)
 
     def whole_but(self, forms: Mapping[int, Form]) -> list[Form]:
         """Return the forms of all inputs: by index in `forms`, of all other inputs whole."""
@@ -220,7 +219,7 @@ class Operation:
             return REPLICATE
         if self.try_align(placement, wanted):
             return placement
-        return BroadcastRows(wanted.plain()) if may_broadcast else wanted.plain()
+        return BroadcastRows(wanted.as_plain()) if may_broadcast else wanted.as_plain()
 
     # Results
 
@@ -268,7 +267,7 @@ def find_rule(op: tf.Operation) -> Rule | None:
     """Return the rule of an operation's type, or of the kernel that it calls."""
     if not RULES:
         raise RuntimeError("no rule is registered: import kdist.spmd.rules")
-    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        kernel = kernel_of(op)
+    if op.type in FUNCTION_CALLS:
+        kernel = kernel_name(op)
         return RULES.get(f"kernel:{kernel}" if kernel else "XlaCall")
     return RULES.get(op.type)

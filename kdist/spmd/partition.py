@@ -1,4 +1,10 @@
-"""Partition a step: trace it for the global batch, plan it, and write its program."""
+"""Partition a step: trace it for the global batch, plan it, and write its program.
+
+`partition` calls these functions in turn. `_trace_step` traces the step with placeholders for the
+global batch (`_input_tensor_of`). `_plan_step` places the inputs and variables, and plans the
+operations, until no `ComputeWholeError` asks for a new plan. `_row_counts` counts the rows of each
+replica. `_write_program` writes the stages and their calls. `run_eagerly` needs no plan.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +26,16 @@ from .._upstream.steps import converted, one_device
 from . import rules, validation
 from .batches import split_rows
 from .collectives import HOST, Collectives, device_for
-from .explanation import Explanation, describe_plan, explain, line_of
+from .explanation import Explanation, describe_plan, explain_plan, find_user_line
 from .functions import Bodies
 from .operation import ComputeWholeError
 from .placements import REPLICATE, Shard
-from .plan import GraphPlan, live_operations
+from .plan import GraphPlan, is_single_row, live_operations
 from .program import Program, stays_divided
 from .rows import Rows
 from .sizes import BatchAxis
 from .tensor_facts import Ref, StepFacts
-from .trace import InputTensor, Trace, trace
+from .trace import InputTensor, Trace, trace_step
 
 WEIGHT_BYTES = 25 * 2**20
 """Bytes of the divided weights that are gathered for a stage; a larger weight comes alone."""
@@ -90,14 +96,13 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
     collectives = strategy.collectives()
     # Whether all workers trace this step together, with parts of the same known sizes.
     is_alike = collectives.replicas == len(collectives.devices) or is_tracing_step()
-    traced = _trace(strategy, step, args, kwargs, collectives, is_alike)
+    traced = _trace_step(strategy, step, args, kwargs, collectives, is_alike)
     results = [
         (tensor, step.keeps_rows and may_keep)
         for tensor, may_keep in zip(traced.outputs, _may_keep_rows(traced.structure), strict=True)
         if tensor is not None
     ]
-    planned = _plan(strategy, step, traced, results, collectives)
-    plan = planned.plan
+    plan, batches, captured = _plan_step(strategy, step, traced, results, collectives)
     digest = None
     if is_alike:
         strategy.compare_plan(plan)
@@ -105,16 +110,16 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         digest = zlib.crc32("\n".join(describe_plan(plan)).encode()) // 2
     program = Program(
         plan,
-        _input_values(traced, collectives) | planned.captured,
+        _input_values(traced, collectives) | captured,
         collectives,
-        _row_counts(planned, collectives, digest),
+        _row_counts(plan, batches, collectives, digest),
         jit_compile=step.jit_compile,
         draws_by_xla=step.draws_by_xla,
     )
     structure = tf.nest.pack_sequence_as(
         traced.structure, _write_program(program, traced, results), expand_composites=True
     )
-    explanation = explain(
+    explanation = explain_plan(
         plan,
         program.exchange_rounds,
         program.exchanged_tensors(),
@@ -124,7 +129,7 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
     return structure, explanation
 
 
-def _trace(
+def _trace_step(
     strategy: Any,
     step: Step,
     args: Any,
@@ -137,7 +142,7 @@ def _trace(
     )
     fn = converted(step.fn)
 
-    def compilable(*args: Any, **kwargs: Any) -> Any:
+    def call_in_xla_context(*args: Any, **kwargs: Any) -> Any:
         # In this context, TensorFlow makes loops and conditions that XLA can compile.
         with OptionalXlaContext(step.jit_compile):
             return fn(*args, **kwargs)
@@ -145,7 +150,7 @@ def _trace(
     input_tensor_of = functools.partial(
         _input_tensor_of, strategy, collectives, step.splits, is_alike
     )
-    return trace(strategy, compilable, args, kwargs, input_tensor_of)
+    return trace_step(strategy, call_in_xla_context, args, kwargs, input_tensor_of)
 
 
 def _write_program(
@@ -153,15 +158,13 @@ def _write_program(
 ) -> list[Any]:
     """Write a program; return its results as a flat list, in the order of the traced results."""
     collectives = program.collectives
-    if validation.is_on() and collectives.replicas == len(collectives.devices):
-        check = validation.Validation(program)
-        program.exports_all = True
-        made = iter(check.check(program.write(results)))
-    else:
-        made = iter(program.write(results))
+    is_validated = validation.is_validated() and collectives.replicas == len(collectives.devices)
+    check = validation.Validation(program) if is_validated else None
+    values = program.write_step(results)
+    written = iter(check.compare_all(values) if check else values)
     flat: list[Any] = []
     for tensor in traced.outputs:
-        result = None if tensor is None else next(made)
+        result = None if tensor is None else next(written)
         flat.append(GlobalRows(tuple(result)) if isinstance(result, list) else result)
     return flat
 
@@ -179,10 +182,12 @@ def _input_tensor_of(
         return [InputTensor([component] * count, False) for component in components]
     if isinstance(value, tf.Tensor):
         if splits and value.shape.rank:
-            parts = _split_batch(value, collectives)
-            return InputTensor(parts, True, collectives.replicas, value.shape[0])
+            with tf.device(device_for(value, collectives.devices[0])):
+                parts = split_rows(value, collectives.replicas)
+            own = [parts[place] for place in collectives.places]
+            return InputTensor(own, True, collectives.replicas, value.shape[0])
         return InputTensor([value] * count, False)
-    if not is_divided(value):
+    if not has_replica_values(value):
         return None
     parts = strategy.experimental_local_results(value)
     if not tf.is_tensor(parts[0]):
@@ -191,32 +196,25 @@ def _input_tensor_of(
     if parts[0].shape.rank is None:  # The rows of a tensor of unknown rank are unknown.
         return InputTensor(collectives.gather(parts, 0), False)
     if parts[0].shape.rank == 0:
-        return InputTensor(_only_value(parts, collectives), False)
+        return InputTensor(_take_equal_scalar(parts, collectives), False)
     known = collectives.replicas if is_alike else None
     return InputTensor(parts, True, known, counts=attached_counts(value))
 
 
-def is_divided(value: Any) -> bool:
+def has_replica_values(value: Any) -> bool:
     """Whether each replica has a value of its own, such as a part of a batch; not for variables."""
     is_variable = isinstance(value, values.DistributedVariable)
     return isinstance(value, values.DistributedValues) and not is_variable
 
 
-def _split_batch(value: tf.Tensor, collectives: Collectives) -> list[tf.Tensor]:
-    """Return each replica's rows of a whole batch."""
-    with tf.device(device_for(value, collectives.devices[0])):
-        parts = split_rows(value, collectives.replicas)
-    return [parts[place] for place in collectives.places]
-
-
-def _only_value(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
+def _take_equal_scalar(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
     """Return the replicas' scalars, after a check that all are the same."""
     found = []
     stacks = collectives.stack(parts)
     for part, device, stacked in zip(parts, collectives.devices, stacks, strict=True):
         message = (
             "a step sees the global batch, but one of its arguments is a scalar with another value"
-            " on each replica: give it as a row of a batch, or the same to all. The values are"
+            " on each replica: pass a value for each row, or the same to all. The values are"
         )
         check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
         with tf.device(device_for(part, device)), tf.control_dependencies([check]):
@@ -229,7 +227,7 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
     """Join the parts of sparse and ragged batches and `IndexedSlices`: they are computed whole."""
-    if not is_divided(value):
+    if not has_replica_values(value):
         return value
     parts = strategy.experimental_local_results(value)
     if isinstance(parts[0], tf.SparseTensor):
@@ -251,15 +249,15 @@ def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
             parts[0].dense_shape,
         )
     if isinstance(parts[0], tf.RaggedTensor):
-        return _joined_ragged(parts, collectives)
+        return _join_ragged(parts, collectives)
     return value
 
 
-def _joined_ragged(parts: Sequence[Any], collectives: Collectives) -> Any:
+def _join_ragged(parts: Sequence[Any], collectives: Collectives) -> Any:
     """Join ragged parts, level by level; a level of uniform row length keeps the length."""
     if not isinstance(parts[0], tf.RaggedTensor):
-        return collectives.gather(_of_one_width(parts, collectives), 0)[0]
-    inner = _joined_ragged([part.values for part in parts], collectives)
+        return collectives.gather(_equalize_widths(parts, collectives), 0)[0]
+    inner = _join_ragged([part.values for part in parts], collectives)
     length = parts[0].uniform_row_length
     if length is not None:
         rows = tf.reduce_sum(collectives.stack([part.nrows() for part in parts])[0])
@@ -268,7 +266,7 @@ def _joined_ragged(parts: Sequence[Any], collectives: Collectives) -> Any:
     return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
 
 
-def _of_one_width(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
+def _equalize_widths(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
     """Return parts with the same sizes of inner axes.
 
     A part without rows may have inner sizes of 0; it gets the sizes of the parts with rows.
@@ -282,48 +280,27 @@ def _of_one_width(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[
 
 
 def _input_values(traced: Trace, collectives: Collectives) -> dict[Ref, Sequence[tf.Tensor]]:
-    """Return the replicas' values of each input of a step."""
     return {
         placeholder.ref(): (
             collectives.gather(tensor.parts, 0)
-            if tensor.is_rows and _is_single_row(placeholder)
+            if tensor.is_rows and is_single_row(placeholder)
             else tensor.parts
         )
         for placeholder, tensor in traced.inputs
     }
 
 
-def _is_single_row(placeholder: tf.Tensor) -> bool:
-    """Whether a batch is known to have a single row: every replica gets that row."""
-    return bool(placeholder.shape[0] == 1)
-
-
 # Plan
 
 
-@dataclass
-class _PlannedStep:
-    """A planned step.
-
-    Attributes:
-        plan: The plan.
-        batches: The inputs of the step that are batches, by their axes.
-        captured: The replicas' values of each tensor that the step captures.
-    """
-
-    plan: GraphPlan
-    batches: dict[BatchAxis, InputTensor]
-    captured: dict[Ref, Sequence[tf.Tensor]]
-
-
-def _plan(
+def _plan_step(
     strategy: Any,
     step: Step,
     traced: Trace,
     results: Sequence[tuple[tf.Tensor, bool]],
     collectives: Collectives,
-) -> _PlannedStep:
-    """Plan a traced step."""
+) -> tuple[GraphPlan, dict[BatchAxis, InputTensor], dict[Ref, Sequence[tf.Tensor]]]:
+    """Plan a traced step; return the plan, the batches, and the values of captured tensors."""
     operations = live_operations(traced.graph, [tensor for tensor, _ in results])
     bodies = Bodies()
     whole: set[tf.Operation] = set()
@@ -340,10 +317,10 @@ def _plan(
         try:
             plan.plan_operations(op for op in operations if op.type != "Placeholder")
             for tensor, keeps_rows in results:
-                if not (keeps_rows and stays_divided(plan.placement(tensor))):
-                    plan.plan_way(plan.canonical(tensor), REPLICATE)
-            plan.settle_ways()
-            return _PlannedStep(plan, batches, captured)
+                if not (keeps_rows and stays_divided(plan.placement_of(tensor))):
+                    plan.plan_conversion(plan.resolve_alias(tensor), REPLICATE)
+            plan.settle_conversions()
+            return plan, batches, captured
         except ComputeWholeError as error:
             whole |= error.operations
 
@@ -354,10 +331,10 @@ def _set_inputs(
     """Set the placements of a step's inputs; return the inputs that are batches."""
     batches: dict[BatchAxis, InputTensor] = {}
     for number, (placeholder, tensor) in enumerate(traced.inputs):
-        if not tensor.is_rows or _is_single_row(placeholder):
+        if not tensor.is_rows or is_single_row(placeholder):  # Every replica gets a single row.
             plan.set_input(placeholder, REPLICATE)
             continue
-        parts = _known_parts(tensor, collectives.replicas)
+        parts = _known_part_sizes(tensor, collectives.replicas)
         batch_axis = BatchAxis(f"input {number}", placeholder.shape[0], parts=parts)
         batches[batch_axis] = tensor
         plan.set_input(placeholder, Shard(0, Rows(((batch_axis, 1),))))
@@ -372,14 +349,14 @@ def _set_captured(
     for outer, inner in traced.graph.captures:
         own, division = strategy.extended.copies_of(outer)
         is_whole = division is None
-        plan.set_input(inner, REPLICATE if is_whole else _placement_of(plan, division, inner))
+        plan.set_input(inner, REPLICATE if is_whole else _place_variable(plan, division, inner))
         if own is None and inner.dtype == tf.resource:
             plan.step.shared.add(inner.ref())
         captured[inner.ref()] = own or [outer] * replicas
     return captured
 
 
-def _placement_of(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
+def _place_variable(plan: GraphPlan, division: Any, handle: tf.Tensor) -> Shard:
     """Return the placement of a divided variable's handle, also the placement of its values."""
     known = {
         shard.rows.segments[0][0].parts: shard.rows for shard in plan.step.variable_shards.values()
@@ -403,7 +380,7 @@ def _may_keep_rows(structure: Any) -> list[bool]:
     ]
 
 
-def _known_parts(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
+def _known_part_sizes(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
     """Return the number of rows of each replica, if all parts are here and have known sizes."""
     parts = tuple(part.shape[0] for part in tensor.parts)
     return None if None in parts or len(parts) < count else parts
@@ -413,23 +390,21 @@ def _known_parts(tensor: InputTensor, count: int) -> tuple[int, ...] | None:
 
 
 def _row_counts(
-    planned: _PlannedStep, collectives: Collectives, digest: int | None
+    plan: GraphPlan,
+    batches: dict[BatchAxis, InputTensor],
+    collectives: Collectives,
+    digest: int | None,
 ) -> dict[BatchAxis, tf.Tensor]:
     """Return the replicas' numbers of rows, after checks of batches that need equal numbers.
 
     Workers that do not trace a step together send a digest of the plan with their numbers of rows:
     different digests are an error.
     """
-    own = {
-        axis: [tf.shape(part)[0] for part in tensor.parts]
-        for axis, tensor in planned.batches.items()
-    }
+    own = {axis: [tf.shape(part)[0] for part in tensor.parts] for axis, tensor in batches.items()}
     known = {
-        axis.root(): tensor.counts
-        for axis, tensor in planned.batches.items()
-        if tensor.counts is not None
+        axis.root(): tensor.counts for axis, tensor in batches.items() if tensor.counts is not None
     }
-    checks = [_check_equal(planned.plan, axis, own) for axis in own if axis.root() is not axis]
+    checks = [_check_equal(plan, axis, own) for axis in own if axis.root() is not axis]
     found: dict[BatchAxis, tf.Tensor] = {}
     with tf.control_dependencies(checks):
         for axis, counts in own.items():
@@ -441,7 +416,7 @@ def _row_counts(
                 found[axis] = collectives.stack([tf.identity(count) for count in counts])[0]
             else:
                 found[axis] = _counts_with_digest(counts, digest, collectives)
-    for shard in planned.plan.step.variable_shards.values():
+    for shard in plan.step.variable_shards.values():
         ((axis, _),) = shard.rows.segments
         found[axis] = tf.constant(axis.parts)
     return found
@@ -454,10 +429,10 @@ def _check_equal(
     root = axis.root()
     op = next(assumption.op for assumption in plan.assumed if assumption.other is axis)
     message = (
-        f"{root.name} and {axis.name} of the step meet in {line_of(op)} ({op.type}), so that each"
-        " replica needs equally many rows of both. If one is a single row for all samples, repeat"
-        " it for each of them in the data, or give it to the step otherwise than in a dataset. The"
-        " replicas have these numbers of rows"
+        f"{root.name} and {axis.name} of the step meet in {find_user_line(op)} ({op.type}), so that"
+        " each replica needs equally many rows of both. If one is a single row for all samples,"
+        " repeat the row for each sample in the data, or pass it to the step outside of the"
+        " dataset. The replicas have these numbers of rows"
     )
     with tf.device(HOST), tf.name_scope("on_host"):  # The numbers of rows are on the host.
         is_equal = tf.reduce_all(tf.equal(own[root], own[axis]))
@@ -482,16 +457,16 @@ def run_eagerly(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -
     """
     collectives = strategy.collectives()
 
-    def whole(value: Any) -> Any:
+    def join_parts(value: Any) -> Any:
         value = _join_composite(strategy, value, collectives)
-        if not is_divided(value):
+        if not has_replica_values(value):
             return value
         parts = strategy.experimental_local_results(value)
         if tf.is_tensor(parts[0]) and parts[0].shape.rank:
             return collectives.gather(list(parts), 0)[0]
-        return _only_value(parts, collectives)[0] if tf.is_tensor(parts[0]) else parts[0]
+        return _take_equal_scalar(parts, collectives)[0] if tf.is_tensor(parts[0]) else parts[0]
 
-    args, kwargs = tf.nest.map_structure(whole, (args, kwargs))
+    args, kwargs = tf.nest.map_structure(join_parts, (args, kwargs))
     with one_device(strategy):
         result = fn(*args, **kwargs)
     strategy.extended.copy_first()

@@ -18,7 +18,7 @@ from .rows import Rows
 class Placement:
     """Base class of placements."""
 
-    def plain(self) -> Placement:
+    def as_plain(self) -> Placement:
         """Return this placement without facts about the values, `uniform` and `within`."""
         return self
 
@@ -55,11 +55,11 @@ class Shard(Placement):
             return False
         return self.rows == other.rows or (self.uniform and self.rows.counts == other.rows.counts)
 
-    def at(self, axis: int) -> Shard:
+    def on_axis(self, axis: int) -> Shard:
         """Return this placement along a given axis."""
         return Shard(axis, self.rows, self.uniform, self.within)
 
-    def plain(self) -> Shard:
+    def as_plain(self) -> Shard:
         return Shard(self.axis, self.rows)
 
     def __repr__(self) -> str:

@@ -1,10 +1,18 @@
 """Plan a traced step: the placement and stage of every tensor, and the exchanges between stages.
 
-The step was traced as the program of one device that sees the global batch. A plan visits the
-operations once, in order (`GraphPlan.visit`). The rule of an operation's type decides how the
-operation is divided, or all rows are gathered and every replica computes the whole operation. Each
-input then has a way to its wanted form (`redistribute.py`). Tensors may have to be exchanged for
-the way, and the operation runs in the first stage that has all of its inputs.
+The step was traced as the program of one device that sees the global batch. Its operations are
+planned once, in order:
+
+1. The rule of the operation's type decides how the operation is divided (`_decide_division`).
+   Without a certain rule, every replica computes the whole operation (`_plan_whole`).
+2. Each input is converted from its placement to the form that the rule wants (`plan_conversion`,
+   `redistribute.py`). A conversion that needs values of other replicas plans an exchange.
+3. The operation runs in the first stage that has all inputs in their forms (`_plan_decision`).
+   `tensor_facts.StageNumber` has the order of stages.
+
+A call of a function is replaced by the function's operations (`_inline_call`). A loop, condition or
+function for XLA has a plan of its own, without exchanges: `rules/control_flow.py`.
+`stage.py` and `program.py` write a plan.
 """
 
 from __future__ import annotations
@@ -16,9 +24,9 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import handle_source
-from .functionalize import functionalize, functionalized_inputs
-from .functions import hold_back, is_compiled, kernel_of
-from .op_types import CALLS, PLAIN, QUIET, READS
+from .functionalize import functionalize, functionalized_inputs, read_variable
+from .functions import hold_back, is_compiled, kernel_name
+from .op_types import CALLS, FUNCTION_CALLS, PLAIN, READS, REMOVABLE
 from .operation import (
     LOCAL,
     ComputeWholeError,
@@ -33,15 +41,15 @@ from .operation import (
 from .placements import REPLICATE, ListOf, Opaque, Partial, Placement, Replicate, Shard
 from .redistribute import (
     KEEP,
+    Conversion,
     Keep,
     SliceRows,
     TakeRowsOfSum,
     TakeWeight,
-    Way,
     WriteSizes,
+    choose_conversion,
     gathers_rows,
-    settle_way,
-    way_to,
+    settle_conversion,
 )
 from .tensor_facts import INPUTS, NeedsCollectiveError, Ref, StageNumber, StepFacts, TensorFacts
 
@@ -53,9 +61,9 @@ class PlannedOperation:
     Attributes:
         op: The operation of the traced step.
         decision: How the operation is computed.
-        inputs: The canonical tensors of its inputs (`TensorFacts.canonical`).
+        inputs: The canonical tensors of its inputs (`TensorFacts.resolve_alias`).
         placements: The placements of the inputs.
-        ways: The ways from the placements to the wanted forms.
+        conversions: The conversions from the placements to the wanted forms.
         stage: The stage of the operation.
         controls: Operations that have to run before.
         is_undivided: Whether the operation has no rule, or its rule is not certain.
@@ -66,8 +74,8 @@ class PlannedOperation:
     op: tf.Operation
     decision: Decision
     inputs: list[tf.Tensor]
-    placements: list[Placement]
-    ways: list[Way]
+    placements: Sequence[Placement]
+    conversions: Sequence[Conversion]
     stage: StageNumber
     controls: list[tf.Operation] = field(default_factory=list)
     is_undivided: bool = False
@@ -79,13 +87,13 @@ class PlannedOperation:
 
         `Decision.needs_all_rows` marks operations that need all rows by their nature.
         """
-        pairs = zip(self.placements, self.ways, strict=True)
-        gathers = any(gathers_rows(placement, way) for placement, way in pairs)
+        pairs = zip(self.placements, self.conversions, strict=True)
+        gathers = any(gathers_rows(placement, conversion) for placement, conversion in pairs)
         has_rows = any(isinstance(placement, Shard) for placement in self.placements)
         return (gathers and not self.decision.needs_all_rows) or (self.is_undivided and has_rows)
 
 
-@dataclass
+@dataclass(eq=False)
 class PlannedExchange:
     """The exchange of a tensor: a single exchange for all operations that read the result.
 
@@ -108,13 +116,7 @@ class PlannedExchange:
 class GraphPlan(TensorFacts):
     """Plan of a traced graph, or of the body of a loop or condition in it.
 
-    Args:
-        parent: The plan of the graph that contains the body.
-        whole: Operations that have to be computed whole.
-        step: Facts of the whole step.
-        is_conditional: Whether the graph is a body that may not run.
-        can_check: Whether the graph can have checks, operations that fail the step: XLA leaves them
-            out.
+    The arguments are those of `TensorFacts`, and the operations that have to be computed whole.
 
     Attributes:
         operations: The planned operations, in order.
@@ -153,36 +155,33 @@ class GraphPlan(TensorFacts):
         weights = (gather for gathers in self.weights.values() for gather in gathers.values())
         return [*self.exchanges.values(), *weights]
 
-    def maker(self, tensor: tf.Tensor) -> PlannedOperation | None:
-        """Return the operation that makes a tensor; `None` for an input."""
-        return self.makers.get(tensor.ref())
-
     # Operations
 
     def plan_operations(self, operations: Iterable[tf.Operation]) -> None:
         """Plan operations, sorted so that each operation comes after all that it depends on."""
         for op in operations:
-            self.visit(op)
+            self.plan_operation(op)
 
-    def visit(self, op: tf.Operation, earliest: StageNumber = INPUTS) -> None:
+    def plan_operation(self, op: tf.Operation, earliest: StageNumber = INPUTS) -> None:
         """Plan an operation for the stage `earliest` or a later stage."""
-        if _is_plain_call(op):
-            self._inline(op, earliest)
+        # A function that XLA has to compile, such as a convolution in groups on CPUs, stays a call.
+        if op.type in FUNCTION_CALLS and not (kernel_name(op) or is_compiled(op)):
+            self._inline_call(op, earliest)
         elif op.type == "Identity" and op.inputs[0].dtype == tf.resource:
             self.set_alias(op.outputs[0], op.inputs[0])
-        elif (make := self._without_variables(op)) is not None:
-            self._rewrite(op, make, earliest)
+        elif (write := self._find_rewrite(op)) is not None:
+            self._plan_rewrite(op, write, earliest)
         else:
             operation = Operation(self, op)
-            decision = self._decide(operation)
+            decision = self._decide_division(operation)
             if isinstance(decision, Rewrite):
-                self._rewrite(op, decision.make, earliest)
+                self._plan_rewrite(op, decision.write, earliest)
             elif decision is None:
                 self._plan_whole(operation, earliest)
             else:
-                self._plan(operation, decision, earliest)
+                self._plan_decision(operation, decision, earliest)
 
-    def _without_variables(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
+    def _find_rewrite(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
         """Return a function that writes an operation without variables; `None` to keep variables.
 
         An operation that changes variables in its body, or takes a divided variable, cannot keep
@@ -196,86 +195,84 @@ class GraphPlan(TensorFacts):
             return lambda: functionalize(op, divided)
         return None
 
-    def _decide(self, operation: Operation) -> Decision | Rewrite | None:
+    def _decide_division(self, operation: Operation) -> Decision | Rewrite | None:
         """Return how an operation is divided; `None` if every replica computes all of it."""
-        find = None if operation.op in self.whole else find_rule(operation.op)
-        decision = find(operation) if find else None
+        rule = None if operation.op in self.whole else find_rule(operation.op)
+        decision = rule(operation) if rule else None
         if not isinstance(decision, Decision):
             return decision
         # A batch that is known to have a single row is not divided: every replica has that row, as
         # with an input of a single row (`partition._set_inputs`).
-        is_one_row = any(map(_is_one_row, operation.outputs, decision.output_placements))
-        return None if is_one_row else decision
+        has_one_row = any(map(_has_one_row, operation.outputs, decision.output_placements))
+        return None if has_one_row else decision
 
     def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
         """Plan a whole operation: on every replica, or on the first replica if it must run once."""
         op = operation.op
-        once, changed = self._runs_once(op)
-        wanted, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
-        decision = Decision(wanted, results, on_one_replica=once)
-        planned = self._plan(operation, decision, earliest)
+        runs_once, changed = self.find_effects(op)
+        forms, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
+        decision = Decision(forms, results, on_one_replica=runs_once)
+        planned = self._plan_decision(operation, decision, earliest)
         planned.is_undivided = True
-        if once:
+        if runs_once:
             self._copy_states(op, changed, planned.stage)
 
-    def _plan(
+    def _plan_decision(
         self, operation: Operation, decision: Decision, earliest: StageNumber
     ) -> PlannedOperation:
+        """Plan an operation's conversions of inputs, and the first stage that has all inputs."""
         op, inputs, placements = operation.op, operation.inputs, operation.placements
-        stage = self._after_controls(op, earliest)
-        ways: list[Way] = []
+        runs_once = decision.on_one_replica
+        # Below, `stage` only grows: to the operations that have to run before, to the inputs in
+        # their forms, to the counts of rows, to the kind of stage, to the gathers of weights.
+        stage = self._find_first_stage(op, earliest)
+        conversions: list[Conversion] = []
         weights: dict[int, tf.Tensor] = {}
         for index, (tensor, form) in enumerate(zip(inputs, decision.input_forms, strict=True)):
             if index in operation.weights and isinstance(form, LocalValue):
                 form = REPLICATE
-            if not decision.on_one_replica and self._is_wanted_weight(tensor, form):
+            if not runs_once and self._is_wanted_weight(tensor, form):
                 weights[index] = tensor
-                ways.append(KEEP)
+                conversions.append(KEEP)  # `TakeWeight` below, once the stage is known.
                 continue
-            way, available = self.plan_way(tensor, form)
-            ways.append(way)
+            conversion, available = self.plan_conversion(tensor, form)
+            conversions.append(conversion)
             stage = max(stage, available)
         for size in decision.needs:
             stage = max(stage, self.count_rows(size))
-        once = decision.on_one_replica
-        changes = self.parent is None and not once and bool(self.effects(op)[1])
-        stage = stage.first(on_every_replica=not once)
+        changes = self.parent is None and not runs_once and bool(self.effects_of(op)[1])
+        stage = stage.first(on_every_replica=not runs_once)
         if weights:
             stage = self._gather_weights([*weights.values()], stage)
             for index in weights:
-                ways[index] = TakeWeight(stage.round)
+                conversions[index] = TakeWeight(stage.round)
         if self.step.in_fixed_order and self.parent is None:
-            stage = self._after_changes(inputs, stage, changes)
+            stage = self._wait_for_changes(inputs, stage, changes)
         if op.type == "Const":
             stage = INPUTS
-        controls = self._controls(op)
-        planned = PlannedOperation(
-            op, decision, inputs, placements, ways, stage, controls, changes_variables=changes
-        )
-        self._add(planned)
-        for output, placement in zip(op.outputs, decision.output_placements, strict=True):
-            if output.ref() not in self._aliases:
-                self._set_result(planned, output, placement)
-        if once:
+        controls = self._find_controls(op)
+        planned = PlannedOperation(op, decision, inputs, placements, conversions, stage, controls)
+        planned.changes_variables = changes
+        self._add_planned(planned)
+        if runs_once:
             self.step.shared |= {t.ref() for t in op.outputs if t.dtype == tf.resource}
         return planned
 
-    def _add(self, planned: PlannedOperation) -> None:
+    def _add_planned(self, planned: PlannedOperation) -> None:
         self.operations.append(planned)
         self._stage_of_op[planned.op] = planned.stage
-
-    def _set_result(
-        self, planned: PlannedOperation, output: tf.Tensor, placement: Placement
-    ) -> None:
-        self.set_tensor(output, placement, planned.stage)
-        self.makers[output.ref()] = planned
+        placements = planned.decision.output_placements
+        for output, placement in zip(planned.op.outputs, placements, strict=True):
+            if output.ref() not in self._aliases:
+                self.set_tensor(output, placement, planned.stage)
+                self.makers[output.ref()] = planned
 
     # Order and effects
 
-    def _after_controls(self, op: tf.Operation, earliest: StageNumber) -> StageNumber:
+    def _find_first_stage(self, op: tf.Operation, earliest: StageNumber) -> StageNumber:
         return max([earliest, *(self._stage_of_op.get(c, INPUTS) for c in op.control_inputs)])
 
-    def _after_changes(
+    def _wait_for_changes(
         self, inputs: Sequence[tf.Tensor], stage: StageNumber, changes: bool
     ) -> StageNumber:
         """Return the stage of an operation: after the stage that changes a variable it reads."""
@@ -286,121 +283,115 @@ class GraphPlan(TensorFacts):
         is_changed = stage in [self._changed_at.get(handle, INPUTS) for handle in handles]
         return stage.next if is_changed else stage
 
-    def _runs_once(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
+    def find_effects(self, op: tf.Operation) -> tuple[bool, list[tf.Tensor]]:
         """Return whether an operation must run once, and the replicas' states that it changes."""
-        once, changed = self.effects(op)
+        runs_once, changed = self.effects_of(op)
         # An operation that changes a variable, has no results and is no call can run on every
         # replica. A call, or an operation with results, changes the variable on the first replica,
         # and the new value is copied to the other replicas.
-        once = once or bool(changed and (op.type in CALLS or op.outputs))
-        if once and self.parent is not None:
-            raise NeedsCollectiveError(f"to run once {op.name}")
-        handles = [self.canonical(op.inputs[index]) for index in sorted(changed)]
-        return once, [handle for handle in handles if not self.is_shared(handle)]
-
-    def runs_once(self, op: tf.Operation) -> bool:
-        """Return whether an operation must run once, not on every replica."""
-        return self._runs_once(op)[0]
+        runs_once = runs_once or bool(changed and (op.type in CALLS or op.outputs))
+        if runs_once and self.parent is not None:
+            raise NeedsCollectiveError(f"{op.name} has to run once, which a body cannot do")
+        handles = [self.resolve_alias(op.inputs[index]) for index in sorted(changed)]
+        return runs_once, [handle for handle in handles if not self.is_shared(handle)]
 
     def _copy_states(
         self, op: tf.Operation, handles: Sequence[tf.Tensor], stage: StageNumber
     ) -> None:
         """Copy the variables that an operation changed on the first replica to all replicas."""
-        behind = stage.first(on_every_replica=True)
+        # The value is read in the stage of the operation, and assigned in the next stage that runs
+        # on every replica. Later operations wait for the assignments (`_stage_of_op`, `_copies`).
+        later = stage.first(on_every_replica=True)
         for handle in handles:
-            data = handle_data_util.get_resource_handle_data(handle)
             with handle.graph.as_default():
-                dtype = tf.as_dtype(data.shape_and_type[0].dtype)
-                value = gen_resource_variable_ops.read_variable_op(handle, dtype)
+                value = read_variable(handle, handle)
                 assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
-            read = Decision([LOCAL], [REPLICATE])
-            change = Decision([LOCAL, REPLICATE], [])
-            reading = PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
-            self._add(reading)
-            self._set_result(reading, value, REPLICATE)
-            self._changed_at[handle.ref()] = behind
-            self._add(
-                PlannedOperation(
-                    assigned,
-                    change,
-                    [handle, value],
-                    [REPLICATE, REPLICATE],
-                    [KEEP, KEEP],
-                    behind,
-                    [op],
-                    changes_variables=True,
-                )
+            read, change = Decision([LOCAL], [REPLICATE]), Decision([LOCAL, REPLICATE], [])
+            self._add_planned(
+                PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
             )
+            inputs, placements, conversions = [handle, value], [REPLICATE] * 2, [KEEP] * 2
+            planned = PlannedOperation(
+                assigned, change, inputs, placements, conversions, later, [op]
+            )
+            planned.changes_variables = True
+            self._add_planned(planned)
+            self._changed_at[handle.ref()] = later
             self._copies.setdefault(op, []).append(assigned)
-            self._stage_of_op[op] = behind
+            self._stage_of_op[op] = later
 
-    def _controls(self, op: tf.Operation) -> list[tf.Operation]:
+    def _find_controls(self, op: tf.Operation) -> list[tf.Operation]:
         """Return the operations that have to run before `op`."""
-        found = list(op.control_inputs)
-        if op.op_def.is_stateful:
+        waiting = list(op.control_inputs)
+        if op.op_def.is_stateful:  # An operation of an inlined call waits as the call does.
             for call in self._calls:
-                found += call.control_inputs
-        result: list[tf.Operation] = []
-        while found:
-            control = found.pop()
+                waiting += call.control_inputs
+        controls: list[tf.Operation] = []
+        while waiting:
+            control = waiting.pop()
             if control in self._inlined:
-                found += self._inlined[control]
+                waiting += self._inlined[control]
             else:
-                result += [control, *self._copies.get(control, ())]
-        return result
+                controls += [control, *self._copies.get(control, ())]
+        return controls
 
     # Redistribution
 
-    def plan_way(self, tensor: tf.Tensor, form: Form) -> tuple[Way, StageNumber]:
-        """Plan a tensor's way to a wanted form; return the way, and its first possible stage."""
-        available, tensor = self.stage_of(tensor), self.canonical(tensor)
-        placement = self.placement(tensor)
+    def plan_conversion(self, tensor: tf.Tensor, form: Form) -> tuple[Conversion, StageNumber]:
+        """Plan a tensor's conversion to a form; return it, and its first possible stage."""
+        available, tensor = self.stage_of(tensor), self.resolve_alias(tensor)
+        placement = self.placement_of(tensor)
+        # In this order: forms that any placement has, opaque values and lists, which have no other
+        # form, replicated tensors, and then conversions that need an exchange.
         if is_fake(tensor) and not isinstance(form, LocalSizes):  # No replica reads the tensor.
             return KEEP, available
-        way = way_to(form, placement, self.variable_shard(tensor))
-        if isinstance(way, WriteSizes):
-            return way, max([available, *(self.count_rows(rows) for _, rows in way.rows)])
+        conversion = choose_conversion(form, placement, self.variable_shard(tensor))
+        if isinstance(conversion, WriteSizes):
+            counted = [self.count_rows(rows) for _, rows in conversion.rows]
+            return conversion, max([available, *counted])
         if isinstance(placement, Opaque) and form != placement:
             raise ComputeWholeError({placement.origin})
-        if isinstance(way, Keep):
+        if isinstance(conversion, Keep):
             return KEEP, available
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})
-        if isinstance(way, SliceRows | TakeRowsOfSum):
-            available = max(available, self.count_rows(way.shard.rows))
-        if isinstance(way, TakeRowsOfSum):
-            return way, max(available, self._exchange(tensor, way.shard))
+        if isinstance(conversion, SliceRows | TakeRowsOfSum):
+            available = max(available, self.count_rows(conversion.shard.rows))
+        if isinstance(conversion, TakeRowsOfSum):
+            return conversion, max(available, self._plan_exchange(tensor, conversion.shard))
         if isinstance(placement, Replicate):
-            return way, available
+            return conversion, available
         if isinstance(placement, Shard | Partial):
-            return way, max(available, self._exchange_whole(tensor, placement))
-        raise TypeError(f"no exchange is known of the placement {placement} of {tensor.name}")
+            return conversion, max(available, self._plan_whole_exchange(tensor, placement))
+        raise TypeError(f"{tensor.name} has the placement {placement}, which cannot be exchanged")
 
-    def settle_ways(self) -> None:
+    def settle_conversions(self) -> None:
         """Keep inputs that are divided as wanted, now that all batches are merged.
 
         An exchange that was planned only for a kept input is not written.
         """
         for planned in self.operations:
-            pairs = zip(planned.placements, planned.ways, strict=True)
-            planned.ways = [settle_way(placement, way) for placement, way in pairs]
+            pairs = zip(planned.placements, planned.conversions, strict=True)
+            planned.conversions = [
+                settle_conversion(placement, conversion) for placement, conversion in pairs
+            ]
 
-    def _exchange_whole(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
+    def _plan_whole_exchange(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
-        planned = self.maker(tensor)
+        planned = self.makers.get(tensor.ref())
         if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
-            available = [self.plan_way(source, REPLICATE)[1] for source in planned.inputs]
+            available = [self.plan_conversion(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
-        stage = self._exchange(tensor)
+        stage = self._plan_exchange(tensor)
         self.exchanges[tensor.ref()].shard = None
         return stage
 
-    def _exchange(self, tensor: tf.Tensor, shard: Shard | None = None) -> StageNumber:
+    def _plan_exchange(self, tensor: tf.Tensor, shard: Shard | None = None) -> StageNumber:
         """Plan to exchange a tensor, unless it is planned already; return the round's beginning."""
         if self.parent is not None:
             raise NeedsCollectiveError(tensor.name)
         if tensor.ref() not in self.exchanges:
-            stage, placement = self.stage_of(tensor).next_round, self.placement(tensor)
+            stage, placement = self.stage_of(tensor).next_round, self.placement_of(tensor)
             if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
                 stage = max(stage, self.count_rows(placement.rows))
             self.exchanges[tensor.ref()] = PlannedExchange(tensor, stage, shard)
@@ -412,10 +403,10 @@ class GraphPlan(TensorFacts):
         """Whether a tensor is a divided weight that is wanted whole."""
         if self.step.weight_bytes is None or self.parent is not None or is_fake(tensor):
             return False
-        placement = self.placement(tensor)
+        placement = self.placement_of(tensor)
         if not isinstance(placement, Shard) or placement.rows.known_parts is None:
             return False
-        return isinstance(form, Replicate) and self.shape(tensor).is_fully_defined()
+        return isinstance(form, Replicate) and self.shape_of(tensor).is_fully_defined()
 
     def _gather_weights(self, weights: Sequence[tf.Tensor], stage: StageNumber) -> StageNumber:
         """Plan to gather weights for a stage, or for the next stage that has room for them.
@@ -423,8 +414,8 @@ class GraphPlan(TensorFacts):
         A stage lets go of its weights. A later stage that needs a weight, such as a stage of the
         backward pass, gathers the weight again.
         """
-        known = max(self.stage_of(tensor).next_round for tensor in weights)
-        stage = max(stage, known).first(on_every_replica=True)
+        available = max(self.stage_of(tensor).next_round for tensor in weights)
+        stage = max(stage, available).first(on_every_replica=True)
         while not self._has_room(weights, self.weights.get(stage.round, {})):
             stage = stage.next
         gathers = self.weights.setdefault(stage.round, {})
@@ -444,24 +435,26 @@ class GraphPlan(TensorFacts):
 
     # Calls and rewritten operations
 
-    def _inline(self, op: tf.Operation, earliest: StageNumber) -> None:
+    def _inline_call(self, op: tf.Operation, earliest: StageNumber) -> None:
         """Plan the operations of a called function in place of the call."""
         graph = self.step.bodies.graph_of(op, op.get_attr("f").name, op.inputs)
         for inner, outer in zip(graph.inputs, op.inputs, strict=True):
             self.set_alias(inner, outer)
             if inner.dtype == tf.resource:
-                handle_data_util.copy_handle_data(self.canonical(outer), inner)
-        operations = live_operations(graph, graph.outputs)
-        operations = [inner for inner in operations if inner not in self.step.bodies.added]
+                handle_data_util.copy_handle_data(self.resolve_alias(outer), inner)
+        operations = [
+            inner
+            for inner in live_operations(graph, graph.outputs)
+            if inner.type != "Placeholder" and inner not in self.step.bodies.added
+        ]
         self._calls.append(op)
-        planned = [inner for inner in operations if inner.type != "Placeholder"]
-        self._replace(op, planned, graph.outputs, earliest)
+        self._plan_replacement(op, operations, graph.outputs, earliest)
         self._calls.pop()
 
-    def _rewrite(
+    def _plan_rewrite(
         self,
         op: tf.Operation,
-        make: Callable[[], Sequence[tf.Tensor]],
+        write: Callable[[], Sequence[tf.Tensor]],
         earliest: StageNumber,
     ) -> None:
         """Plan the operations that stand for an operation of the step, written into its graph."""
@@ -473,31 +466,31 @@ class GraphPlan(TensorFacts):
                 tf.control_dependencies(list(op.control_inputs)),
                 tf.name_scope(f"{op.name}/"),
             ):
-                outputs = make()
+                outputs = write()
             operations = op.graph.get_operations()[before:]
             hold_back(operations, op.control_inputs)
             bodies.rewritten[op] = (operations, outputs)
             bodies.added |= dict.fromkeys(operations, op)
         operations, outputs = bodies.rewritten[op]
-        self._replace(op, operations, outputs, earliest)
+        self._plan_replacement(op, operations, outputs, earliest)
 
-    def _replace(
+    def _plan_replacement(
         self,
         op: tf.Operation,
         operations: Sequence[tf.Operation],
         outputs: Sequence[tf.Tensor],
         earliest: StageNumber,
     ) -> None:
-        earliest = self._after_controls(op, earliest)
+        earliest = self._find_first_stage(op, earliest)
         for inner in operations:
-            self.visit(inner, earliest)
-        for output, made in zip(op.outputs, outputs, strict=True):
-            self.set_alias(output, made)
+            self.plan_operation(inner, earliest)
+        for output, replacement in zip(op.outputs, outputs, strict=True):
+            self.set_alias(output, replacement)
         self._inlined[op] = [inner for inner in operations if inner.op_def.is_stateful]
         stages = [self._stage_of_op.get(inner, INPUTS) for inner in operations]
         self._stage_of_op[op] = max([earliest, *stages])
 
-    def origin(self, op: tf.Operation) -> tf.Operation:
+    def find_origin(self, op: tf.Operation) -> tf.Operation:
         """Return the operation of the traced step that `op` stands for."""
         while op in self.step.bodies.added:
             op = self.step.bodies.added[op]
@@ -514,29 +507,25 @@ def is_fake(tensor: tf.Tensor) -> bool:
     return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
 
 
-def _is_one_row(tensor: tf.Tensor, placement: Placement) -> bool:
+def _has_one_row(tensor: tf.Tensor, placement: Placement) -> bool:
     """Whether a batch is known to have a single row."""
-    if not isinstance(placement, Shard) or tensor.shape.rank is None:
-        return False
-    return bool(tensor.shape[placement.axis] == 1 and placement.rows.is_batch)
+    is_batch = isinstance(placement, Shard) and placement.rows.is_batch
+    return is_batch and is_single_row(tensor, placement.axis)  # type: ignore[attr-defined]
 
 
-def _is_plain_call(op: tf.Operation) -> bool:
-    """Whether an operation is a call, and the function's operations can be planned in its place."""
-    if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
-        return False
-    # A function that only XLA can compute, such as a convolution in groups on CPUs, stays a call.
-    return not (kernel_of(op) or is_compiled(op))
+def is_single_row(tensor: tf.Tensor, axis: int = 0) -> bool:
+    """Whether a tensor is known to have a single row along an axis."""
+    return bool(tensor.shape.rank is not None and tensor.shape[axis] == 1)
 
 
 def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
     """Return the operations that have effects or that the outputs depend on, dependencies first."""
     operations = graph.get_operations()
     live = {tensor.op for tensor in outputs}
-    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}
+    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | REMOVABLE}
     stack = list(live)
     while stack:
-        for source in _sources(stack.pop()):
+        for source in _dependencies_of(stack.pop()):
             if source not in live:
                 live.add(source)
                 stack.append(source)
@@ -556,9 +545,9 @@ def live_operations(graph: tf.Graph, outputs: Sequence[tf.Tensor]) -> list[tf.Op
                 order.append(op)
                 continue
             todo.append((op, True))
-            todo += [(source, False) for source in _sources(op) if source not in done]
+            todo += [(source, False) for source in _dependencies_of(op) if source not in done]
     return order
 
 
-def _sources(op: tf.Operation) -> list[tf.Operation]:
+def _dependencies_of(op: tf.Operation) -> list[tf.Operation]:
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]

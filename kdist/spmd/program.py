@@ -1,4 +1,13 @@
-"""The program of a planned step: stages called on every device, and exchanges between them."""
+"""The program of a planned step: stages called on every device, and exchanges between them.
+
+`Program.write_step` writes each planned operation into the function of its stage (`ProgramStage`),
+then goes through the rounds in order (`_call_stages`): it writes the round's exchange
+(`_write_exchange`), and calls the round's functions (`_call_stage`).
+
+The arguments of a function are found while the function is written: a value that another function
+makes becomes a result there and an argument here (`ProgramStage.outer_value`). So no function is
+called before all are written. `stage.Stage` writes the operations themselves.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +23,11 @@ from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Placement, Shard
-from .plan import GraphPlan, PlannedExchange, PlannedOperation
+from .plan import GraphPlan, PlannedExchange, PlannedOperation, bytes_of
+from .redistribute import Conversion, SliceRows, TakeRowsOfSum, TakeWeight
 from .rows import Rows
 from .sizes import BatchAxis
-from .stage import REPLICA_INDEX, Stage, UnknownNumber, end_function, live_planned, local_shape
+from .stage import ReplicaIndex, Stage, UnknownNumber, end_function, live_planned, local_shape
 from .tensor_facts import INPUTS, Ref, StageNumber
 
 COPIES, PARTS = "copies", "parts"
@@ -34,18 +44,6 @@ class StepInput:
 
 
 @dataclass(frozen=True)
-class ReplicaIndex:
-    """The replica's number."""
-
-
-@dataclass(frozen=True)
-class RowCounts:
-    """The numbers of rows of all replicas."""
-
-    batch_axis: BatchAxis
-
-
-@dataclass(frozen=True)
 class Result:
     """A result of an earlier stage."""
 
@@ -53,21 +51,8 @@ class Result:
     index: int
 
 
-@dataclass(frozen=True)
-class ExchangeResult:
-    """The result of an exchange.
-
-    Args:
-        tensor: The exchanged tensor.
-        round: The round of the stage that a divided weight is gathered for; `None` for an exchange
-            for all later stages.
-    """
-
-    tensor: Ref
-    round: int | None = None
-
-
-Argument = StepInput | ReplicaIndex | RowCounts | Result | ExchangeResult
+Argument = StepInput | ReplicaIndex | BatchAxis | Result | PlannedExchange
+"""A `BatchAxis` stands for its row counts on all replicas, a `PlannedExchange` for its result."""
 
 
 class Program:
@@ -99,18 +84,18 @@ class Program:
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[StageNumber, ProgramStage] = {}
-        self.used: set[ExchangeResult] = set()  # Results of exchanges that a stage reads.
+        self.used: set[PlannedExchange] = set()  # Exchanges whose results a stage reads.
         self.counts = counts
         self.exchange_rounds = 0
         self.exports_all = False
         self._called: dict[StageNumber, list[list[tf.Tensor]]] = {}  # Results on each replica.
         self._order = {ref: index for index, ref in enumerate(plan.makers)}
         self._exchanged: dict[Argument, list[tf.Tensor]] = {}  # Values of all replicas.
-        # Terms of sums that are not added up yet.
-        self._sums: dict[ExchangeResult, list[tf.Tensor]] = {}
-        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations behind a stage.
+        # For each sum, the terms that are still to add.
+        self._sums: dict[PlannedExchange, list[tf.Tensor]] = {}
+        self._ends: dict[StageNumber, list[tf.Operation]] = {}  # Operations that follow a stage.
 
-    def stage(self, number: StageNumber) -> ProgramStage:
+    def stage_at(self, number: StageNumber) -> ProgramStage:
         """Return the function of a stage."""
         if number not in self.stages:
             self.stages[number] = ProgramStage(self, number)
@@ -118,7 +103,7 @@ class Program:
 
     def _stage_for(self, planned: PlannedOperation) -> ProgramStage:
         """Return the function that an operation is written into."""
-        stage = self.stage(planned.stage)
+        stage = self.stage_at(planned.stage)
         if not planned.changes_variables or not self.collectives.in_fixed_order:
             return stage
         changed = PARTS if any(map(self.plan.is_divided, planned.inputs)) else COPIES
@@ -126,7 +111,7 @@ class Program:
             stage.writers[changed] = ProgramStage(self, planned.stage, changed)
         return stage.writers[changed]
 
-    def write(self, results: Sequence[tuple[tf.Tensor, bool]]) -> list[Any]:
+    def write_step(self, results: Sequence[tuple[tf.Tensor, bool]]) -> list[Any]:
         """Write the step.
 
         Args:
@@ -138,46 +123,50 @@ class Program:
         """
         plan = self.plan
         live = live_planned(plan, [tensor for tensor, _ in results])
+        # A stage may have written an operation before its turn, as an input of another operation.
         for planned in plan.operations:
             if planned in live and planned.stage != INPUTS:
                 stage = self._stage_for(planned)
                 if planned.op not in stage.written:
                     stage.write_operation(planned)
-        final = self.stage(self._last_stage().next_round)
+        # The last function only returns whole results, after all exchanges.
+        exchanges = [exchange.stage for exchange in plan.exchanges.values()]
+        last = max([INPUTS, *self.stages, *exchanges, *plan.counted.values()])
+        final = self.stage_at(last.next_round)
         kept: list[tuple[bool, tf.Tensor]] = []
         for output, keeps_rows in results:
-            tensor = plan.canonical(output)
-            if keeps_rows and stays_divided(plan.placement(tensor)):
+            tensor = plan.resolve_alias(output)
+            if keeps_rows and stays_divided(plan.placement_of(tensor)):
                 kept.append((True, tensor))
             else:
-                kept.append((False, final.whole(tensor)))
-        return self._call(final, kept)
-
-    def _last_stage(self) -> StageNumber:
-        exchanges = [exchange.stage for exchange in self.plan.exchanges.values()]
-        return max([INPUTS, *self.stages, *exchanges, *self.plan.counted.values()])
+                kept.append((False, final.whole_value(tensor)))
+        return self._call_stages(final, kept)
 
     def exchanged_tensors(self) -> list[tf.Tensor]:
         """Return the tensors that are exchanged and read."""
         exchanges = self.plan.exchanges.values()
-        return [exchange.tensor for exchange in exchanges if result_of(exchange) in self.used]
+        return [exchange.tensor for exchange in exchanges if exchange in self.used]
 
     # Calls
 
-    def _call(self, final: ProgramStage, kept: Sequence[tuple[bool, tf.Tensor]]) -> list[Any]:
+    def _call_stages(
+        self, final: ProgramStage, kept: Sequence[tuple[bool, tf.Tensor]]
+    ) -> list[Any]:
         """Call all functions, in order, and return the results."""
         plan = self.plan
         results = [
-            self._export(tensor) if stays else Result(final.number, final.export(tensor))
+            self._export_tensor(tensor)
+            if stays
+            else Result(final.number, final.export_result(tensor))
             for stays, tensor in kept
         ]
         # An exchanged tensor has to become a result of its stage before the stage is called. To
         # write the tensor may need results of earlier stages, so the last round comes first.
         exchanges = [exchange.stage for exchange in plan.all_exchanges()]
         rounds = sorted({*exchanges, *plan.counted.values()}, reverse=True)
-        sent = {number: self._sent_at(number) for number in rounds}
+        sent = {number: self._collect_exchanges(number) for number in rounds}
         if self.exports_all:
-            self._export_all()
+            self._export_all_tensors()
         outer = tf.compat.v1.get_default_graph()
         for number in sorted({*self.stages, *sent}):
             self._write_exchange(sent.get(number, []))
@@ -191,20 +180,25 @@ class Program:
             for (stays, _), result in zip(kept, results, strict=True)
         ]
 
-    def _export(self, tensor: tf.Tensor) -> StepInput | Result:
+    def _export_tensor(self, tensor: tf.Tensor) -> StepInput | Result:
         """Make a tensor a result of its stage; return the key of the replicas' values."""
         number = self.plan.stage_of(tensor)
         if number == INPUTS:
             return StepInput(tensor.ref())
-        stage = self.stage(number)
-        return Result(number, stage.export(stage.value(tensor)))
+        stage = self.stage_at(number)
+        return Result(number, stage.export_result(stage.local_value(tensor)))
 
     def _call_stage(self, stage: ProgramStage, outer: tf.Graph) -> list[list[tf.Tensor]]:
         """Call a stage for its replicas; return the results on every replica."""
-        # The sums that this stage waits for come before sums that only later stages need.
-        self._add_up([key for key in self._sums if key in stage.inputs])
-        self._add_up_full_bucket()
-        function = end_function(stage, stage.prepare(), outer, **stage.attributes())
+        # The sums that this stage waits for come before sums that only later stages need. These are
+        # added up while the next stages run, once they fill a bucket.
+        self._add_up([exchange for exchange in self._sums if exchange in stage.inputs])
+        collected = sum(bytes_of(parts[0]) for parts in self._sums.values())
+        if collected >= self.collectives.bucket_bytes:
+            self._add_up(list(self._sums))
+        function = end_function(
+            stage, [*stage.inputs.values()], stage.outputs, outer, **stage.function_attributes()
+        )
         outputs = []
         values = [self._replica_values(key) for key in stage.inputs]
         for replica in stage.replicas:
@@ -219,23 +213,22 @@ class Program:
                     f=function.func,
                     name=stage.graph.name,
                 )
-            made = [] if isinstance(call, tf.Operation) else list(call)
-            stage.add_call(replica, made[0].op if made else call)
-            for tensor, inner in zip(made, stage.outputs, strict=True):
+            results = [] if isinstance(call, tf.Operation) else list(call)
+            stage.add_call(replica, results[0].op if results else call)
+            for result, inner in zip(results, stage.outputs, strict=True):
                 if inner.dtype not in (tf.resource, tf.variant):
-                    tensor.set_shape(inner.shape)
-            outputs.append(made)
+                    result.set_shape(inner.shape)
+            outputs.append(results)
         return outputs * len(self.devices) if stage.runs_once else outputs
 
     def _replica_values(self, argument: Argument) -> Sequence[tf.Tensor]:
-        """Return the replicas' values of an argument of a stage."""
         match argument:
             case StepInput():
                 return self.inputs[argument.tensor]
             case ReplicaIndex():
                 return [tf.constant(place) for place in self.collectives.places]
-            case RowCounts(batch_axis) if batch_axis.source is None:
-                return [self.counts[batch_axis]] * len(self.devices)
+            case BatchAxis(source=None):
+                return [self.counts[argument]] * len(self.devices)
             case Result():
                 return [results[argument.index] for results in self._called[argument.stage]]
         return self._exchanged[argument]
@@ -246,81 +239,85 @@ class Program:
         """Return all functions."""
         return [each for stage in self.stages.values() for each in stage.with_writers()]
 
-    def _export_all(self) -> None:
+    def _export_all_tensors(self) -> None:
         for planned in self.plan.operations:
             if planned.stage not in self.stages:
                 continue
             stage = self.stages[planned.stage]
             for output in planned.op.outputs:
                 if output.ref() in stage.values and output.dtype not in (tf.resource, tf.variant):
-                    stage.export(stage.values[output.ref()])
+                    stage.export_result(stage.values[output.ref()])
 
     def local_values(self, tensor: tf.Tensor, number: StageNumber) -> list[tf.Tensor] | None:
         """Return the replicas' values of a tensor, once all stages are called."""
         stage = self.stages.get(number)
-        index = None if stage is None else stage.result_index(tensor)
+        own = stage.values.get(self.plan.resolve_alias(tensor).ref()) if stage else None
+        index = stage.result_indices.get(own.ref()) if stage and own is not None else None
         return None if index is None else [*self._replica_values(Result(number, index))]
 
     # Exchanges
 
-    def _sent_at(self, number: StageNumber) -> list[PlannedExchange | RowCounts]:
+    def _collect_exchanges(self, number: StageNumber) -> list[PlannedExchange | BatchAxis]:
         """Return the exchanges at a stage number; make their tensors results of their stages."""
-        sent: list[PlannedExchange | RowCounts] = []
+        sent: list[PlannedExchange | BatchAxis] = []
         for exchange in self.plan.all_exchanges():
-            if exchange.stage == number and result_of(exchange) in self.used:
-                self._export(exchange.tensor)
+            if exchange.stage == number and exchange in self.used:
+                self._export_tensor(exchange.tensor)
                 sent.append(exchange)
         for batch_axis, stage in self.plan.counted.items():
             if stage == number:
-                self._count_of(batch_axis)
-                sent.append(RowCounts(batch_axis))
+                self._export_row_count(batch_axis)
+                sent.append(batch_axis)
         return sent
 
-    def _count_of(self, batch_axis: BatchAxis) -> Result:
+    def _export_row_count(self, batch_axis: BatchAxis) -> Result:
         """Make a batch axis's number of rows a result of the stage that makes the rows."""
         tensor, axis = batch_axis.source
-        stage = self.stage(self.plan.stage_of(tensor))
-        count = stage.cached(("count", batch_axis), lambda: tf.shape(stage.value(tensor))[axis])
-        return Result(stage.number, stage.export(count))
+        stage = self.stage_at(self.plan.stage_of(tensor))
+        count = stage.make_once(
+            ("count", batch_axis), lambda: tf.shape(stage.local_value(tensor))[axis]
+        )
+        return Result(stage.number, stage.export_result(count))
 
-    def _write_exchange(self, sent: Sequence[PlannedExchange | RowCounts]) -> None:
+    def _write_exchange(self, sent: Sequence[PlannedExchange | BatchAxis]) -> None:
         """Write an exchange; only collect the terms of sums, which are added up later."""
         self.exchange_rounds += bool(sent)
         scattered: dict[Argument, ExchangedRows] = {}
         gathered: dict[Argument, ExchangedRows] = {}
         stacked: dict[Argument, list[tf.Tensor]] = {}
         for source in sent:
-            if isinstance(source, RowCounts):
-                stacked[source] = [*self._replica_values(self._count_of(source.batch_axis))]
+            if isinstance(source, BatchAxis):
+                stacked[source] = [*self._replica_values(self._export_row_count(source))]
                 continue
-            key, parts = result_of(source), self._sent_values(source)
-            placement, shape = self.plan.placement(source.tensor), self.plan.shape(source.tensor)
+            parts = self._sent_values(source)
+            placement = self.plan.placement_of(source.tensor)
+            shape = self.plan.shape_of(source.tensor)
             if source.shard is not None:
-                shard = source.shard
-                scattered[key] = ExchangedRows(
-                    parts, shape.as_list(), shard.axis, self._rows_of_replicas(shard)
-                )
-            elif isinstance(placement, Shard) and _has_known_rows(shape, placement.rows):
-                gathered[key] = _exchanged_rows(parts, shape, placement)
+                scattered[source] = self._exchanged_rows(parts, shape, source.shard)
             elif isinstance(placement, Shard):
-                self._exchanged[key] = self.collectives.gather(parts, placement.axis)
+                # Rows of a divided variable have known numbers: they are gathered in buckets.
+                if placement.rows.known_parts is not None and shape.is_fully_defined():
+                    gathered[source] = self._exchanged_rows(parts, shape, placement)
+                else:
+                    self._exchanged[source] = self.collectives.gather(parts, placement.axis)
             elif placement == PARTIAL:
-                self._sums[key] = parts
+                self._sums[source] = parts
             else:
-                stacked[key] = parts
+                stacked[source] = parts
         stacks = self.collectives.stack_all(list(stacked.values()))
         own = self.collectives.scatter_sums(list(scattered.values()))
         whole = self.collectives.gather_all(list(gathered.values()))
         keys, values = (*stacked, *scattered, *gathered), (*stacks, *own, *whole)
         self._exchanged |= dict(zip(keys, values, strict=True))
 
-    def _rows_of_replicas(self, shard: Shard) -> Any:
-        """Return the numbers of rows of all replicas: a list of numbers, or a vector."""
-        known = shard.rows.known_parts
-        if known is not None:
-            return known
-        ((batch_axis, unit),) = shard.rows.segments
-        return self.counts[batch_axis.root()] * unit
+    def _exchanged_rows(
+        self, parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
+    ) -> ExchangedRows:
+        sizes: Any = shard.rows.known_parts
+        if sizes is None:
+            ((batch_axis, unit),) = shard.rows.segments
+            sizes = self.counts[batch_axis.root()] * unit
+        return ExchangedRows(parts, shape.as_list(), shard.axis, sizes)
 
     def _sent_values(self, exchange: PlannedExchange) -> list[tf.Tensor]:
         """Return the replicas' values of a tensor that is exchanged.
@@ -329,26 +326,26 @@ class Program:
         are gathered while a stage runs, and no replica has the whole weights of more than two
         stages.
         """
-        parts = [*self._replica_values(self._export(exchange.tensor))]
+        parts = [*self._replica_values(self._export_tensor(exchange.tensor))]
         if exchange.is_weight:
-            for index, end in enumerate(self._ends_before(exchange.stage.round - 1)):
+            for index, end in enumerate(self._find_ends_before(exchange.stage.round - 1)):
                 with tf.device(self.devices[index]), tf.control_dependencies([end]):
                     parts[index] = tf.identity(parts[index])
         return parts
 
-    def _ends_before(self, exchange_round: int) -> list[tf.Operation]:
-        """Return, for each replica, an operation behind the last stage before a round."""
+    def _find_ends_before(self, exchange_round: int) -> list[tf.Operation]:
+        """Return, for each replica, an operation that follows the last stage before a round."""
         before = [
             number
             for number in self._called
             if number.on_every_replica and number.round < exchange_round and self._called[number][0]
         ]
-        return self._ends_of(max(before)) if before else []
-
-    def _ends_of(self, number: StageNumber) -> list[tf.Operation]:
-        """Return, for each replica, an operation behind a stage."""
+        if not before:
+            return []
+        number = max(before)
         if number not in self._ends:
-            last = self.stages[number].last_result
+            outputs = self.stages[number].outputs
+            last = max(range(len(outputs)), key=lambda index: outputs[index].op._id)
             self._ends[number] = ends = []
             for device, results in zip(self.devices, self._called[number], strict=True):
                 with tf.device(device):
@@ -356,40 +353,12 @@ class Program:
                     ends.append(tf.identity(results[last]).op)
         return self._ends[number]
 
-    def _add_up(self, keys: Sequence[ExchangeResult]) -> None:
+    def _add_up(self, exchanges: Sequence[PlannedExchange]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
         # Inputs of the step are not in `_order`: they come first.
-        keys = sorted(keys, key=lambda key: self._order.get(key.tensor, -1))
-        sums = self.collectives.sum_all([self._sums.pop(key) for key in keys])
-        self._exchanged |= dict(zip(keys, sums, strict=True))
-
-    def _add_up_full_bucket(self) -> None:
-        """Add up all collected sums while the next stages run, once they fill a bucket."""
-        if sum(map(_bytes_of, self._sums.values())) >= self.collectives.bucket_bytes:
-            self._add_up(list(self._sums))
-
-
-def result_of(exchange: PlannedExchange) -> ExchangeResult:
-    """Return the key of an exchange's result."""
-    return ExchangeResult(
-        exchange.tensor.ref(), exchange.stage.round if exchange.is_weight else None
-    )
-
-
-def _has_known_rows(shape: tf.TensorShape, rows: Rows) -> bool:
-    """Whether a tensor of a known shape is divided like a divided variable."""
-    return rows.known_parts is not None and shape.is_fully_defined()
-
-
-def _exchanged_rows(
-    parts: Sequence[tf.Tensor], shape: tf.TensorShape, shard: Shard
-) -> ExchangedRows:
-    return ExchangedRows(parts, shape.as_list(), shard.axis, shard.rows.known_parts or ())
-
-
-def _bytes_of(parts: Sequence[tf.Tensor]) -> int:
-    elements = parts[0].shape.num_elements()
-    return 0 if elements is None else elements * parts[0].dtype.size
+        exchanges = sorted(exchanges, key=lambda each: self._order.get(each.tensor.ref(), -1))
+        sums = self.collectives.sum_all([self._sums.pop(exchange) for exchange in exchanges])
+        self._exchanged |= dict(zip(exchanges, sums, strict=True))
 
 
 def stays_divided(placement: Placement) -> bool:
@@ -429,7 +398,7 @@ class ProgramStage(Stage):
         self.outputs: list[tf.Tensor] = []
         self.calls: dict[int, tf.Operation] = {}
         self.after: dict[ProgramStage, None] = {}
-        self._result_indices: dict[Ref, int] = {}
+        self.result_indices: dict[Ref, int] = {}
 
     # Calls
 
@@ -457,13 +426,7 @@ class ProgramStage(Stage):
         has_lists = any(tensor.dtype == tf.variant for tensor in passed)
         return self.program.jit_compile and not self.runs_once and not has_lists
 
-    def prepare(self) -> list[tf.Tensor]:
-        """Set the arguments of the function's graph; return the results."""
-        self.graph.inputs = list(self.inputs.values())
-        return self.outputs
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the function's attributes."""
+    def function_attributes(self) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         if self.program.collectives.in_fixed_order:
             attributes[NO_INLINE] = True  # the same kernels on any number of devices
@@ -500,91 +463,79 @@ class ProgramStage(Stage):
             op.op_def.is_stateful and op.type != "Placeholder" for op in self.graph.get_operations()
         )
 
-    def export(self, tensor: tf.Tensor) -> int:
+    def export_result(self, tensor: tf.Tensor) -> int:
         """Make a tensor a result of the function; return its index."""
-        if tensor.ref() not in self._result_indices:
-            self._result_indices[tensor.ref()] = len(self.outputs)
+        if tensor.ref() not in self.result_indices:
+            self.result_indices[tensor.ref()] = len(self.outputs)
             self.outputs.append(tensor)
-        return self._result_indices[tensor.ref()]
-
-    @property
-    def last_result(self) -> int:
-        """The index of the result that is computed last."""
-        return max(range(len(self.outputs)), key=lambda index: self.outputs[index].op._id)
-
-    def result_index(self, tensor: tf.Tensor) -> int | None:
-        """Return the index of a tensor among the results; `None` if it is no result."""
-        own = self.values.get(self.plan.canonical(tensor).ref())
-        return None if own is None else self._result_indices.get(own.ref())
+        return self.result_indices[tensor.ref()]
 
     # Values of other functions
 
-    def makes(self, tensor: tf.Tensor) -> bool:
+    def makes_tensor(self, tensor: tf.Tensor) -> bool:
         return self.plan.stage_of(tensor) == self.number and not self.changed
 
-    def _take_from(self, source: ProgramStage, value: tf.Tensor) -> tf.Tensor:
-        key = Result(source.number, source.export(value))
+    def _take_result(self, source: ProgramStage, value: tf.Tensor) -> tf.Tensor:
+        key = Result(source.number, source.export_result(value))
         return self.add_input(key, value.dtype, value.shape, value)
 
     def outer_value(self, tensor: tf.Tensor) -> tf.Tensor:
         number = self.plan.stage_of(tensor)
         if number != INPUTS:
-            source = self.program.stage(number)
-            return self._take_from(source, source.value(tensor))
-        placement, dtype = self.plan.placement(tensor), tensor.dtype
+            source = self.program.stage_at(number)
+            return self._take_result(source, source.local_value(tensor))
+        placement, dtype = self.plan.placement_of(tensor), tensor.dtype
         like = tensor if dtype in (tf.resource, tf.variant) else None
         is_part = dtype == tf.resource and isinstance(placement, Shard)
         axis = placement.axis if is_part else None  # type: ignore[attr-defined]
-        shape = local_shape(self.plan.shape(tensor), placement)
+        shape = local_shape(self.plan.shape_of(tensor), placement)
         return self.add_input(StepInput(tensor.ref()), dtype, shape, like, axis)
 
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
-        if number == REPLICA_INDEX:
+        if isinstance(number, ReplicaIndex):
             if self.runs_once:
-                return self.cached(ReplicaIndex(), lambda: tf.constant(0))
-            return self.add_input(ReplicaIndex(), tf.int32, [])
+                return self.make_once(number, lambda: tf.constant(0))
+            return self.add_input(number, tf.int32, [])
         if isinstance(number, BatchAxis):
-            return self.add_input(RowCounts(number), tf.int32, [self.program.collectives.replicas])
+            return self.add_input(number, tf.int32, [self.program.collectives.replicas])
         stage = self.plan.stage_of(number.tensor)
         if stage in (INPUTS, self.number):
-            return self.read_symbol(number)
-        source = self.program.stage(stage)
-        return self._take_from(source, source.read_symbol(number))
+            return self.read_number(number)
+        source = self.program.stage_at(stage)
+        return self._take_result(source, source.read_number(number))
 
     def outer_whole(self, tensor: tf.Tensor) -> tf.Tensor:
-        placement: Any = self.plan.placement(tensor)
-        shape = self.plan.shape(tensor)
-        if isinstance(placement, Shard):
-            whole = self._add_exchanged_input(tensor, shape)
-            return (
-                self._restore_order(whole, placement) if len(placement.rows.segments) > 1 else whole
-            )
-        if placement == PARTIAL:
-            return self._add_exchanged_input(tensor, shape)
+        placement: Any = self.plan.placement_of(tensor)
+        exchange = self.plan.exchanges[tensor.ref()]
+        if isinstance(placement, Shard) or placement == PARTIAL:
+            whole = self._add_exchanged_input(exchange, self.plan.shape_of(tensor))
+            is_ordered = placement == PARTIAL or len(placement.rows.segments) == 1
+            return whole if is_ordered else self._restore_order(whole, placement)
         count = self.program.collectives.replicas
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
-        stacked = self._add_exchanged_input(tensor, known)
+        stacked = self._add_exchanged_input(exchange, known)
         reduced: tf.Tensor = placement.reduction.combine(stacked, self.rows_of_replicas)
         return reduced
 
     def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
-        return self._add_exchanged_input(tensor, self.plan.shape(tensor), exchange_round)
+        exchange = self.plan.weights[exchange_round][tensor.ref()]
+        return self._add_exchanged_input(exchange, self.plan.shape_of(tensor))
 
-    def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
-        exchange = self.plan.exchanges[tensor.ref()]
-        if exchange.shard is None:
-            return None
-        return self._add_exchanged_input(
-            tensor, local_shape(self.plan.shape(tensor), exchange.shard)
-        )
+    def read_input(self, tensor: tf.Tensor, conversion: Conversion) -> tf.Tensor | None:
+        match conversion:
+            case TakeWeight():
+                return self.outer_weight(tensor, conversion.round)
+            case TakeRowsOfSum():
+                exchange = self.plan.exchanges[tensor.ref()]
+                if exchange.shard is None:  # An operation needs the whole sum.
+                    return super().read_input(tensor, SliceRows(conversion.shard))
+                shape = local_shape(self.plan.shape_of(tensor), exchange.shard)
+                return self._add_exchanged_input(exchange, shape)
+        return super().read_input(tensor, conversion)
 
-    def _add_exchanged_input(
-        self, tensor: tf.Tensor, shape: Any, exchange_round: int | None = None
-    ) -> tf.Tensor:
-        """Return the placeholder of an exchange's result."""
-        key = ExchangeResult(tensor.ref(), exchange_round)
-        self.program.used.add(key)
-        return self.add_input(key, tensor.dtype, shape)
+    def _add_exchanged_input(self, exchange: PlannedExchange, shape: Any) -> tf.Tensor:
+        self.program.used.add(exchange)
+        return self.add_input(exchange, exchange.tensor.dtype, shape)
 
     def rows_of_replicas(self, rows: Rows) -> tf.Tensor:
         """Return the replicas' numbers of rows, a vector.
@@ -592,34 +543,37 @@ class ProgramStage(Stage):
         For a single segment, the numbers are not multiplied by the segment's unit.
         """
         if len(rows.segments) == 1:
-            return self.counts(rows.segments[0][0].root())
-        return tf.add_n([self.counts(s.root()) * self.size(u, "int32") for s, u in rows.segments])
+            return self.row_counts(rows.segments[0][0].root())
+        return tf.add_n(self._segment_rows(rows))
+
+    def _segment_rows(self, rows: Rows) -> list[tf.Tensor]:
+        """Return, for each segment of rows, the replicas' numbers of rows."""
+        return [self.row_counts(s.root()) * self.write_size(u, "int32") for s, u in rows.segments]
 
     def _restore_order(self, gathered: tf.Tensor, placement: Shard) -> tf.Tensor:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
-        sizes, count = [], self.program.collectives.replicas
-        for replica in range(count):
-            for batch_axis, unit in placement.rows.segments:
-                sizes.append(self.counts(batch_axis.root())[replica] * self.size(unit, "int32"))
-        blocks = tf.split(gathered, tf.stack(sizes), placement.axis, num=len(sizes))
-        step = len(placement.rows.segments)
-        order = [blocks[r * step + s] for s in range(step) for r in range(count)]
+        replicas, segments = self.program.collectives.replicas, len(placement.rows.segments)
+        sizes = tf.reshape(tf.stack(self._segment_rows(placement.rows), 1), [-1])
+        # The gathered blocks are in the order of replicas, and of segments within a replica.
+        blocks = tf.split(gathered, sizes, placement.axis, num=replicas * segments)
+        order = [block for segment in range(segments) for block in blocks[segment::segments]]
         return tf.ensure_shape(tf.concat(order, placement.axis), gathered.shape)
 
     # Order
 
-    def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
+    def find_controls(self, planned: PlannedOperation) -> list[tf.Operation]:
         if self.changed:  # Variables are changed after all reads.
-            self.after[self.program.stage(self.number)] = None
+            self.after[self.program.stage_at(self.number)] = None
+        # Within a function, the operation waits for operations; otherwise, call waits for call.
         stages = self.program.stages.items()
         before = [each for n, stage in stages if n < self.number for each in stage.with_writers()]
-        found = []
+        controls = []
         for op in planned.controls:
             if op in self.written:
-                found.append(self.written[op])
+                controls.append(self.written[op])
             else:
                 self.after |= dict.fromkeys(stage for stage in before if op in stage.written)
-        return found
+        return controls
 
 
 def _set_read_only(call: tf.Operation) -> None:

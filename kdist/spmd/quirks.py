@@ -1,4 +1,4 @@
-"""Quirks of TensorFlow's kernels, with TensorFlow's version."""
+"""Padding of inputs with 0 rows, for kernels of TensorFlow that fail without rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import tensorflow as tf
 from .._upstream.graphs import onednn_is_on
 from .stage import Stage
 
-# Types whose kernels TensorFlow tests without rows, on CPUs without oneDNN and on GPUs (2.21).
+# Types whose kernels are right for inputs with 0 rows, on GPUs and on CPUs without oneDNN:
+# TensorFlow's tests have such inputs (2.21).
 _RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
 
 
-def needs_rows(stage: Stage, op: tf.Operation) -> bool:
+def fails_without_rows(stage: Stage, op: tf.Operation) -> bool:
     """Whether the kernel of a device may be wrong if its input has no rows.
 
     Without rows, the result of oneDNN's convolution has the number of channels of its input, and
@@ -24,7 +25,7 @@ def needs_rows(stage: Stage, op: tf.Operation) -> bool:
     return is_onednn or op.type not in _RIGHT_WITHOUT_ROWS
 
 
-def with_some_rows(
+def pad_empty_inputs(
     stage: Stage, op: tf.Operation, inputs: Sequence[tf.Tensor], data: Sequence[int]
 ) -> list[tf.Tensor]:
     """Add a row of zeros to inputs that have no rows; inputs with rows are not copied."""
@@ -33,19 +34,19 @@ def with_some_rows(
     for index in data:
         tensor, rank = inputs[index], op.inputs[index].shape.rank
 
-        def padded(tensor: tf.Tensor = tensor, rank: int = rank) -> tf.Tensor:
-            return at_least_one(tensor, 0, rank, count)
+        def pad_rows(tensor: tf.Tensor = tensor, rank: int = rank) -> tf.Tensor:
+            return pad_to_one_row(tensor, 0, rank, count)
 
-        given[index] = stage.cached(some_rows_key(tensor), padded)
+        given[index] = stage.make_once(padded_key(tensor), pad_rows)
     return given
 
 
-def some_rows_key(tensor: tf.Tensor) -> Any:
+def padded_key(tensor: tf.Tensor) -> Any:
     """Return the key, in a stage's cache, of a tensor padded to at least one row."""
     return "some rows", tensor.ref()
 
 
-def at_least_one(
+def pad_to_one_row(
     tensor: tf.Tensor, axis: int, rank: int, count: tf.Tensor, value: int = 0
 ) -> tf.Tensor:
     """Add a row filled with `value` along an axis, if the number of rows, `count`, is 0."""

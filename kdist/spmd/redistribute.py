@@ -1,9 +1,9 @@
-"""Ways from a tensor's placement to the form that an operation wants.
+"""Conversions of a tensor from its placement to the form that an operation wants.
 
-The way of each input is decided once, when its operation is planned (`way_to`), and kept in the
-plan. A stage follows the way (`Stage.read`), and the program exchanges tensors for the way.
+`choose_conversion` decides the conversion of each input once, when the operation is planned. Stages
+follow the conversions of the plan (`Stage.read_input`), and the program exchanges tensors for them.
 
-| placement | wanted form | way |
+| placement | wanted form | conversion |
 | --- | --- | --- |
 | any | `LocalValue`; the same placement | `Keep` |
 | any | `LocalSizes` | `WriteSizes` |
@@ -26,17 +26,17 @@ from .reduction import ONE_TERM
 from .rows import Rows
 
 
-class Way:
-    """Base class of ways to a wanted form."""
+class Conversion:
+    """Base class of conversions to a wanted form."""
 
 
 @dataclass(frozen=True)
-class Keep(Way):
+class Keep(Conversion):
     """The replica's value without a change."""
 
 
 @dataclass(frozen=True)
-class WriteSizes(Way):
+class WriteSizes(Conversion):
     """The sizes of the vector, with the replica's own numbers of rows.
 
     The vector is not read if `rows` is empty.
@@ -46,12 +46,12 @@ class WriteSizes(Way):
 
 
 @dataclass(frozen=True)
-class TakeWhole(Way):
+class TakeWhole(Conversion):
     """The whole tensor, once all replicas have it."""
 
 
 @dataclass(frozen=True)
-class TakeWeight(Way):
+class TakeWeight(Conversion):
     """The whole weight, gathered for a single stage.
 
     Args:
@@ -62,7 +62,7 @@ class TakeWeight(Way):
 
 
 @dataclass(frozen=True)
-class SliceRows(Way):
+class SliceRows(Conversion):
     """The replica's rows of the whole tensor.
 
     Args:
@@ -75,22 +75,22 @@ class SliceRows(Way):
 
 
 @dataclass(frozen=True)
-class TakeRowsOfSum(Way):
+class TakeRowsOfSum(Conversion):
     """The replica's rows of a sum; sliced from the whole sum if any operation needs it whole."""
 
     shard: Shard
 
 
 @dataclass(frozen=True)
-class CountOnce(Way):
+class CountOnce(Conversion):
     """The whole tensor on the first replica, and zeros on all other replicas."""
 
 
 KEEP, TAKE_WHOLE, COUNT_ONCE = Keep(), TakeWhole(), CountOnce()
 
 
-def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
-    """Return the way to a wanted form.
+def choose_conversion(form: Form, placement: Placement, division: Shard | None) -> Conversion:
+    """Return the conversion to a wanted form.
 
     Args:
         form: The form.
@@ -107,19 +107,19 @@ def way_to(form: Form, placement: Placement, division: Shard | None) -> Way:
         case Partial() if form == PARTIAL and not isinstance(placement, Partial):
             return COUNT_ONCE
         case Partial():
-            raise ValueError(f"no way from {placement} to {form}: a rule must not want it")
+            raise ValueError(f"a rule wants {form}, to which {placement} cannot be converted")
         case BroadcastRows():
-            return _way_to_rows(form.shard, placement, division, may_broadcast=True)
+            return _conversion_to_rows(form.shard, placement, division, may_broadcast=True)
         case Shard():
-            return _way_to_rows(form, placement, division, may_broadcast=False)
+            return _conversion_to_rows(form, placement, division, may_broadcast=False)
         case Replicate():
             return KEEP if isinstance(placement, Replicate) else TAKE_WHOLE
-    raise TypeError(f"no way is known to the form {form}")
+    raise TypeError(f"unknown form {form}")
 
 
-def _way_to_rows(
+def _conversion_to_rows(
     shard: Shard, placement: Placement, division: Shard | None, *, may_broadcast: bool
-) -> Way:
+) -> Conversion:
     if isinstance(placement, Shard) and placement.fits(shard):
         return KEEP
     is_own = placement == PARTIAL and division is not None and division.fits(shard)
@@ -128,12 +128,14 @@ def _way_to_rows(
     return SliceRows(shard, may_broadcast)
 
 
-def settle_way(placement: Placement, way: Way) -> Way:
-    """Return the way in a finished plan: `KEEP` if later merges have made the rows fit."""
-    is_slice = isinstance(way, SliceRows) and isinstance(placement, Shard)
-    return KEEP if is_slice and placement.fits(way.shard) else way  # type: ignore[attr-defined]
+def settle_conversion(placement: Placement, conversion: Conversion) -> Conversion:
+    """Return a finished plan's conversion: `KEEP` if batches merged later divide the rows alike."""
+    is_slice = isinstance(conversion, SliceRows) and isinstance(placement, Shard)
+    return KEEP if is_slice and placement.fits(conversion.shard) else conversion  # type: ignore[attr-defined]
 
 
-def gathers_rows(placement: Placement, way: Way) -> bool:
-    """Whether the rows of all replicas are gathered for a way; weights are no rows."""
-    return isinstance(placement, Shard) and not isinstance(way, Keep | WriteSizes | TakeWeight)
+def gathers_rows(placement: Placement, conversion: Conversion) -> bool:
+    """Whether a conversion gathers all replicas' rows; a gathered weight does not count."""
+    return isinstance(placement, Shard) and not isinstance(
+        conversion, Keep | WriteSizes | TakeWeight
+    )

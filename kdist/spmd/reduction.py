@@ -79,11 +79,11 @@ def merge_moments(
         variances: The groups' variances; the variance of a group without values may be NaN.
     """
 
-    def weighted(values: tf.Tensor) -> tf.Tensor:
+    def weighted_sum(values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.math.multiply_no_nan(values, shares), 0)
 
-    mean = weighted(means)
-    return mean, weighted(variances + tf.math.squared_difference(means, mean))
+    mean = weighted_sum(means)
+    return mean, weighted_sum(variances + tf.math.squared_difference(means, mean))
 
 
 SUM = Elementwise("add", tf.reduce_sum)

@@ -22,13 +22,13 @@ from keras.src.models.functional import Functional
 from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 
-from .functions import copy_of
+from .functions import copy_operation
 
 Operations = dict[tf.Operation, None]
 """Operations, in the order in which they were made."""
 _thread = threading.local()
 # Attributes in which Keras keeps tensors beside a result.
-_BESIDE = ("_keras_logits", "_keras_mask")
+_TENSOR_ATTRIBUTES = ("_keras_logits", "_keras_mask")
 
 
 def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
@@ -55,12 +55,12 @@ def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..
         before = len(graph.get_operations())
         with _mark_inside():
             results = fn(*args, **kwargs)
-        made = dict.fromkeys(graph.get_operations()[before:])
+        operations = dict.fromkeys(graph.get_operations()[before:])
         if keeps_weights:
-            kept = _of_variables(made)
-            made = dict.fromkeys(op for op in made if op not in kept)
+            kept = _find_weight_operations(operations)
+            operations = dict.fromkeys(op for op in operations if op not in kept)
         return _separate_results(
-            results, _find_added_losses(getattr(fn, "__self__", None), made), made
+            results, _find_added_losses(getattr(fn, "__self__", None), operations), operations
         )
 
     return call
@@ -86,21 +86,21 @@ def is_rematerialized() -> bool:
     return getattr(_thread, "is_inside", False)
 
 
-def _find_added_losses(owner: Any, made: Operations) -> list[tuple[list[Any], int]]:
+def _find_added_losses(owner: Any, operations: Operations) -> list[tuple[list[Any], int]]:
     """Return the places of losses that layers have added inside a method of a layer."""
     layers = owner._flatten_layers() if isinstance(owner, keras.Layer) else ()
     return [
         (layer._losses, index)
         for layer in layers
         for index, loss in enumerate(layer._losses)
-        if tf.is_tensor(loss) and loss.op in made
+        if tf.is_tensor(loss) and loss.op in operations
     ]
 
 
 def _separate_results(
-    results: Any, losses: Sequence[tuple[list[Any], int]], made: Operations
+    results: Any, losses: Sequence[tuple[list[Any], int]], operations: Operations
 ) -> Any:
-    """Return the results as new tensors, whose gradient computes the operations `made` again.
+    """Return the results as new tensors, whose gradient computes `operations` again.
 
     Added losses and tensors that Keras keeps beside a result are replaced, too.
     """
@@ -108,13 +108,13 @@ def _separate_results(
     beside = [
         (tensor, name, getattr(tensor, name))
         for tensor in filter(tf.is_tensor, flat)
-        for name in _BESIDE
+        for name in _TENSOR_ATTRIBUTES
         if tf.is_tensor(getattr(tensor, name, None))
     ]
     added = [added_losses[index] for added_losses, index in losses]
     all_results = [*flat, *added, *(value for _, _, value in beside)]
     found = {tensor.ref(): tensor for tensor in all_results if tf.is_tensor(tensor)}
-    copied = _stateless_operations(found.values(), made)
+    copied = _find_stateless(found.values(), operations)
     sources = [t for t in found.values() if t.op in copied and t.dtype.is_floating]
     inputs = _outer_inputs(copied)
     if not sources or not inputs:
@@ -135,10 +135,10 @@ def _separate_results(
     return tf.nest.pack_sequence_as(results, flat, expand_composites=True)
 
 
-def _of_variables(made: Operations) -> Operations:
+def _find_weight_operations(operations: Operations) -> Operations:
     """Return the operations whose results follow from variables and constants alone."""
     found: Operations = {}
-    for op in made:
+    for op in operations:
         is_known = all(
             tensor.op in found or tensor.op.type in ("Const", "ReadVariableOp")
             for tensor in op.inputs
@@ -148,7 +148,7 @@ def _of_variables(made: Operations) -> Operations:
     return found
 
 
-def _stateless_operations(results: Iterable[tf.Tensor], made: Operations) -> Operations:
+def _find_stateless(results: Iterable[tf.Tensor], operations: Operations) -> Operations:
     """Return the operations that are computed again for results, in order.
 
     An operation with a state is not, and neither is an operation that only such an operation needs.
@@ -157,10 +157,10 @@ def _stateless_operations(results: Iterable[tf.Tensor], made: Operations) -> Ope
     waiting = [tensor.op for tensor in results]
     while waiting:
         op = waiting.pop()
-        if op in made and op not in found and not op.op_def.is_stateful and op.inputs:
+        if op in operations and op not in found and not op.op_def.is_stateful and op.inputs:
             found.add(op)
             waiting += [tensor.op for tensor in op.inputs]
-    return dict.fromkeys(op for op in made if op in found)
+    return dict.fromkeys(op for op in operations if op in found)
 
 
 def _outer_inputs(operations: Operations) -> list[tf.Tensor]:
@@ -184,13 +184,13 @@ def _recompute_gradient(
     if not record.could_possibly_record():
         copies = _compute_again(operations, inputs, gradients)
     sources = [copies.get(tensor.ref(), tensor) for tensor in inputs]
-    made: list[Any] = tf.gradients(
+    input_gradients: list[Any] = tf.gradients(
         [copies.get(tensor.ref(), tensor) for tensor in results],
         sources,
         list(gradients),
         stop_gradients=sources,  # An input may follow from another one outside.
     )
-    return made
+    return input_gradients
 
 
 def _compute_again(
@@ -211,8 +211,8 @@ def _compute_again(
         given = [copies.get(tensor.ref(), tensor) for tensor in op.inputs]
         is_waiting = any(tensor.ref() in copies for tensor in op.inputs)
         with tf.control_dependencies([] if is_waiting else begins):
-            made = copy_of(graph, op, given)
-        for output, copied in zip(op.outputs, made.outputs, strict=True):
+            copy = copy_operation(graph, op, given)
+        for output, copied in zip(op.outputs, copy.outputs, strict=True):
             copied.set_shape(output.shape)  # Python code may have set it.
             copies[output.ref()] = copied
     return copies

@@ -112,7 +112,7 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
         with the number, such as a layer or an optimizer.
     """
     paths = [*places]
-    own = [at for at, (path, _) in enumerate(paths) if is_of_user(path)]
+    own = [number for number, (path, _) in enumerate(paths) if is_of_user(path)]
     if not own or any(_OPTIMIZERS in path for path, _ in paths):
         return None
     if not all(_FUNCTIONS.search(path) for path, _ in paths[own[-1] + 1 :]):
@@ -120,6 +120,6 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
     return (
         "kdist: a number made of strategy.num_replicas_in_sync before the step is used in it. A"
         " step sees the global batch, where num_replicas_in_sync is 1: read it inside the step, or"
-        " leave it out (if it is meant, int() or float() of it says so):"
+        " leave it out (to keep the number, convert it by int() or float()):"
         f" {cut_line(line_at(*paths[own[-1]]))}"
     )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .sizes import AnySize, BatchAxis, key_of, quotient, symbolic
+from .sizes import (
+    AnySize,
+    BatchAxis,
+    as_size,
+    batch_axes_in,
+    divide_exactly,
+    expected_number,
+    key_of,
+)
 
 Segment = tuple[BatchAxis, AnySize]
 
@@ -23,7 +31,7 @@ class Rows:
     @property
     def total(self) -> AnySize:
         """The size of the axis over all replicas."""
-        return sum(symbolic(batch_axis) * unit for batch_axis, unit in self.segments)
+        return sum(as_size(batch_axis) * unit for batch_axis, unit in self.segments)
 
     @property
     def counts(self) -> dict[BatchAxis, AnySize]:
@@ -48,28 +56,22 @@ class Rows:
 
     def is_total(self, size: AnySize) -> bool:
         """Whether `size` is the size of the axis, also as a number that is known while tracing."""
-        if not isinstance(size, int):
-            return self.total == size
-        total = 0
-        for batch_axis, unit in self.segments:
-            known = batch_axis.root().total
-            if known is None or not isinstance(unit, int):
-                return False
-            total += known * unit
-        return total == size
+        if isinstance(size, int):
+            return expected_number(self.total, rows=None) == size
+        return self.total == size
 
-    def times(self, factor: AnySize) -> Rows:
+    def multiply(self, factor: AnySize) -> Rows:
         """Return the rows with `factor` rows in place of each row."""
         return Rows(tuple((batch_axis, unit * factor) for batch_axis, unit in self.segments))
 
-    def divided(self, factor: AnySize, divisor: AnySize) -> Rows | None:
+    def divide(self, factor: AnySize, divisor: AnySize) -> Rows | None:
         """Return the rows with `factor / divisor` rows in place of each row.
 
         `None` if a unit of the result would not be a size.
         """
         segments: list[Segment] = []
         for batch_axis, unit in self.segments:
-            changed = quotient(unit * factor, divisor)
+            changed = divide_exactly(unit * factor, divisor)
             if changed is None:
                 return None
             segments.append((batch_axis, changed))
@@ -79,18 +81,15 @@ class Rows:
         return Rows(self.segments + other.segments)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Rows)
-            and len(self.segments) == len(other.segments)
-            and all(
-                mine.root() is others.root() and unit == others_unit
-                for (mine, unit), (others, others_unit) in zip(
-                    self.segments, other.segments, strict=True
-                )
-            )
+        if not isinstance(other, Rows):
+            return False
+        mine, others = (
+            [(batch_axis.root(), unit) for batch_axis, unit in rows.segments]
+            for rows in (self, other)
         )
+        return mine == others
 
-    # The hash is stable once a step is planned: after the plan, no batch axes are merged.
+    # The hash is stable once a step is planned: no batch axes are merged after planning.
     def __hash__(self) -> int:
         return hash(tuple((axis.root().order, key_of(unit)) for axis, unit in self.segments))
 
@@ -102,15 +101,12 @@ class Rows:
 
 def rows_of(size: AnySize) -> Rows | None:
     """Return a division of an axis of this size, if it is a multiple of a single batch's rows."""
-    if isinstance(size, int):
-        return None
-    batch_axes = size.batch_axes()
+    batch_axes = batch_axes_in(size)
     if len(batch_axes) != 1:
         return None
     (batch_axis,) = batch_axes
-
-    unit = quotient(size, symbolic(batch_axis))
-    if unit is None or not (isinstance(unit, int) or not unit.batch_axes()):
+    unit = divide_exactly(size, as_size(batch_axis))
+    if unit is None or batch_axes_in(unit):
         return None
     if isinstance(unit, int) and unit < 1:
         return None

@@ -19,9 +19,9 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from .placements import Replicate
-from .sizes import AnySize, Element, Size, quotient, symbolic
+from .sizes import AnySize, Element, Size, as_size, divide_exactly
 
-_MOST = 64  # Elements; longer vectors are no shapes.
+_MOST_ELEMENTS = 64  # Elements; longer vectors are no shapes.
 
 
 class _UnknownError(Exception):
@@ -38,31 +38,31 @@ def read_sizes(facts: Any, tensor: Any) -> Any:
     shape = tensor.shape
     if not tensor.dtype.is_integer or shape.rank not in (0, 1):
         return None
-    if shape.rank and (shape[0] is None or shape[0] > _MOST):
+    if shape.rank and (shape[0] is None or shape[0] > _MOST_ELEMENTS):
         return None
     if tensor.op.type == "Const":
         value = tensor_util.constant_value(tensor)
         return None if value is None else _make_array(value)
-    if not isinstance(facts.placement(tensor), Replicate):
+    if not isinstance(facts.placement_of(tensor), Replicate):
         return None
     try:
-        result = _make_array(_compute(facts, tensor))
+        result = _make_array(_read_operation(facts, tensor))
     except _UnknownError:
         return _constant_or_symbols(tensor)
     return result if result.shape == tuple(shape.as_list()) else None
 
 
-def _compute(facts: Any, tensor: Any) -> Any:
+def _read_operation(facts: Any, tensor: Any) -> Any:
     op = tensor.op
     if op.type == "Rank":
         return _require_known(op.inputs[0].shape.rank)
     if op.type in ("Shape", "ShapeN", "Size"):
-        dims = _require_known(facts.dims(op.inputs[tensor.value_index]))
+        dims = _require_known(facts.dims_of(op.inputs[tensor.value_index]))
         return math.prod(dims) if op.type == "Size" else dims
     reader = _require_known(_READERS.get(op.type))
-    inputs = [facts.sizes(t) for t in op.inputs]
+    inputs = [facts.sizes_in(t) for t in op.inputs]
     if op.type == "Reshape" and inputs[0] is None:
-        inputs[0] = _read_matrix(facts, facts.canonical(op.inputs[0]))
+        inputs[0] = _read_matrix(facts, facts.resolve_alias(op.inputs[0]))
     results = reader(op, *map(_require_known, inputs))
     return results[tensor.value_index] if isinstance(results, list) else results
 
@@ -77,17 +77,17 @@ def _constant_or_symbols(tensor: Any) -> Any:
         if value is not None:
             return _make_array(value)
     count = tensor.shape.num_elements()
-    symbols = [symbolic(Element(tensor, index)) for index in range(count)]
+    symbols = [as_size(Element(tensor, index)) for index in range(count)]
     return _make_array(symbols).reshape(tensor.shape.as_list())
 
 
 def _make_array(values: Any) -> Any:
     values = np.asarray(values)
-    made = np.empty(values.shape, object)
+    array = np.empty(values.shape, object)
     for index in np.ndindex(values.shape):
         size = values[index]
-        made[index] = size if isinstance(size, Size) else int(size)
-    return made
+        array[index] = size if isinstance(size, Size) else int(size)
+    return array
 
 
 def _require_known(value: Any) -> Any:
@@ -107,13 +107,13 @@ def _read_matrix(facts: Any, tensor: Any) -> Any:
     """Return the sizes in a matrix, as the gradients of paddings and repetitions make."""
     op = tensor.op
     if op.type == "Slice":
-        value, begin, count = (_require_known(facts.constant(t)) for t in op.inputs)
+        value, begin, count = (_require_known(facts.constant_of(t)) for t in op.inputs)
         ends = np.where(count == -1, value.shape, begin + count)
         return _make_array(value[tuple(map(slice, begin, ends))])
-    if op.type == "Transpose" and np.array_equal(facts.constant(op.inputs[1]), [1, 0]):
-        stacked = facts.canonical(op.inputs[0]).op
+    if op.type == "Transpose" and np.array_equal(facts.constant_of(op.inputs[1]), [1, 0]):
+        stacked = facts.resolve_alias(op.inputs[0]).op
         if stacked.type == "Pack" and not stacked.get_attr("axis"):
-            return np.stack([_require_known(facts.sizes(t)) for t in stacked.inputs], 1)
+            return np.stack([_require_known(facts.sizes_in(t)) for t in stacked.inputs], 1)
     return None
 
 
@@ -179,50 +179,39 @@ def _broadcast_with(compute: Callable[[AnySize, AnySize], AnySize]) -> Any:
     return lambda op, a, b: np.frompyfunc(compute, 2, 1)(a, b)
 
 
-def _floor_divide(a: AnySize, b: AnySize) -> Any:
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a // b
-    return _require_known(quotient(a, b))
+def _divide_with(divide: Callable[[int, int], int], *, is_remainder: bool = False) -> Any:
+    """Return a reader that divides numbers; a quotient of sizes has to be exact."""
+
+    def compute(a: AnySize, b: AnySize) -> Any:
+        if isinstance(a, int) and isinstance(b, int) and b:
+            return divide(a, b)
+        exact = _require_known(divide_exactly(a, b))
+        return 0 if is_remainder else exact
+
+    return _broadcast_with(compute)
 
 
-def _remainder(a: AnySize, b: AnySize) -> AnySize:
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a % b
-    _require_known(quotient(a, b))
-    return 0
-
-
-def _truncate_divide(a: AnySize, b: AnySize) -> Any:
-    """Divide and round towards 0."""
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return _require_known(quotient(a, b))
-
-
-def _truncate_remainder(a: AnySize, b: AnySize) -> Any:
-    """Return the remainder with the sign of the dividend."""
-    if isinstance(a, int) and isinstance(b, int) and b:
-        return a - b * _truncate_divide(a, b)
-    return _remainder(a, b)
+def _truncate_divide(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _cast(op: tf.Operation, sizes: Any) -> Any:
     """Return the sizes, unless a narrow type may wrap."""
-    made = op.outputs[0].dtype
-    fits = (isinstance(size, int) and made.min <= size <= made.max for size in sizes.flat)
-    if made not in (tf.int32, tf.int64) and not all(fits):
+    dtype = op.outputs[0].dtype
+    fits = (isinstance(size, int) and dtype.min <= size <= dtype.max for size in sizes.flat)
+    if dtype not in (tf.int32, tf.int64) and not all(fits):
         raise _UnknownError
     return sizes
 
 
-def _maximum(a: AnySize, b: AnySize) -> Any:
+def _take_maximum(a: AnySize, b: AnySize) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
     return a if a == b else _require_known(None)
 
 
-def _minimum(a: AnySize, b: AnySize) -> Any:
-    return -1 * _maximum(-1 * a, -1 * b)
+def _take_minimum(a: AnySize, b: AnySize) -> Any:
+    return -1 * _take_maximum(-1 * a, -1 * b)
 
 
 def _broadcast_args(op: Any, *shapes: Any) -> Any:
@@ -234,7 +223,7 @@ def _broadcast_args(op: Any, *shapes: Any) -> Any:
         if a == b or b == 1 or a == 1:
             result.append(b if a == 1 else a)
         else:  # Either of two unknown sizes may be 1.
-            result.append(known[0] if known else symbolic(Element(op.outputs[0], index)))
+            result.append(known[0] if known else as_size(Element(op.outputs[0], index)))
     return np.array(result)
 
 
@@ -255,15 +244,15 @@ _READERS: dict[str, Callable[..., Any]] = {
     "ConcatOffset": _concat_offsets,
     "ConcatV2": lambda op, *values: np.concatenate(values[:-1]),
     "Fill": lambda op, shape, size: np.full(_require_integers(shape), size.item(), object),
-    "FloorDiv": _broadcast_with(_floor_divide),
-    "FloorMod": _broadcast_with(_remainder),
+    "FloorDiv": _divide_with(operator.floordiv),
+    "FloorMod": _divide_with(operator.mod, is_remainder=True),
     "GatherV2": lambda op, vector, index, axis: vector[_require_integers(index)],
     "InvertPermutation": lambda op, order: np.argsort(_require_integers(order)),
-    "Max": _reduce_with(_maximum),
-    "Maximum": _broadcast_with(_maximum),
-    "Min": _reduce_with(_minimum),
-    "Minimum": _broadcast_with(_minimum),
-    "Mod": _broadcast_with(_truncate_remainder),
+    "Max": _reduce_with(_take_maximum),
+    "Maximum": _broadcast_with(_take_maximum),
+    "Min": _reduce_with(_take_minimum),
+    "Minimum": _broadcast_with(_take_minimum),
+    "Mod": _divide_with(lambda a, b: a - b * _truncate_divide(a, b), is_remainder=True),
     "Mul": lambda op, a, b: a * b,
     "Neg": lambda op, sizes: sizes * -1,
     "Pack": lambda op, *sizes: np.stack(sizes),
@@ -275,6 +264,6 @@ _READERS: dict[str, Callable[..., Any]] = {
     "StridedSlice": _strided_slice,
     "Sub": lambda op, a, b: a - b,
     "Sum": _reduce_with(operator.add),
-    "TruncateDiv": _broadcast_with(_truncate_divide),
+    "TruncateDiv": _divide_with(_truncate_divide),
     "Unpack": lambda op, vector: [*vector],
 }

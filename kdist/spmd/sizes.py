@@ -7,7 +7,9 @@ integer tensor (`Element`). Sizes that are known while the step is traced are pl
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -100,7 +102,7 @@ class Element(Symbol):
     Args:
         tensor: The tensor.
         index: The element's place in the tensor.
-        is_size: Whether the element is the size of an axis, and never -1.
+        is_size: Whether the element is the size of an axis (so it cannot be -1).
     """
 
     def __init__(self, tensor: Any, index: int, *, is_size: bool = False) -> None:
@@ -127,20 +129,7 @@ class Size:
         """Coefficients, by sorted symbols, each replaced by the symbol that stands for it."""
         if all(symbol.root() is symbol for monomial in self.own_terms for symbol in monomial):
             return self.own_terms
-        return _collect((_sorted(monomial), n) for monomial, n in self.own_terms.items())
-
-    @property
-    def key(self) -> Any:
-        """Key that equal sizes share, once a step is planned and no more batch axes are merged."""
-        return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
-
-    def batch_axes(self) -> set[BatchAxis]:
-        """The batch axes among the size's symbols."""
-        return {s for monomial in self.terms for s in monomial if isinstance(s, BatchAxis)}
-
-    def symbols(self) -> set[Symbol]:
-        """The symbols in the size."""
-        return {symbol for monomial in self.terms for symbol in monomial}
+        return _add_terms((_sort_symbols(monomial), n) for monomial, n in self.own_terms.items())
 
     def only_symbol(self) -> Symbol | None:
         """Return the symbol that this size is; `None` for sums, products and multiples."""
@@ -148,7 +137,7 @@ class Size:
         return monomial[0] if not others and count == 1 and len(monomial) == 1 else None
 
     def __add__(self, other: AnySize) -> AnySize:
-        return _make([*self.terms.items(), *_terms_of(other)])
+        return _make_size([*self.terms.items(), *_terms_of(other)])
 
     __radd__ = __add__
 
@@ -159,8 +148,10 @@ class Size:
         return self * -1 + other
 
     def __mul__(self, other: AnySize) -> AnySize:
-        return _make(
-            (_sorted((*a, *b)), m * n) for a, m in self.terms.items() for b, n in _terms_of(other)
+        return _make_size(
+            (_sort_symbols((*a, *b)), m * n)
+            for a, m in self.terms.items()
+            for b, n in _terms_of(other)
         )
 
     __rmul__ = __mul__
@@ -169,7 +160,7 @@ class Size:
         return isinstance(other, Size) and self.terms == other.terms
 
     def __hash__(self) -> int:
-        raise TypeError("sizes change as batches are found to be divided alike: do not hash them")
+        raise TypeError("a Size is not hashable: it changes when batches are merged")
 
     def __repr__(self) -> str:
         return " + ".join("·".join(map(str, (n, *symbols))) for symbols, n in self.terms.items())
@@ -179,8 +170,20 @@ AnySize = int | Size
 
 
 def key_of(size: AnySize) -> Any:
-    """Return a key that equal sizes have in common."""
-    return size.key if isinstance(size, Size) else size
+    """Return a key that equal sizes share, once a step is planned: then no axes are merged."""
+    if isinstance(size, int):
+        return size
+    return tuple(sorted((tuple(s.order for s in m), n) for m, n in size.terms.items()))
+
+
+def symbols_in(size: AnySize) -> set[Symbol]:
+    """Return the symbols in a size."""
+    return {symbol for monomial, _ in _terms_of(size) for symbol in monomial}
+
+
+def batch_axes_in(size: AnySize) -> set[BatchAxis]:
+    """Return the batch axes whose rows a size counts."""
+    return {symbol for symbol in symbols_in(size) if isinstance(symbol, BatchAxis)}
 
 
 def expected_number(size: AnySize, rows: int | None) -> int | None:
@@ -190,27 +193,39 @@ def expected_number(size: AnySize, rows: int | None) -> int | None:
         size: The size.
         rows: The expected number of rows of a batch of an unknown number; `None` without one.
     """
-    if isinstance(size, int):
-        return size
-    total = 0
-    for symbols, factor in size.terms.items():
-        for symbol in symbols:
-            if not isinstance(symbol, BatchAxis) or symbol.source is not None:
-                return None
-            number = rows if symbol.total is None else symbol.total
-            if number is None:
-                return None
-            factor *= number
-        total += factor
-    return total
+    numbers: dict[Symbol, int | None] = {}
+    for symbol in symbols_in(size):
+        if not isinstance(symbol, BatchAxis) or symbol.source is not None:
+            return None
+        numbers[symbol] = rows if symbol.total is None else symbol.total
+    return None if None in numbers.values() else int(evaluate(size, numbers.__getitem__))
 
 
-def symbolic(symbol: Symbol) -> Size:
+def evaluate(
+    size: AnySize, value_of: Callable[[Symbol], Any], constant: Callable[[int], Any] = int
+) -> Any:
+    """Return a size computed from the values of its symbols.
+
+    Args:
+        size: The size.
+        value_of: Returns the value of a symbol, a number or a tensor.
+        constant: Converts an integer to the type of the values.
+    """
+    terms = []
+    for symbols, factor in _terms_of(size):
+        values = [value_of(symbol) for symbol in symbols]
+        if factor != 1 or not values:
+            values.append(constant(factor))
+        terms.append(functools.reduce(operator.mul, values))
+    return functools.reduce(operator.add, terms) if terms else constant(0)
+
+
+def as_size(symbol: Symbol) -> Size:
     """Return a symbol as a size."""
     return Size({(symbol.root(),): 1})
 
 
-def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
+def divide_exactly(size: AnySize, divisor: AnySize) -> AnySize | None:
     """Return size / divisor if this is a polynomial with integer coefficients; else `None`."""
     if divisor == 1:
         return size
@@ -218,7 +233,7 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
     if len(below) != 1:
         symbols, by = below[0] if below else ((), 0)
         for monomial, n in _terms_of(size) if below else ():
-            factor = quotient(_make([(monomial, n)]), _make([(symbols, by)]))
+            factor = divide_exactly(_make_size([(monomial, n)]), _make_size([(symbols, by)]))
             if factor is not None and divisor * factor == size:
                 return factor
         return None
@@ -233,7 +248,7 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
         if n % by:
             return None
         parts.append((tuple(rest), n // by))
-    return _make(parts)
+    return _make_size(parts)
 
 
 def _terms_of(size: AnySize) -> Iterable[tuple[Monomial, int]]:
@@ -242,19 +257,19 @@ def _terms_of(size: AnySize) -> Iterable[tuple[Monomial, int]]:
     return [((), int(size))] if size else []
 
 
-def _sorted(symbols: Monomial) -> Monomial:
+def _sort_symbols(symbols: Monomial) -> Monomial:
     return tuple(sorted((s.root() for s in symbols), key=lambda s: s.order))
 
 
-def _collect(terms: Iterable[tuple[Monomial, int]]) -> dict[Monomial, int]:
+def _add_terms(terms: Iterable[tuple[Monomial, int]]) -> dict[Monomial, int]:
     found: dict[Monomial, int] = {}
     for monomial, n in terms:
         found[monomial] = found.get(monomial, 0) + n
     return {monomial: n for monomial, n in found.items() if n}
 
 
-def _make(terms: Iterable[tuple[Monomial, int]]) -> AnySize:
-    found = _collect(terms)
+def _make_size(terms: Iterable[tuple[Monomial, int]]) -> AnySize:
+    found = _add_terms(terms)
     if not found:
         return 0
     if len(found) == 1 and () in found:

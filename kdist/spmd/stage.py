@@ -1,4 +1,13 @@
-"""Write the functions of a planned step: each function does a replica's work of a stage."""
+"""Write the functions of a planned step: each function does a replica's work of a stage.
+
+`Stage.write_operation` writes an operation from its inputs, which `Stage.read_input` brings into
+the forms that the operation wants: the replica's value (`local_value`), the whole tensor
+(`whole_value`), rows of it (`slice_rows`), or sizes (`size_vector`). The values of a function are
+written where they are first needed, and once.
+
+`program.ProgramStage` is a stage of the step, and gets values of other stages as arguments
+(`outer_value` and the methods beside it). `Body` is the body of a loop or condition within a stage.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +16,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -17,9 +26,9 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
 from .collectives import HOST
-from .explanation import line_of
+from .explanation import find_user_line
 from .functions import (
-    copy_of,
+    copy_operation,
     create_like,
     is_sum,
     set_traceback,
@@ -27,32 +36,27 @@ from .functions import (
     user_traceback,
     write_sum,
 )
-from .op_types import DRAWN_BY_XLA, QUIET, READS
+from .op_types import DRAWN_BY_XLA, READS, REMOVABLE
 from .placements import ListOf, Partial, Placement, Replicate, Shard
 from .plan import GraphPlan, PlannedOperation
-from .redistribute import (
-    CountOnce,
-    Keep,
-    SliceRows,
-    TakeRowsOfSum,
-    TakeWeight,
-    TakeWhole,
-    Way,
-    WriteSizes,
-)
+from .redistribute import Conversion, CountOnce, Keep, SliceRows, TakeWhole, WriteSizes
 from .rows import Rows
-from .sizes import AnySize, AxisSize, BatchAxis, Element, Symbol, key_of
+from .sizes import AnySize, AxisSize, BatchAxis, Element, evaluate, key_of
 from .tensor_facts import Ref
 
-WRONG = "kdist has divided"
-"""The beginning of an error message about an operation that kdist has divided wrong."""
-REPLICA_INDEX = "index"
-"""Key of the replica's number among the unknown numbers of a stage."""
+WRONG_DIVISION = "kdist has divided"
+"""The beginning of an error message about an operation that kdist has divided wrongly."""
 _LARGEST_SLICED_RANK = 8  # of TensorFlow's `Slice` (2.21)
 _numbers = itertools.count()
 
-UnknownNumber = Any
-"""`REPLICA_INDEX`, a `BatchAxis` for the numbers of its rows, `AxisSize` or `Element`."""
+
+@dataclass(frozen=True)
+class ReplicaIndex:
+    """The replica's number."""
+
+
+UnknownNumber = ReplicaIndex | BatchAxis | AxisSize | Element
+"""A number that is known when a step runs; a `BatchAxis` stands for all replicas' row counts."""
 
 
 class StageGraph(func_graphs.FuncGraph):
@@ -61,7 +65,7 @@ class StageGraph(func_graphs.FuncGraph):
     _traceback: Any = None  # Traceback of the operation of the step that is being written.
 
     @contextlib.contextmanager
-    def writes(self, op: tf.Operation) -> Iterator[None]:
+    def write_as(self, op: tf.Operation) -> Iterator[None]:
         """Give operations made in the `with` block the scope and traceback of `op` of the step."""
         before, self._traceback = self._traceback, user_traceback(op)
         with self.name_scope(f"{op.name}/"):
@@ -69,9 +73,9 @@ class StageGraph(func_graphs.FuncGraph):
         self._traceback = before
 
     def _create_op_internal(self, *args: Any, **options: Any) -> Any:
-        made = super()._create_op_internal(*args, **options)
-        set_traceback(made, self._traceback)
-        return made
+        op = super()._create_op_internal(*args, **options)
+        set_traceback(op, self._traceback)
+        return op
 
 
 class Stage:
@@ -106,21 +110,11 @@ class Stage:
         """Return a tensor that was reduced or gathered before this function."""
         raise NotImplementedError
 
-    def outer_rows_of_sum(self, tensor: tf.Tensor) -> tf.Tensor | None:
-        """Return the replica's rows of a sum; `None` if every replica gets the whole sum."""
-        del tensor
-        return None
-
-    def outer_weight(self, tensor: tf.Tensor, exchange_round: int) -> tf.Tensor:
-        """Return a divided weight that was gathered for this function."""
-        raise NotImplementedError
-
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
         """Return an unknown number that this function gets from outside."""
         raise NotImplementedError
 
-    def makes(self, tensor: tf.Tensor) -> bool:
-        """Whether this function makes a tensor."""
+    def makes_tensor(self, tensor: tf.Tensor) -> bool:
         raise NotImplementedError
 
     def add_input(
@@ -142,78 +136,73 @@ class Stage:
         """
         if key not in self.inputs:
             with self.graph.as_default():
-                made = tf.compat.v1.placeholder(dtype, shape)
+                placeholder = tf.compat.v1.placeholder(dtype, shape)
             if like is not None:
-                handle_data_util.copy_handle_data(like, made)
+                handle_data_util.copy_handle_data(like, placeholder)
             if divided_axis is not None:
-                _forget_size(made, divided_axis)
-            self.inputs[key] = made
+                _forget_size(placeholder, divided_axis)
+            self.inputs[key] = placeholder
         return self.inputs[key]
 
     # Redistribution
 
-    def value(self, tensor: tf.Tensor) -> tf.Tensor:
+    def local_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the replica's value of a tensor, as its placement says."""
-        tensor = self.plan.canonical(tensor)
+        tensor = self.plan.resolve_alias(tensor)
         if tensor.ref() not in self.values:
             if tensor.op.type == "Const":
-                self.values[tensor.ref()] = self.copy(tensor.op, [])[0]
-            elif self.makes(tensor):
+                self.values[tensor.ref()] = self.copy_operation(tensor.op, [])[0]
+            elif self.makes_tensor(tensor):
                 self.write_operation(self.plan.makers[tensor.ref()])
             else:
                 self.values[tensor.ref()] = self.outer_value(tensor)
         return self.values[tensor.ref()]
 
-    def read(self, tensor: tf.Tensor, way: Way) -> tf.Tensor | None:
-        """Return a tensor in the wanted form of a way; `None` for sizes that are not read."""
-        match way:
+    def read_input(self, tensor: tf.Tensor, conversion: Conversion) -> tf.Tensor | None:
+        """Return a tensor in its wanted form; `None` for sizes that are not read."""
+        match conversion:
             case Keep():
-                return self.value(tensor)
+                return self.local_value(tensor)
             case WriteSizes():
-                return self._sizes_with_rows(tensor, way)
+                return self._write_local_sizes(tensor, conversion)
             case TakeWhole():
-                return self.whole(tensor)
-            case TakeWeight():
-                return self.outer_weight(tensor, way.round)
+                return self.whole_value(tensor)
             case SliceRows():
-                key = (tensor.ref(), way)
-                shard, broadcasts = way.shard, way.may_broadcast
-                return self.cached(
-                    key, lambda: self.slice_rows(self.whole(tensor), shard, broadcasts)
+                key = (tensor.ref(), conversion)
+                shard, broadcasts = conversion.shard, conversion.may_broadcast
+                return self.make_once(
+                    key, lambda: self.slice_rows(self.whole_value(tensor), shard, broadcasts)
                 )
-            case TakeRowsOfSum():
-                rows = self.outer_rows_of_sum(tensor)
-                return self.read(tensor, SliceRows(way.shard)) if rows is None else rows
             case CountOnce():
-                return self.cached((tensor.ref(), way), lambda: self._on_first(self.whole(tensor)))
-        raise TypeError(f"received {way!r}, expected a way to a wanted form")
+                return self.make_once((tensor.ref(), conversion), lambda: self._count_once(tensor))
+        raise TypeError(f"unknown conversion {conversion!r}")
 
-    def whole(self, tensor: tf.Tensor) -> tf.Tensor:
+    def whole_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the whole tensor."""
-        placement = self.plan.placement(tensor)
+        placement = self.plan.placement_of(tensor)
         if isinstance(placement, Replicate | ListOf):
-            return self.value(tensor)
-        planned = self.plan.maker(tensor)
+            return self.local_value(tensor)
+        planned = self.plan.makers.get(tensor.ref())
         key = (tensor.ref(), "whole")
         if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
-            return self.cached(key, lambda: self._reshaped(planned, tensor))
-        return self.cached(key, lambda: self.outer_whole(tensor))
+            return self.make_once(key, lambda: self._reshape_whole(planned, tensor))
+        return self.make_once(key, lambda: self.outer_whole(tensor))
 
-    def _reshaped(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
+    def _reshape_whole(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
         """Return a whole tensor from its reduced source (`Decision.is_reshape`)."""
-        inputs = [self.whole(source) for source in planned.inputs]
-        return self.copy(planned.op, inputs)[tensor.value_index]
+        inputs = [self.whole_value(source) for source in planned.inputs]
+        return self.copy_operation(planned.op, inputs)[tensor.value_index]
 
-    def _on_first(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return the tensor on the first replica, and zeros on all other replicas."""
-        return tf.where(self.index == 0, tensor, tf.zeros_like(tensor))
+    def _count_once(self, tensor: tf.Tensor) -> tf.Tensor:
+        whole = self.whole_value(tensor)
+        return tf.where(self.replica_index == 0, whole, tf.zeros_like(whole))
 
-    def _sizes_with_rows(self, tensor: tf.Tensor, way: WriteSizes) -> tf.Tensor | None:
-        sizes = self.plan.sizes(tensor)
-        if not way.rows or sizes is None:
+    def _write_local_sizes(self, tensor: tf.Tensor, conversion: WriteSizes) -> tf.Tensor | None:
+        sizes = self.plan.sizes_in(tensor)
+        if not conversion.rows or sizes is None:
             return None
         dims = sizes.tolist() if sizes.ndim else [sizes.item()]
-        return self.size_vector(dims, tensor.dtype, dict(way.rows))
+        return self.size_vector(dims, tensor.dtype, dict(conversion.rows))
 
     def slice_rows(self, tensor: tf.Tensor, shard: Shard, may_broadcast: bool = False) -> tf.Tensor:
         """Return the replica's rows of a whole tensor.
@@ -223,7 +212,7 @@ class Stage:
         """
         axis, rows = shard.axis, shard.rows
         size = tf.shape(tensor)[axis]
-        total = self.size(rows.total, tf.int32)
+        total = self.write_size(rows.total, tf.int32)
         # Without rows, TensorFlow may compute a wrong size for a -1 in a shape.
         right = tf.logical_or(tf.equal(size, total), tf.equal(total, 0))
         if may_broadcast:
@@ -233,14 +222,14 @@ class Stage:
         with tf.control_dependencies([tf.debugging.Assert(right, [message, size, total])]):
             tensor = tf.identity(tensor)
         parts: list[tf.Tensor] = []
-        for count, begin in self.global_blocks(rows, tf.int32):
+        for count, begin in self.global_row_blocks(rows, tf.int32):
             if may_broadcast:
                 begin = tf.where(is_single, 0, begin)
                 count = tf.where(is_single, 0 if parts else 1, count)
             parts.append(rows_from(tensor, axis, begin, count))
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
-    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+    def make_once(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return the value of a key; `make` is called once in this function."""
         if key not in self._memo:
             with self.graph.as_default():
@@ -252,58 +241,60 @@ class Stage:
     def write_operation(self, planned: PlannedOperation) -> None:
         """Write an operation, and set the replica's values of its results."""
         op, decision = planned.op, planned.decision
-        with self.graph.writes(op):
-            pairs = zip(planned.inputs, planned.ways, strict=True)
-            inputs = [self.read(tensor, way) for tensor, way in pairs]
-            with self.graph.as_default(), tf.control_dependencies(self.controls(planned)):
+        with self.graph.write_as(op):
+            pairs = zip(planned.inputs, planned.conversions, strict=True)
+            inputs = [self.read_input(tensor, conversion) for tensor, conversion in pairs]
+            with self.graph.as_default(), tf.control_dependencies(self.find_controls(planned)):
                 write = decision.write
-                outputs = self.copy(op, inputs) if write is None else write(self, op, inputs)
+                outputs = (
+                    self.copy_operation(op, inputs) if write is None else write(self, op, inputs)
+                )
             if outputs and write is not None and hasattr(outputs[0], "op"):
                 self.written[op] = outputs[0].op
-            for output, made, placement in zip(
+            for output, value, placement in zip(
                 op.outputs, outputs, decision.output_placements, strict=True
             ):
-                shape = local_shape(self.plan.shape(output), placement)
-                self._set_shape(op, made, shape, placement)
-                self.values[output.ref()] = made
+                shape = local_shape(self.plan.shape_of(output), placement)
+                self._set_shape(op, value, shape, placement)
+                self.values[output.ref()] = value
 
     def _set_shape(
-        self, op: tf.Operation, made: tf.Tensor, shape: tf.TensorShape, placement: Placement
+        self, op: tf.Operation, value: tf.Tensor, shape: tf.TensorShape, placement: Placement
     ) -> None:
         """Set the static shape of a replica's value; raise an error if the value does not fit."""
-        if not made.shape.is_compatible_with(shape):
+        if not value.shape.is_compatible_with(shape):
             raise ValueError(
-                f"{WRONG} {op.type} of {line_of(op)} wrong ({placement}): a replica has the shape"
-                f" {made.shape}, not {shape}: please report this"
+                f"{WRONG_DIVISION} {op.type} of {find_user_line(op)} wrongly ({placement}): a"
+                f" replica has the shape {value.shape}, not {shape}: please report this"
             )
-        if not made.shape.is_fully_defined():
-            made.set_shape(shape)
+        if not value.shape.is_fully_defined():
+            value.set_shape(shape)
 
-    def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
+    def find_controls(self, planned: PlannedOperation) -> list[tf.Operation]:
         """Return the operations of this function that have to run before a planned operation."""
         return [self.written[op] for op in planned.controls if op in self.written]
 
-    def copy(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
+    def copy_operation(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
         """Write a copy of an operation with new inputs; return its results."""
         if self.draws_by_xla and op.type in DRAWN_BY_XLA:
-            return self._drawn_by_xla(op, inputs)
+            return self._draw_by_xla(op, inputs)
         with self.graph.as_default():
-            write = write_sum if is_sum(op) else copy_of
-            made = write(self.graph, op, inputs)
-        self.written[op] = made
-        for output, new in zip(op.outputs, made.outputs, strict=True):
+            write = write_sum if is_sum(op) else copy_operation
+            copy = write(self.graph, op, inputs)
+        self.written[op] = copy
+        for output, copied in zip(op.outputs, copy.outputs, strict=True):
             # Lists are left out: the local shapes of their elements may differ.
             if output.dtype == tf.resource:
-                handle_data_util.copy_handle_data(output, new)
-        return list(made.outputs)
+                handle_data_util.copy_handle_data(output, copied)
+        return list(copy.outputs)
 
-    def _drawn_by_xla(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
+    def _draw_by_xla(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
         """Let XLA compile a draw, even in a stage that XLA does not compile."""
 
         def draw(*given: tf.Tensor) -> Any:
             # With an effect, a call with constant inputs is not computed by TensorFlow's kernel.
             tf.raw_ops.Assert(condition=True, data=[0])
-            return copy_of(tf.compat.v1.get_default_graph(), op, given).outputs
+            return copy_operation(tf.compat.v1.get_default_graph(), op, given).outputs
 
         call = tf.function(draw, autograph=False, jit_compile=True)
         with self.graph.as_default(), tf.device(self.kernel_device):
@@ -312,12 +303,14 @@ class Stage:
     def write_kernel(self, op: tf.Operation, inputs: Sequence[Any]) -> list[tf.Tensor]:
         """Write the operations of the kernel that an operation calls."""
         graph = self.plan.step.bodies.graph_of(op, op.get_attr("f").name, op.inputs)
-        made = {inner.ref(): value for inner, value in zip(graph.inputs, inputs, strict=True)}
+        values = {inner.ref(): value for inner, value in zip(graph.inputs, inputs, strict=True)}
         for inner in graph.get_operations():
             if inner.type != "Placeholder":
-                outputs = self.copy(inner, [made[tensor.ref()] for tensor in inner.inputs])
-                made |= zip((tensor.ref() for tensor in inner.outputs), outputs, strict=True)
-        return [made[tensor.ref()] for tensor in graph.outputs]
+                outputs = self.copy_operation(
+                    inner, [values[tensor.ref()] for tensor in inner.inputs]
+                )
+                values |= zip((tensor.ref() for tensor in inner.outputs), outputs, strict=True)
+        return [values[tensor.ref()] for tensor in graph.outputs]
 
     # Sizes
 
@@ -333,97 +326,92 @@ class Stage:
             yield
 
     @property
-    def index(self) -> tf.Tensor:
-        """The replica's number."""
-        return self.outer_number(REPLICA_INDEX)
+    def replica_index(self) -> tf.Tensor:
+        return self.outer_number(ReplicaIndex())
 
-    def counts(self, batch_axis: BatchAxis) -> tf.Tensor:
+    def row_counts(self, batch_axis: BatchAxis) -> tf.Tensor:
         """Return the numbers of rows of all replicas."""
         return self.outer_number(batch_axis.root())
 
     def local_count(self, rows: Rows, dtype: tf.DType) -> tf.Tensor:
-        """Return the replica's number of rows."""
-        return functools.reduce(operator.add, (count for count, _ in self.blocks(rows, dtype)))
+        return functools.reduce(operator.add, (count for count, _ in self.row_blocks(rows, dtype)))
 
-    def blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    def row_blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Return, for each segment of rows, the replica's number of rows and its first row."""
         dtype = tf.as_dtype(dtype)
-        return [self._block(batch_axis.root(), unit, dtype) for batch_axis, unit in rows.segments]
+        return [
+            self._row_block(batch_axis.root(), unit, dtype) for batch_axis, unit in rows.segments
+        ]
 
-    def global_blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return `blocks` with the first row's place among the rows of all segments."""
+    def global_row_blocks(self, rows: Rows, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Return `row_blocks`, with the first row's place among the rows of all segments."""
         before: Any = tf.constant(0, dtype)
         found = []
-        for (count, first), segment in zip(self.blocks(rows, dtype), rows.segments, strict=True):
+        for (count, first), segment in zip(
+            self.row_blocks(rows, dtype), rows.segments, strict=True
+        ):
             found.append((count, before + first))
             if len(rows.segments) > 1:
-                before = before + self.size(Rows((segment,)).total, dtype)
+                before = before + self.write_size(Rows((segment,)).total, dtype)
         return found
 
-    def _block(
+    def _row_block(
         self, batch_axis: BatchAxis, unit: AnySize, dtype: tf.DType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         def make() -> tuple[tf.Tensor, tf.Tensor]:
-            counts = self._counts(batch_axis, dtype)
-            count = counts[self.index]
-            first = tf.reduce_sum(counts[: self.index])
-            times = self.size(unit, dtype)
+            counts = self._cast_row_counts(batch_axis, dtype)
+            count = counts[self.replica_index]
+            first = tf.reduce_sum(counts[: self.replica_index])
+            times = self.write_size(unit, dtype)
             return tf.cast(count, dtype) * times, tf.cast(first, dtype) * times
 
         block: tuple[tf.Tensor, tf.Tensor]
-        block = self.cached(("block", batch_axis, key_of(unit), dtype), make)
+        block = self.make_once(("block", batch_axis, key_of(unit), dtype), make)
         return block
 
-    def _counts(self, batch_axis: BatchAxis, dtype: tf.DType) -> tf.Tensor:
+    def _cast_row_counts(self, batch_axis: BatchAxis, dtype: tf.DType) -> tf.Tensor:
         """Return the numbers of rows; for a float type as floats: a single copy on a GPU."""
-        counts = self.counts(batch_axis)
+        counts = self.row_counts(batch_axis)
         if not dtype.is_floating or dtype.size < 4:
             return counts
-        return self.cached(("counts", batch_axis, dtype), lambda: tf.cast(counts, dtype))
+        return self.make_once(("counts", batch_axis, dtype), lambda: tf.cast(counts, dtype))
 
-    def size(self, size: AnySize, dtype: tf.DType) -> tf.Tensor:
+    def write_size(self, size: AnySize, dtype: tf.DType) -> tf.Tensor:
         """Return a size of the whole batch as a scalar."""
         dtype = tf.as_dtype(dtype)
         if isinstance(size, int):
             return tf.constant(size, dtype)
 
-        def term(symbols: Sequence[Symbol], factor: int) -> tf.Tensor:
-            values = [self._symbol(symbol, dtype) for symbol in symbols]
-            if factor != 1 or not values:
-                values.append(tf.constant(factor, dtype))
-            return functools.reduce(operator.mul, values)
+        return self.make_once(
+            ("size", key_of(size), dtype),
+            lambda: evaluate(
+                size,
+                lambda symbol: self._write_symbol(symbol, dtype),
+                lambda number: tf.constant(number, dtype),
+            ),
+        )
 
-        def make() -> tf.Tensor:
-            return functools.reduce(operator.add, starmap(term, size.terms.items()))
-
-        return self.cached(("size", key_of(size), dtype), make)
-
-    def _symbol(self, symbol: Any, dtype: tf.DType) -> tf.Tensor:
+    def _write_symbol(self, symbol: Any, dtype: tf.DType) -> tf.Tensor:
         def make() -> tf.Tensor:
             if isinstance(symbol, BatchAxis):
-                return tf.cast(tf.reduce_sum(self._counts(symbol, dtype)), dtype)
+                return tf.cast(tf.reduce_sum(self._cast_row_counts(symbol, dtype)), dtype)
             return tf.cast(self.unknown_number(symbol), dtype)
 
-        return self.cached(("symbol", symbol, dtype), make)
+        return self.make_once(("symbol", symbol, dtype), make)
 
     def unknown_number(self, number: UnknownNumber) -> tf.Tensor:
         """Return an unknown number, of a tensor that this function makes or from outside."""
         if isinstance(number, AxisSize | Element):
-            tensor = self.plan.canonical(number.tensor)
-            if self.makes(tensor) or tensor.op.type == "Const":
-                return self.read_symbol(number)
+            tensor = self.plan.resolve_alias(number.tensor)
+            if self.makes_tensor(tensor) or tensor.op.type == "Const":
+                return self.read_number(number)
         return self.outer_number(number)
 
-    def read_symbol(self, symbol: AxisSize | Element) -> tf.Tensor:
+    def read_number(self, symbol: AxisSize | Element) -> tf.Tensor:
         """Return the value of a symbol from a tensor that this function has."""
-
-        def make() -> tf.Tensor:
-            value = self.value(symbol.tensor)
-            if isinstance(symbol, AxisSize):
-                return tf.shape(value)[symbol.axis]
-            return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
-
-        return self.cached(("read", symbol), make)
+        return self.make_once(
+            ("read", symbol), lambda: read_symbol(symbol, self.local_value(symbol.tensor))
+        )
 
     def size_vector(
         self, sizes: Sequence[AnySize], dtype: tf.DType, rows: dict[int, Rows] | None = None
@@ -437,44 +425,47 @@ class Stage:
             if not rows and all(isinstance(size, int) for size in sizes):
                 return tf.constant(list(sizes), dtype)
             parts = [
-                self.local_count(rows[at], dtype) if at in rows else self.size(size, dtype)
-                for at, size in enumerate(sizes)
+                self.local_count(rows[index], dtype)
+                if index in rows
+                else self.write_size(size, dtype)
+                for index, size in enumerate(sizes)
             ]
             return tf.stack(parts)
 
-        return self.cached(key, make)
+        return self.make_once(key, make)
 
     # Functions within this function
+
+    def _pass_numbers(self, bodies: Sequence[Body], **attributes: Any) -> list[tf.Tensor]:
+        """Finish bodies; return the unknown numbers that a call passes to each of them."""
+        numbers = list(dict.fromkeys(number for body in bodies for number in body.numbers))
+        for body in bodies:
+            body.finish_function(numbers, **attributes)
+        return [*map(self.unknown_number, numbers)]
 
     def call_loop(
         self, op: tf.Operation, inputs: Sequence[tf.Tensor], body: Body, test: Body
     ) -> list[tf.Tensor]:
         """Write a loop with a body and a condition."""
-        numbers = dict.fromkeys([*body.numbers, *test.numbers])
-        body.finish(list(numbers), returns_numbers=True)
-        test.finish(list(numbers), returns_numbers=False)
-        args = [*inputs, *map(self.unknown_number, numbers)]
+        args = [*inputs, *self._pass_numbers([body, test])]
         attributes = dict(op.node_def.attr)
         attributes.update(body=body.reference, cond=test.reference)
         attributes.pop("_num_original_outputs", None)
-        attributes["T"] = _types(args)
+        attributes["T"] = _types_attribute(args)
         shapes = [placeholder.shape for placeholder in list(body.inputs.values())[: len(inputs)]]
         shapes += [number.shape for number in args[len(inputs) :]]
         attributes["output_shapes"] = shapes_attribute(shapes)
-        made = self.create(op, args, [arg.dtype for arg in args], attributes)
-        for output, initial in zip(made.outputs, inputs, strict=False):
+        call = self.create_operation(op, args, [arg.dtype for arg in args], attributes)
+        for output, initial in zip(call.outputs, inputs, strict=False):
             handle_data_util.copy_handle_data(initial, output)
-        return list(made.outputs[: len(inputs)])
+        return list(call.outputs[: len(inputs)])
 
     def call_condition(
         self, op: tf.Operation, inputs: Sequence[tf.Tensor], branches: Sequence[Body]
     ) -> list[tf.Tensor]:
         """Write a condition with its branches."""
-        numbers = dict.fromkeys(number for branch in branches for number in branch.numbers)
-        for branch in branches:
-            branch.finish(list(numbers), returns_numbers=False)
         predicate, *given = inputs
-        args = [*given, *map(self.unknown_number, numbers)]
+        args = [*given, *self._pass_numbers(branches)]
         attributes = dict(op.node_def.attr)
         references = [branch.reference for branch in branches]
         if "branches" in attributes:
@@ -482,34 +473,33 @@ class Stage:
             attributes["branches"] = attr_value_pb2.AttrValue(list=functions)
         else:
             attributes.update(zip(("then_branch", "else_branch"), references, strict=True))
-        attributes["Tin"] = _types(args)
+        attributes["Tin"] = _types_attribute(args)
         attributes["output_shapes"] = shapes_attribute([tf.TensorShape(None) for _ in op.outputs])
         dtypes = [output.dtype for output in op.outputs]
-        made = self.create(op, [predicate, *args], dtypes, attributes)
-        for output, new in zip(op.outputs, made.outputs, strict=True):
+        call = self.create_operation(op, [predicate, *args], dtypes, attributes)
+        for output, new in zip(op.outputs, call.outputs, strict=True):
             if output.dtype == tf.resource:
                 handle_data_util.copy_handle_data(output, new)
-        return list(made.outputs)
+        return list(call.outputs)
 
     def call_xla(
         self, op: tf.Operation, inputs: Sequence[tf.Tensor], body: Body
     ) -> list[tf.Tensor]:
         """Write a call of a function that XLA has to compile."""
         compiled = attr_value_pb2.AttrValue(b=True)
-        body.finish(list(body.numbers), returns_numbers=False, _XlaMustCompile=compiled)
-        args = [*inputs, *map(self.unknown_number, body.numbers)]
+        args = [*inputs, *self._pass_numbers([body], _XlaMustCompile=compiled)]
         attributes = dict(op.node_def.attr)
-        attributes.update(f=body.reference, Tin=_types(args), _XlaMustCompile=compiled)
-        made = self.create(op, args, [output.dtype for output in op.outputs], attributes)
-        return list(made.outputs)
+        attributes.update(f=body.reference, Tin=_types_attribute(args), _XlaMustCompile=compiled)
+        call = self.create_operation(op, args, [output.dtype for output in op.outputs], attributes)
+        return list(call.outputs)
 
-    def create(
+    def create_operation(
         self, op: tf.Operation, args: Sequence[Any], dtypes: Sequence[tf.DType], attributes: Any
     ) -> tf.Operation:
         """Write an operation of the type of `op`, with new attributes."""
-        made = create_like(self.graph, op, args, dtypes, attributes)
-        self.written[op] = made
-        return made
+        call = create_like(self.graph, op, args, dtypes, attributes)
+        self.written[op] = call
+        return call
 
 
 class Body(Stage):
@@ -521,6 +511,7 @@ class Body(Stage):
         graph: The traced body.
         given: For each input of the body, the tensor of the whole batch, and the replica's value.
         is_compiled: Whether XLA compiles the body.
+        returns_numbers: Whether the body returns the unknown numbers, as a loop's body does.
 
     Attributes:
         numbers: Placeholders of the unknown numbers, which follow the body's inputs in a call.
@@ -535,8 +526,10 @@ class Body(Stage):
         given: Sequence[tuple[tf.Tensor, tf.Tensor]],
         *,
         is_compiled: bool = False,
+        returns_numbers: bool = False,
     ) -> None:
         super().__init__(plan, "body")
+        self.returns_numbers = returns_numbers
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
         self.kernel_device = parent.kernel_device
@@ -546,11 +539,11 @@ class Body(Stage):
         self.reference: Any = None
         self._checks: list[tf.Operation] = []
         for index, (inner, (whole, own)) in enumerate(zip(graph.inputs, given, strict=True)):
-            shape = local_shape(parent.plan.shape(whole), plan.placement(inner))
+            shape = local_shape(parent.plan.shape_of(whole), plan.placement_of(inner))
             self.values[inner.ref()] = self.add_input(index, whole.dtype, shape, own)
 
-    def makes(self, tensor: tf.Tensor) -> bool:
-        return self.plan.has(tensor)
+    def makes_tensor(self, tensor: tf.Tensor) -> bool:
+        return self.plan.has_tensor(tensor)
 
     def outer_number(self, number: UnknownNumber) -> tf.Tensor:
         if number not in self.numbers:
@@ -562,55 +555,60 @@ class Body(Stage):
     def _check_assumptions(self) -> None:
         """Check that batches have equally many rows, where the plan of this body assumes it."""
         for assumption in self.plan.own_assumptions:
-            message = f"two batches of different sizes meet in {line_of(assumption.op)}"
-            counts = self.counts(assumption.batch_axis), self.counts(assumption.other)
+            message = f"two batches of different sizes meet in {find_user_line(assumption.op)}"
+            counts = self.row_counts(assumption.batch_axis), self.row_counts(assumption.other)
             with self.graph.as_default():
                 same = tf.reduce_all(tf.equal(*counts))
                 self._checks.append(tf.debugging.Assert(same, [message, *counts]))
 
-    def controls(self, planned: PlannedOperation) -> list[tf.Operation]:
-        return [*self._checks, *super().controls(planned)]
+    def find_controls(self, planned: PlannedOperation) -> list[tf.Operation]:
+        return [*self._checks, *super().find_controls(planned)]
 
-    def write(self, ways: Sequence[Way | None]) -> Body:
+    def write_body(self, conversions: Sequence[Conversion | None]) -> Body:
         """Write all operations and the results; return this body.
 
         Args:
-            ways: For each result, the way to the form that all bodies return; `None` for a result
-                that is the input at the same index.
+            conversions: For each result, the conversion to the form that all bodies return; `None`
+                for a result that is the input at the same index.
         """
         self._check_assumptions()
         needed = live_planned(self.plan, self.traced.outputs)
-        with self.plan.assuming():
+        with self.plan.hold_assumptions():
             for planned in self.plan.operations:
                 if planned in needed and planned.op not in self.written:
                     self.write_operation(planned)
             inputs = list(self.inputs.values())
+            pairs = zip(self.traced.outputs, conversions, strict=True)
             self.outputs = [
-                inputs[index] if way is None else self.read(self.plan.canonical(output), way)
-                for index, (output, way) in enumerate(zip(self.traced.outputs, ways, strict=True))
+                inputs[index]
+                if conversion is None
+                else self.read_input(self.plan.resolve_alias(output), conversion)
+                for index, (output, conversion) in enumerate(pairs)
             ]
         return self
 
-    def finish(
-        self, numbers: Sequence[UnknownNumber], *, returns_numbers: bool, **attributes: Any
-    ) -> None:
+    def finish_function(self, numbers: Sequence[UnknownNumber], **attributes: Any) -> None:
         """End the function; calls pass these unknown numbers after the inputs."""
         added = [self.outer_number(number) for number in numbers]
-        self.graph.inputs = [*self.inputs.values(), *added]
-        with self.graph.as_default():
-            outputs = [*self.outputs, *(added if returns_numbers else [])]
-        self.reference = end_function(self, outputs, self.parent.graph, **attributes)
+        outputs = [*self.outputs, *(added if self.returns_numbers else [])]
+        self.reference = end_function(
+            self, [*self.inputs.values(), *added], outputs, self.parent.graph, **attributes
+        )
 
 
 def end_function(
-    stage: Stage, outputs: Sequence[tf.Tensor], outer: tf.Graph, **attributes: Any
+    stage: Stage,
+    inputs: Sequence[tf.Tensor],
+    outputs: Sequence[tf.Tensor],
+    outer: tf.Graph,
+    **attributes: Any,
 ) -> Any:
     """Make a TensorFlow function of a stage, in an outer graph; return a reference to it."""
     graph = stage.graph
-    graph.outputs = list(outputs)
+    graph.inputs, graph.outputs = list(inputs), list(outputs)
     # Reads are included: an operation that changes a variable later waits for the reads.
     graph.control_outputs = [
-        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
+        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in REMOVABLE
     ]
     function = atomic_function.from_func_graph(graph.name, graph, attributes)
     outer._add_function_recursive(function)
@@ -619,12 +617,12 @@ def end_function(
 
 def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOperation]:
     """Return the operations that have effects, or that outputs need."""
-    needed = {plan.canonical(tensor).ref() for tensor in outputs}
+    needed = {plan.resolve_alias(tensor).ref() for tensor in outputs}
     controls: set[tf.Operation] = set()
     live = set()
     for planned in reversed(plan.operations):
         op = planned.op
-        has_effect = op.op_def.is_stateful and op.type not in QUIET | READS
+        has_effect = op.op_def.is_stateful and op.type not in REMOVABLE | READS
         is_needed = op in controls or any(output.ref() in needed for output in op.outputs)
         if not (has_effect or is_needed):
             continue
@@ -632,10 +630,17 @@ def live_planned(plan: GraphPlan, outputs: Sequence[tf.Tensor]) -> set[PlannedOp
         controls.update(planned.controls)
         needed |= {
             tensor.ref()
-            for tensor, way in zip(planned.inputs, planned.ways, strict=True)
-            if not isinstance(way, WriteSizes)
+            for tensor, conversion in zip(planned.inputs, planned.conversions, strict=True)
+            if not isinstance(conversion, WriteSizes)
         }
     return live
+
+
+def read_symbol(symbol: AxisSize | Element, value: tf.Tensor) -> tf.Tensor:
+    """Return the value of a symbol from the value of its tensor."""
+    if isinstance(symbol, AxisSize):
+        return tf.shape(value)[symbol.axis]
+    return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
 
 
 def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor:
@@ -670,6 +675,6 @@ def local_shape(shape: tf.TensorShape, placement: Placement) -> tf.TensorShape:
     return tf.TensorShape(sizes)
 
 
-def _types(tensors: Sequence[tf.Tensor]) -> Any:
+def _types_attribute(tensors: Sequence[tf.Tensor]) -> Any:
     types = [tensor.dtype.as_datatype_enum for tensor in tensors]
     return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(type=types))

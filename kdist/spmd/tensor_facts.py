@@ -17,7 +17,7 @@ from .functions import Bodies
 from .placements import Placement, Shard
 from .rows import Rows, rows_of
 from .size_reader import read_sizes
-from .sizes import AnySize, AxisSize, BatchAxis, expected_number, symbolic
+from .sizes import AnySize, AxisSize, BatchAxis, as_size, batch_axes_in, expected_number
 
 Ref = Any
 """Key of a tensor in a dictionary, as `tf.Tensor.ref` returns it."""
@@ -161,42 +161,40 @@ class TensorFacts:
 
     def set_alias(self, tensor: tf.Tensor, of: tf.Tensor) -> None:
         """Let `tensor` stand for the tensor `of`."""
-        self._aliases[tensor.ref()] = self.canonical(of)
+        self._aliases[tensor.ref()] = self.resolve_alias(of)
 
-    def canonical(self, tensor: tf.Tensor) -> tf.Tensor:
+    def resolve_alias(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the tensor that an argument or result of a call stands for."""
         while (source := self._aliases.get(tensor.ref())) is not None:
             tensor = source
         return tensor
 
-    def has(self, tensor: tf.Tensor) -> bool:
+    def has_tensor(self, tensor: tf.Tensor) -> bool:
         """Whether a tensor belongs to the graph that is planned."""
-        return self.canonical(tensor).ref() in self._placements
+        return self.resolve_alias(tensor).ref() in self._placements
 
-    def placement(self, tensor: tf.Tensor) -> Placement:
-        """Return the placement of a tensor."""
-        return self._placements[self.canonical(tensor).ref()]
+    def placement_of(self, tensor: tf.Tensor) -> Placement:
+        return self._placements[self.resolve_alias(tensor).ref()]
 
     def stage_of(self, tensor: tf.Tensor) -> StageNumber:
-        """Return the stage that makes a tensor."""
-        return self._stages[self.canonical(tensor).ref()]
+        return self._stages[self.resolve_alias(tensor).ref()]
 
     def is_divided(self, handle: tf.Tensor) -> bool:
         """Whether a tensor is the handle of a divided variable."""
         if handle.dtype != tf.resource:
             return False
-        return isinstance(self._placements.get(self.canonical(handle).ref()), Shard)
+        return isinstance(self._placements.get(self.resolve_alias(handle).ref()), Shard)
 
     def variable_shard(self, tensor: tf.Tensor) -> Shard | None:
         """Return the placement of divided variables of a tensor's shape, if there are any."""
-        shape = self.shape(tensor)
+        shape = self.shape_of(tensor)
         return self.step.variable_shards.get(tuple(shape)) if shape.is_fully_defined() else None
 
     def is_shared(self, handle: tf.Tensor) -> bool:
         """Whether a handle refers to a state that exists once, not on every replica."""
-        return self.canonical(handle).ref() in self.step.shared
+        return self.resolve_alias(handle).ref() in self.step.shared
 
-    def effects(self, op: tf.Operation) -> tuple[bool, set[int]]:
+    def effects_of(self, op: tf.Operation) -> tuple[bool, set[int]]:
         """Return whether an operation must run once, and the indices of the states it changes."""
         if not op.op_def.is_stateful:
             return False, set()
@@ -204,14 +202,14 @@ class TensorFacts:
 
     # Values and sizes
 
-    def constant(self, tensor: tf.Tensor) -> Any:
+    def constant_of(self, tensor: tf.Tensor) -> Any:
         """Return the value of a tensor if it is known while tracing."""
-        return self._remember(self._constants, tensor, self._read_constant)
+        return self._read_once(self._constants, tensor, self._read_constant)
 
-    def _remember(
+    def _read_once(
         self, known: dict[Ref, Any], tensor: tf.Tensor, read: Callable[[tf.Tensor], Any]
     ) -> Any:
-        tensor = self.canonical(tensor)
+        tensor = self.resolve_alias(tensor)
         key = tensor.ref()
         if key not in known:
             known[key] = read(tensor)
@@ -222,23 +220,23 @@ class TensorFacts:
             return tensor_util.constant_value(tensor)
         if tensor.op.type == "Placeholder" or not tensor.dtype.is_integer:
             return None
-        sizes = self.sizes(tensor)
+        sizes = self.sizes_in(tensor)
         if sizes is None:
             return tensor_util.constant_value(tensor)
         is_known = all(isinstance(size, int) for size in np.ravel(sizes))
         return sizes.astype(tensor.dtype.as_numpy_dtype) if is_known else None
 
-    def sizes(self, tensor: tf.Tensor) -> Any:
+    def sizes_in(self, tensor: tf.Tensor) -> Any:
         """Return the sizes in an integer tensor of rank 0 or 1, an array; otherwise `None`."""
-        return self._remember(self._sizes, tensor, lambda source: read_sizes(self, source))
+        return self._read_once(self._sizes, tensor, lambda source: read_sizes(self, source))
 
     def set_sizes(self, tensor: tf.Tensor, sizes: Any) -> None:
         """Set the known values of an integer tensor."""
         self._sizes[tensor.ref()] = sizes
 
-    def dims(self, tensor: tf.Tensor) -> list[AnySize] | None:
+    def dims_of(self, tensor: tf.Tensor) -> list[AnySize] | None:
         """Return the sizes of a tensor's axes over all replicas; `None` if its rank is unknown."""
-        dims: list[AnySize] | None = self._remember(self._dims, tensor, self._read_dims)
+        dims: list[AnySize] | None = self._read_once(self._dims, tensor, self._read_dims)
         return dims
 
     def _read_dims(self, tensor: tf.Tensor) -> list[AnySize] | None:
@@ -250,12 +248,12 @@ class TensorFacts:
             if isinstance(placement, Shard) and placement.axis == axis:
                 dims.append(placement.rows.total)
             else:
-                dims.append(symbolic(AxisSize(tensor, axis)) if size is None else int(size))
+                dims.append(as_size(AxisSize(tensor, axis)) if size is None else int(size))
         return dims
 
-    def shape(self, tensor: tf.Tensor) -> tf.TensorShape:
+    def shape_of(self, tensor: tf.Tensor) -> tf.TensorShape:
         """Return the shape of a tensor over all replicas: its traced shape, with the known dims."""
-        dims = None if tensor.dtype in (tf.resource, tf.variant) else self.dims(tensor)
+        dims = None if tensor.dtype in (tf.resource, tf.variant) else self.dims_of(tensor)
         if dims is None:
             return tensor.shape
         known = [size if isinstance(size, int) else None for size in dims]
@@ -263,7 +261,7 @@ class TensorFacts:
 
     def expected_elements(self, tensor: tf.Tensor) -> int | None:
         """Return the number of elements of a tensor over all replicas, if it can be expected."""
-        dims = self.dims(tensor)
+        dims = self.dims_of(tensor)
         return None if dims is None else expected_number(math.prod(dims), self.step.batch_rows)
 
     def set_dims(self, tensor: tf.Tensor, dims: Sequence[AnySize]) -> None:
@@ -297,7 +295,7 @@ class TensorFacts:
             return next((rows for rows in layouts if rows.total == size), found)
         return found
 
-    def merge(self, rows: Rows, others: Rows, op: tf.Operation) -> bool:
+    def merge_rows(self, rows: Rows, others: Rows, op: tf.Operation) -> bool:
         """Assume that two inputs of the step have equally many rows, as an operation demands.
 
         The assumption is checked at the beginning of each step; in a branch or loop, each time that
@@ -323,16 +321,16 @@ class TensorFacts:
         return self.assumed if self.is_conditional else []
 
     @contextlib.contextmanager
-    def assuming(self) -> Iterator[None]:
+    def hold_assumptions(self) -> Iterator[None]:
         """Let the assumptions of a planned body hold."""
         for assumption in self.own_assumptions:
             assumption.undo = assumption.batch_axis.root().merge(assumption.other)
         try:
             yield
         finally:
-            self.suspend()
+            self.suspend_assumptions()
 
-    def suspend(self) -> None:
+    def suspend_assumptions(self) -> None:
         """Suspend the assumptions of this body: they are true only inside the body."""
         for assumption in reversed(self.own_assumptions):
             assumption.undo()
@@ -345,8 +343,7 @@ class TensorFacts:
     def count_rows(self, size: AnySize | Rows) -> StageNumber:
         """Plan to count the rows that a size depends on; return the stage that knows them."""
         stage = INPUTS
-        total = size.total if isinstance(size, Rows) else size
-        for batch_axis in () if isinstance(total, int) else total.batch_axes():
+        for batch_axis in batch_axes_in(size.total if isinstance(size, Rows) else size):
             if batch_axis.source is not None:
                 if self.parent is not None:
                     raise NeedsCollectiveError(batch_axis.name)

@@ -1,7 +1,11 @@
-"""Trace a step as the program of one device that sees the global batch."""
+"""Trace a step as the program of one device that sees the global batch.
+
+`plan.live_operations` lists the operations of the traced graph.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +54,7 @@ class Trace:
     structure: Any
 
 
-def trace(
+def trace_step(
     strategy: Any,
     fn: Callable[..., Any],
     args: Any,
@@ -71,19 +75,19 @@ def trace(
     graph = TracedGraph("kdist_global_step")
     inputs: list[tuple[tf.Tensor, InputTensor]] = []
 
-    def placeholder(value: Any, tensors: InputTensor | list[InputTensor] | None) -> Any:
+    def make_placeholder(value: Any, tensors: InputTensor | list[InputTensor] | None) -> Any:
         if tensors is None:
             return value
         if isinstance(tensors, list):
-            components = [placeholder(None, component) for component in tensors]
+            components = [make_placeholder(None, component) for component in tensors]
             return tf.nest.pack_sequence_as(value, components, expand_composites=True)
-        made = tf.compat.v1.placeholder(tensors.parts[0].dtype, _global_shape(tensors))
-        inputs.append((made, tensors))
-        return made
+        tensor = tf.compat.v1.placeholder(tensors.parts[0].dtype, _global_shape(tensors))
+        inputs.append((tensor, tensors))
+        return tensor
 
     given = [(value, input_tensor_of(value)) for value in tf.nest.flatten((args, kwargs))]
     with graph.as_default():
-        flat = [placeholder(value, tensors) for value, tensors in given]
+        flat = [make_placeholder(value, tensors) for value, tensors in given]
         args, kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
         with (
             one_device(strategy, divides=True),
@@ -108,7 +112,5 @@ def _global_shape(input_tensor: InputTensor) -> Any:
             total = sum(first)
         elif input_tensor.replicas is not None and len({*first}) == 1:
             total = first[0] * input_tensor.replicas
-    rest = list(shapes[0][1:])
-    for shape in shapes[1:]:
-        rest = [a if a == b else None for a, b in zip(rest, shape[1:], strict=True)]
-    return [total, *rest]
+    common = functools.reduce(tf.TensorShape.most_specific_compatible_shape, shapes)
+    return [total, *common[1:]]

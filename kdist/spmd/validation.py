@@ -20,21 +20,21 @@ import numpy as np
 import tensorflow as tf
 
 from .effects import effects_of
-from .explanation import line_of
+from .explanation import find_user_line
 from .functionalize import Variable, compute_whole, copy_whole, read_variable, variables_in
 from .functions import called_graphs
-from .op_types import AMBIGUOUS, CONDITIONS, DRAWN_BY_XLA
+from .op_types import CONDITIONS, DRAWN_BY_XLA, NOT_VALIDATED
 from .placements import PARTIAL, Opaque, Partial, Replicate, Shard
 from .plan import PlannedOperation, is_fake
 from .program import Program
 from .rows import Rows
 from .rules.elementwise import BROADCASTING, SAME_SHAPES, UNARY
-from .sizes import AnySize, AxisSize, BatchAxis
-from .stage import WRONG
+from .sizes import BatchAxis, evaluate
+from .stage import WRONG_DIVISION, read_symbol
 from .tensor_facts import INPUTS, Ref
 
 _GROWTH, _XLA_GROWTH = 64.0, 2.0**14
-"""Largest allowed difference, in units of the effect of changed last digits of the inputs.
+"""Largest allowed difference, as a multiple of the effect of changed last digits of the inputs.
 
 XLA computes functions such as exponentials less exactly.
 """
@@ -42,7 +42,7 @@ XLA computes functions such as exponentials less exactly.
 _ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}
 
 
-def is_on() -> bool:
+def is_validated() -> bool:
     """Whether steps that are traced now are validated."""
     return os.environ.get("KDIST_VERIFY") == "1"
 
@@ -69,35 +69,23 @@ class _Compared:
         op: The operation that makes the tensor; the handle of a variable for its value after the
             step.
         placement: The placement of the tensor.
-        parts: The replicas' values.
-        whole: The parts, put together.
-        expected: The result of the operation, computed whole; `None` for a result that is trusted.
-        changed: The value of `expected` for inputs with changed last digits.
-        counts: The planned number of rows of each replica.
-        growth: The largest allowed difference, in units of the difference between `expected` and
-            `changed`.
+        growth: The largest allowed difference, as a multiple of the difference between `expected`
+            and `changed`.
+        tensors: By name: `parts`, the replicas' values; `whole`, the parts put together;
+            `expected`, the result of the operation, computed whole, unless it is trusted;
+            `changed`, the value of `expected` for inputs with changed last digits; `counts`, the
+            planned number of rows of each replica.
     """
 
     op: tf.Operation
     placement: Any
-    parts: Sequence[Any]
-    whole: Any
-    expected: Any = None
-    changed: Any = None
-    counts: Any = None
-    growth: float = _GROWTH
+    growth: float
+    tensors: dict[str, Any]
 
-    def tensors(self) -> dict[str, Any]:
-        """Return the tensors by their names."""
-        named = {f"part {at}": part for at, part in enumerate(self.parts)}
-        named |= {"whole": self.whole, "expected": self.expected}
-        named |= {"changed": self.changed, "counts": self.counts}
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
-
-    def error(self, found: dict[str, Any]) -> str:
+    def find_error(self, found: dict[str, Any]) -> str:
         """Return the error in the values of the tensors; an empty text if they are right."""
-        parts = [found[f"part {at}"] for at in range(len(self.parts))]
-        placement, whole, expected = self.placement, found["whole"], found.get("expected")
+        placement, parts = self.placement, found["parts"]
+        whole, expected = found["whole"], found.get("expected")
         if isinstance(placement, Shard):
             sizes = [part.shape[placement.axis] for part in parts]
             if sizes != found["counts"].tolist():
@@ -110,9 +98,9 @@ class _Compared:
                 return f"its rows differ, although they are said to be equal: {error}"
         shapes = [_shape_without_axis(part.shape, placement) for part in parts]
         if len({*shapes, _shape_without_axis(whole.shape, placement)}) > 1:
-            return f"the replicas have shapes {shapes}, of {whole.shape}"
-        if isinstance(placement, Replicate) and not all(_is_same(parts[0], p) for p in parts[1:]):
-            return "the replicas have other values"
+            return f"the replicas have shapes {shapes}, the whole has {whole.shape}"
+        if isinstance(placement, Replicate) and not all(_are_equal(parts[0], p) for p in parts[1:]):
+            return "the replicas' values differ, but each should be the whole tensor"
         if expected is None:
             return ""
         if (expected.shape, expected.dtype) != (whole.shape, whole.dtype):
@@ -124,10 +112,10 @@ class _Compared:
 
 def _shape_without_axis(shape: tuple[int, ...], placement: Any) -> tuple[int, ...]:
     axis = placement.axis if isinstance(placement, Shard) else -1
-    return tuple(size for at, size in enumerate(shape) if at != axis)
+    return tuple(size for index, size in enumerate(shape) if index != axis)
 
 
-def _is_same(mine: Any, other: Any) -> bool:
+def _are_equal(mine: Any, other: Any) -> bool:
     return bool(np.all((mine == other) | ((mine != mine) & (other != other))))
 
 
@@ -144,7 +132,7 @@ def _describe_difference(
     The replicas' terms of a sum have the absolute values `added` together, which may be larger than
     the sum.
     """
-    if _is_same(whole, expected):
+    if _are_equal(whole, expected):
         return ""
     if changed is None or changed.shape != expected.shape:
         changed = expected
@@ -177,6 +165,7 @@ class Validation:
 
     def __init__(self, program: Program) -> None:
         self.program, self.plan = program, program.plan
+        program.exports_all = True
         self._wholes: dict[Ref, Any] = {}  # Whole tensors; `None` for an unknown tensor.
         self._compared: list[_Compared] = []
         self._names: dict[str, Any] = {}
@@ -186,48 +175,52 @@ class Validation:
         self._state: dict[Ref, Any] = {}  # The variables' whole values, as on a single device.
         for key, parts in program.inputs.items():
             handle = key.deref()
-            if self.plan.has(handle) and (first := read_variable(handle, parts[0])) is not None:
+            if (
+                self.plan.has_tensor(handle)
+                and (first := read_variable(handle, parts[0])) is not None
+            ):
                 self._handles[key] = handle
                 self._state[key] = self._join_variable(handle, parts, first)
 
     def _join_variable(self, handle: Any, parts: Sequence[Any], first: Any) -> Any:
-        placement = self.plan.placement(handle)
+        placement = self.plan.placement_of(handle)
         if not isinstance(placement, Shard):
             return first
         own = [read_variable(handle, part) for part in parts]
         return tf.concat(own, placement.axis)
 
-    def check(self, results: Sequence[Any]) -> Sequence[Any]:
+    def compare_all(self, results: Sequence[Any]) -> Sequence[Any]:
         """Compare all tensors after the calls of the stages; return the results after the check."""
         before = dict(self._state)
         with tf.device(self.program.devices[0]):
             for planned in self.plan.operations:
-                self._validate(planned)
+                self._validate_operation(planned)
             self._compare_variables(before)
-            flat = [tensor for each in self._compared for tensor in each.tensors().values()]
+            flat = tf.nest.flatten([compared.tensors for compared in self._compared])
             checked = tf.numpy_function(self._compare_values, flat, [], stateful=True)
         with tf.control_dependencies([checked]):
             return tf.nest.map_structure(tf.identity, results)  # type: ignore[no-any-return]
 
     def _compare_values(self, *values: Any) -> None:
         """Compare the values of all tensors; raise an error for the first wrong operation."""
-        given = iter(values)
-        for compared in self._compared:
-            error = compared.error({name: np.asarray(next(given)) for name in compared.tensors()})
-            if error:
+        tensors = [compared.tensors for compared in self._compared]
+        found = tf.nest.pack_sequence_as(tensors, [*map(np.asarray, values)])
+        for compared, arrays in zip(self._compared, found, strict=True):
+            if error := compared.find_error(arrays):
                 raise ValueError(
-                    f"{WRONG} {self._describe(compared.op)} wrong ({compared.placement}): {error}"
+                    f"{WRONG_DIVISION} {self._describe_operation(compared.op)} wrongly"
+                    f" ({compared.placement}): {error}"
                 )
 
-    def _describe(self, op: tf.Operation) -> str:
+    def _describe_operation(self, op: tf.Operation) -> str:
         if tf.is_tensor(op):
             return f"the variable {op.name}"
-        return f"{op.type} of {line_of(self.plan.origin(op), self._names)}"
+        return f"{op.type} of {find_user_line(self.plan.find_origin(op), self._names)}"
 
-    def _validate(self, planned: PlannedOperation) -> None:
+    def _validate_operation(self, planned: PlannedOperation) -> None:
         op = planned.op
         self._names[op.name] = op
-        given = [self._whole_input(self.plan.canonical(t)) for t in op.inputs]
+        given = [self._whole_input(self.plan.resolve_alias(t)) for t in op.inputs]
         expected = None
         if self._is_computed(op, given):
             expected = self._compute_whole(op, given, self._state)
@@ -248,23 +241,23 @@ class Validation:
             )
         if changed and op.type == "Cast":
             changed = [_change_undefined(given[0], changed[0])]
-        for at, (output, placement) in enumerate(results):
-            whole = None if expected is None else expected[at]
-            near_whole = None if changed is None else changed[at]
+        for number, (output, placement) in enumerate(results):
+            whole = None if expected is None else expected[number]
+            near_whole = None if changed is None else changed[number]
             self._wholes[output.ref()] = whole
             if _is_opaque(output, placement):
                 if whole is not None:
                     self._nears[whole.ref()] = near_whole
                 continue
             parts = self.program.local_values(output, planned.stage)
-            if parts is None or _is_fake(op, at) or _is_undefined(op, at):
+            if parts is None or _is_fake(op, number) or _is_undefined(op, number):
                 continue
             self._wholes[output.ref()] = self._compare_parts(
                 op, placement, parts, whole, near_whole
             )
         # If a change of the variable could not be computed, its value is known again from a read.
         if op.type == "ReadVariableOp":
-            key = self.plan.canonical(op.inputs[0]).ref()
+            key = self.plan.resolve_alias(op.inputs[0]).ref()
             if self._state.get(key, op) is None:
                 self._state[key] = self._wholes[op.outputs[0].ref()]
 
@@ -277,7 +270,7 @@ class Validation:
                 self._wholes[tensor.ref()] = copy_whole(tensor.op, [])[0]
             elif self.plan.stage_of(tensor) == INPUTS:
                 parts = self.program.inputs[tensor.ref()]
-                self._wholes[tensor.ref()] = self._join_parts(parts, self.plan.placement(tensor))
+                self._wholes[tensor.ref()] = self._join_parts(parts, self.plan.placement_of(tensor))
             else:
                 self._wholes[tensor.ref()] = None
         return self._wholes[tensor.ref()]
@@ -290,9 +283,9 @@ class Validation:
         )
         if unknown or (self.program.draws_by_xla and op.type in DRAWN_BY_XLA):
             return False
-        if op.type in AMBIGUOUS:
+        if op.type in NOT_VALIDATED:
             return False
-        return not self.plan.runs_once(op) or bool(variables)
+        return not self.plan.find_effects(op)[0] or bool(variables)
 
     def _compute_whole(self, op: tf.Operation, given: Sequence[Any], state: dict[Ref, Any]) -> Any:
         try:
@@ -312,15 +305,15 @@ class Validation:
         """Add a tensor to the compared tensors; return the whole tensor."""
         whole, counts = self._join_parts(parts, placement), None
         if isinstance(placement, Shard):
-            counts = tf.add_n(self._segment_rows(placement.rows))
+            counts = self._count_replica_rows(placement.rows)
         growth = _XLA_GROWTH if self.program.jit_compile else _GROWTH
-        self._compared.append(
-            _Compared(op, placement, parts, whole, expected, changed, counts, growth)
-        )
+        tensors = {"parts": list(parts), "whole": whole, "expected": expected}
+        tensors |= {"changed": changed, "counts": counts}
+        known = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        self._compared.append(_Compared(op, placement, growth, known))
         return whole
 
     def _change_last_digits(self, value: Any) -> Any:
-        """Return a value with changed last digits."""
         if not tf.is_tensor(value):
             return value
         if value.ref() not in self._nears:
@@ -340,39 +333,38 @@ class Validation:
             handle, parts = self._handles[key], self.program.inputs[key]
             with tf.control_dependencies(calls):
                 own = [read_variable(handle, part) for part in parts]
-            placement = self.plan.placement(handle)
+            placement = self.plan.placement_of(handle)
             self._compare_parts(handle, placement, own, value, self._change_last_digits(value))
 
     # Parts and sizes
 
     def _join_parts(self, parts: Sequence[Any], placement: Any) -> Any:
-        """Return a whole tensor from the replicas' values."""
         if isinstance(placement, Partial):
             if placement == PARTIAL:
                 return tf.add_n(list(parts))
-            return placement.reduction.combine(tf.stack(list(parts)), self._rows_of_replicas)
+            return placement.reduction.combine(tf.stack(list(parts)), self._count_replica_rows)
         if not isinstance(placement, Shard):
             return parts[0]
-        axis, segments = placement.axis, self._segment_rows(placement.rows)
+        axis, segments = placement.axis, self._count_segment_rows(placement.rows)
         if len(segments) == 1:
             return tf.concat(list(parts), axis)
         blocks = [
-            tf.split(part, tf.stack([sizes[at] for sizes in segments]), axis, num=len(segments))
-            for at, part in enumerate(parts)
+            tf.split(part, tf.stack([sizes[number] for sizes in segments]), axis, num=len(segments))
+            for number, part in enumerate(parts)
         ]
-        return tf.concat([own[at] for at in range(len(segments)) for own in blocks], axis)
+        return tf.concat([own[number] for number in range(len(segments)) for own in blocks], axis)
 
-    def _segment_rows(self, rows: Rows) -> list[Any]:
+    def _count_segment_rows(self, rows: Rows) -> list[Any]:
         """Return, for each segment of rows, the replicas' numbers of rows."""
         return [
-            self._row_counts(batch_axis.root()) * self._write_size(unit)
+            self._count_rows(batch_axis.root()) * evaluate(unit, self._write_symbol, tf.constant)
             for batch_axis, unit in rows.segments
         ]
 
-    def _rows_of_replicas(self, rows: Rows) -> Any:
-        return tf.add_n(self._segment_rows(rows))
+    def _count_replica_rows(self, rows: Rows) -> Any:
+        return tf.add_n(self._count_segment_rows(rows))
 
-    def _row_counts(self, batch_axis: BatchAxis) -> Any:
+    def _count_rows(self, batch_axis: BatchAxis) -> Any:
         if batch_axis.source is None:
             return self.program.counts[batch_axis]
         if batch_axis not in self._sizes:
@@ -381,24 +373,10 @@ class Validation:
             self._sizes[batch_axis] = tf.stack([tf.shape(part)[axis] for part in parts or ()])
         return self._sizes[batch_axis]
 
-    def _write_size(self, size: AnySize) -> Any:
-        if isinstance(size, int):
-            return tf.constant(size)
-        total: Any = tf.constant(0)
-        for symbols, factor in size.terms.items():
-            term: Any = tf.constant(factor)
-            for symbol in symbols:
-                term = term * self._write_symbol(symbol)
-            total = total + term
-        return total
-
     def _write_symbol(self, symbol: Any) -> Any:
         if isinstance(symbol, BatchAxis):
-            return tf.reduce_sum(self._row_counts(symbol))
-        value = self._whole_input(self.plan.canonical(symbol.tensor))
-        if isinstance(symbol, AxisSize):
-            return tf.shape(value)[symbol.axis]
-        return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
+            return tf.reduce_sum(self._count_rows(symbol))
+        return read_symbol(symbol, self._whole_input(self.plan.resolve_alias(symbol.tensor)))
 
 
 def _is_opaque(tensor: tf.Tensor, placement: Any) -> bool:

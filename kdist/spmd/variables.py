@@ -27,7 +27,7 @@ from .._upstream.collective_launchers import set_key_base, set_launchers
 from .._upstream.steps import colocate_new_variables, one_device, traced_strategy
 from ..errors import UserError
 from .collectives import Collectives
-from .divided_variables import DividedVariable, Division, division_of
+from .divided_variables import DividedVariable, Division, choose_division
 from .fixed_order import FixedOrder
 
 _OUTSIDE = (
@@ -37,7 +37,7 @@ _OUTSIDE = (
 )
 
 
-def _of_copies(name: str) -> Any:
+def _make_copies_method(name: str) -> Any:
     """Return a method that changes elements of all copies; in a traced step, of the first copy."""
 
     def change(self: Any, *args: Any, **options: Any) -> Any:
@@ -58,7 +58,7 @@ _ASSIGNS: dict[str, Any] = {
 }
 
 
-def _assigned(name: str) -> Any:
+def _make_assign(name: str) -> Any:
     """Return a method that assigns to all copies; outside of steps, to copy after copy.
 
     TensorFlow's own method calls `update`, and takes ten times as long outside of steps.
@@ -84,18 +84,18 @@ def _assigned(name: str) -> Any:
 class CopiedVariable(values.MirroredVariable):
     """A variable with a copy on every replica; a traced step uses the first copy."""
 
-    asked: tuple[Any, Any] | None = None
+    requested: tuple[Any, Any] | None = None
     """The synchronization and aggregation that were requested; copies need neither."""
 
     @property
     def synchronization(self) -> Any:
         """The synchronization that was requested."""
-        return super().synchronization if self.asked is None else self.asked[0]
+        return super().synchronization if self.requested is None else self.requested[0]
 
     @property
     def aggregation(self) -> Any:
         """The aggregation that was requested."""
-        return super().aggregation if self.asked is None else self.asked[1]
+        return super().aggregation if self.requested is None else self.requested[1]
 
     @property
     def handle(self) -> Any:
@@ -105,7 +105,7 @@ class CopiedVariable(values.MirroredVariable):
         except ValueError as error:
             raise UserError(_OUTSIDE) from error
 
-    assign, assign_add, assign_sub = map(_assigned, _ASSIGNS)
+    assign, assign_add, assign_sub = map(_make_assign, _ASSIGNS)
 
     def _is_outside_of_steps(self) -> bool:
         """Whether no function is traced, no copy is the current one, and no other scope is open."""
@@ -137,25 +137,16 @@ class CopiedVariable(values.MirroredVariable):
         """Return elements, or slices, by their indices."""
         return self._get().gather_nd(indices, name)
 
-    (
-        scatter_nd_add,
-        scatter_nd_sub,
-        scatter_nd_update,
-        scatter_nd_min,
-        scatter_nd_max,
-        batch_scatter_update,
-        _strided_slice_assign,
-    ) = (
-        _of_copies(name)
-        for name in (
-            *(f"scatter_nd_{kind}" for kind in ("add", "sub", "update", "min", "max")),
-            "batch_scatter_update",
-            "_strided_slice_assign",
-        )
-    )
+    scatter_nd_add = _make_copies_method("scatter_nd_add")
+    scatter_nd_sub = _make_copies_method("scatter_nd_sub")
+    scatter_nd_update = _make_copies_method("scatter_nd_update")
+    scatter_nd_min = _make_copies_method("scatter_nd_min")
+    scatter_nd_max = _make_copies_method("scatter_nd_max")
+    batch_scatter_update = _make_copies_method("batch_scatter_update")
+    _strided_slice_assign = _make_copies_method("_strided_slice_assign")
 
 
-class _OneVariable(values.DistributedVariableTraceType):
+class _SameVariable(values.DistributedVariableTraceType):
     """Trace type that is equal only for the same variable.
 
     So a `tf.function` that is called with a variable is traced again for a different variable of
@@ -163,7 +154,7 @@ class _OneVariable(values.DistributedVariableTraceType):
     """
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _OneVariable)
+        same = isinstance(other, _SameVariable)
         return same and self.distributed_variable is other.distributed_variable  # type: ignore[attr-defined]
 
     __hash__ = values.DistributedVariableTraceType.__hash__
@@ -200,8 +191,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         total = self._num_replicas_in_sync
         if shards < 1 or shards % total:
             raise UserError(
-                f"received shards={shards} for {total} replicas, each of which has to have equally"
-                f" many: pass a multiple of {total}"
+                f"received shards={shards} for {total} replicas, but every replica needs the same"
+                f" number of shards: pass a multiple of {total}"
             )
         self._shards = shards
 
@@ -215,8 +206,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         if self._shards is None:
             return found
         devices = tuple(found.compute_devices_for_worker(0))
-        each = len(self.shard_devices) // len(devices)
-        return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
+        parts_per_device = len(self.shard_devices) // len(devices)
+        return input_lib.InputWorkers([(found.worker_devices[0], devices * parts_per_device)])
 
     @property
     def parts(self) -> int:
@@ -230,20 +221,20 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     @functools.cached_property
     def shard_devices(self) -> tuple[str, ...]:
-        """The device of each of this worker's parts of a batch, dealt out in turn."""
-        each: int = self.parts // super()._num_replicas_in_sync
-        return tuple(self.worker_devices) * each
+        """The device of each of this worker's parts, which are dealt out to devices in turn."""
+        parts_per_device: int = self.parts // super()._num_replicas_in_sync
+        return tuple(self.worker_devices) * parts_per_device
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         if getattr(self._creating, "on", False):  # The strategy's scope is entered a second time.
             return next_creator(**kwargs)
         self._creating.on = True
         try:
-            return self._created(next_creator, kwargs)
+            return self._make_variable(next_creator, kwargs)
         finally:
             self._creating.on = False
 
-    def _created(self, next_creator: Any, options: dict[str, Any]) -> Any:
+    def _make_variable(self, next_creator: Any, options: dict[str, Any]) -> Any:
         is_state = options.get("colocate_with") is not None
         # In a traced step the colocated variable is a first copy.
         if traced_strategy() is not None or isinstance(
@@ -255,10 +246,10 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         if is_divided and value is not None:  # Without a value, a file is being loaded.
             value = value() if callable(value) else value
             options["initial_value"] = value = tf.convert_to_tensor(value, options.get("dtype"))
-            division = division_of(value.shape, self.parts)
+            division = choose_division(value.shape, self.parts)
             if division is not None:
                 return self._make_divided(next_creator, division, value, options)
-        *asked, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
+        *requested, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
             options.get("synchronization") or tf.VariableSynchronization.AUTO,
             options.get("aggregation") or tf.VariableAggregation.NONE,
             options.get("trainable"),
@@ -266,43 +257,31 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         )
         options["synchronization"] = tf.VariableSynchronization.ON_WRITE
         options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        made = super()._create_variable(next_creator, **options)
-        if isinstance(made, values.MirroredVariable):
-            made.__class__ = CopiedVariable
-            is_automatic = asked[0] == tf.VariableSynchronization.AUTO
-            made.asked = (options["synchronization"] if is_automatic else asked[0], asked[1])
-        if isinstance(made, values.DistributedVariable):
-            self._variables[made._primary.handle.ref()] = made
-            own = weakref.ref(made)
-            made.__tf_tracing_type__ = lambda _: _OneVariable(own())
-        return made
-
-    def equalize_copies(self, handles: Sequence[Any]) -> None:
-        """Give the copies of variables, by the handles of first copies, the first copy's value.
-
-        Devices that did not fail in a step may have changed their copies.
-        """
-        for handle in handles:
-            variable = self._variables.get(handle.ref())
-            if isinstance(variable, CopiedVariable):
-                first, *others = variable.values
-                for copy in others:
-                    if copy is not first:
-                        copy.assign(first.read_value())
+        variable = super()._create_variable(next_creator, **options)
+        if isinstance(variable, values.MirroredVariable):
+            variable.__class__ = CopiedVariable
+            if requested[0] == tf.VariableSynchronization.AUTO:
+                requested[0] = options["synchronization"]
+            variable.requested = (requested[0], requested[1])
+        if isinstance(variable, values.DistributedVariable):
+            self._variables[variable._primary.handle.ref()] = variable
+            own = weakref.ref(variable)
+            variable.__tf_tracing_type__ = lambda _: _SameVariable(own())
+        return variable
 
     def _make_divided(
         self, next_creator: Any, division: Any, value: Any, options: dict[str, Any]
     ) -> DividedVariable:
         strategy = self._container_strategy()
         places = strategy.collectives().places
-        blocks, parts = division.blocks(value, places), []
+        blocks, parts = division.split_value(value, places), []
         name = options.get("name") or "Variable"
         options.pop("colocate_with", None)
         for place, block, device in zip(places, blocks, self.shard_devices, strict=True):
             given = {"initial_value": block, "name": f"{name}/part_{place}"}
             with tf.device(device):
                 parts.append(next_creator(**{**options, **given}))
-        made = DividedVariable(
+        variable = DividedVariable(
             parts=parts,
             division=division,
             places=places,
@@ -311,13 +290,13 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             name=name,
             trainable=options.get("trainable"),
         )
-        self._variables[made.handle.ref()] = made
-        return made
+        self._variables[variable.handle.ref()] = variable
+        return variable
 
     def copies_of(self, handle: Any) -> tuple[list[Any] | None, Division | None]:
         """Return the handles of a variable's copies or parts, and a divided variable's division.
 
-        There is a handle for each part of a batch, on the part's device. Handles are `None` for a
+        There is a handle for each shard of a batch, on the shard's device. Handles are `None` for a
         variable without copies; the division is `None` for a variable that is not divided.
         """
         variable = self._variables.get(handle.ref())
@@ -325,8 +304,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             return None, None
         if isinstance(variable, DividedVariable):
             return [part.handle for part in variable.parts], variable.division
-        each = len(self.shard_devices) // len(variable.values)
-        return [copy.handle for copy in variable.values] * each, None
+        parts_per_device = len(self.shard_devices) // len(variable.values)
+        return [copy.handle for copy in variable.values] * parts_per_device, None
 
     def update(
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
@@ -335,23 +314,26 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         if traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
         if self.divides_state and self.parts > 1:
-            return self._update_once(var, fn, args, kwargs, group)
+            # The function may change divided variables, too: it runs once, with the first copy.
+            with one_device(self._container_strategy()):
+                result = fn(var, *args, **(kwargs or {}))
+            self.copy_first()
+            return tf.group(*filter(tf.is_tensor, tf.nest.flatten(result))) if group else result
         return super().update(var, fn, args, kwargs, group)
 
-    def _update_once(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
-        """Call a function with the first copy, as it may change divided variables, too."""
-        with one_device(self._container_strategy()):
-            result = fn(var, *args, **(kwargs or {}))
-        self.copy_first()
-        return tf.group(*filter(tf.is_tensor, tf.nest.flatten(result))) if group else result
+    def copy_first(self, handles: Sequence[Any] | None = None) -> None:
+        """Copy the values of variables from the first replica to all other replicas.
 
-    def copy_first(self) -> None:
-        """Copy the values of all variables from the first replica to all other replicas."""
-        for variable in list(self._variables.values()):
-            if not isinstance(variable, DividedVariable):
+        Args:
+            handles: The handles of the variables' first copies; `None` for all variables.
+        """
+        known = self._variables
+        variables = known.values() if handles is None else [known.get(h.ref()) for h in handles]
+        for variable in list(variables):
+            if isinstance(variable, CopiedVariable):
                 first, *others = variable.values
-                for other in others:
-                    other.assign(first.read_value())
+                for copy in others:
+                    copy.assign(first.read_value())
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside a variable; in a traced step, all variables are beside it."""

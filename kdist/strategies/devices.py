@@ -1,4 +1,7 @@
-"""The devices and threads of a strategy, the CPU's logical devices, and the use of XLA."""
+"""The devices and threads of a strategy, the CPU's logical devices, and the use of XLA.
+
+A strategy's variables and collectives are in `GlobalViewExtended` (`spmd/variables.py`).
+"""
 
 import contextlib
 import os
@@ -14,9 +17,9 @@ from ..errors import UserError, user_line
 from ..launch.device_assignment import visible_gpus
 from .tensorflow_logging import DEV, quiet_stderr
 
-# The number of logical CPUs is fixed once TensorFlow has started. Idle logical CPUs cost nothing,
-# so there are enough for a later strategy in the same process with more replicas than the first.
-# An ordinary machine has at most 8 GPUs: training on it can be tried out with 8 logical CPUs.
+# The least number of logical CPUs. The number is fixed once TensorFlow has started, and a later
+# strategy in the same process may have more replicas. Idle logical CPUs cost nothing. Most machines
+# have at most 8 GPUs: 8 logical CPUs can try out training on them.
 _LOGICAL_CPUS = 8
 
 
@@ -68,9 +71,8 @@ def _split_cpu(replicas: int | None) -> None:
     most = max(_LOGICAL_CPUS, len(os.sched_getaffinity(0)))
     if replicas > most:
         raise UserError(
-            f"received replicas={replicas}, but no GPU is visible, and this CPU is split into"
-            f" {most} replicas at most: more than its cores train no sooner, and each takes seconds"
-            f" to start; pass replicas={most} or fewer"
+            f"received replicas={replicas}, but no GPU is visible, and the CPU can be split into at"
+            f" most {most} replicas (more would not be faster): pass replicas={most} or fewer"
         )
     try:
         tf.config.set_logical_device_configuration(
@@ -88,7 +90,7 @@ def _split_cpu(replicas: int | None) -> None:
     reserve_thread(replicas)
 
 
-def use_one_core_each() -> None:
+def run_operations_on_one_core() -> None:
     """Run each operation on one core: the bits of some results depend on the number of cores."""
     threading = tf.config.threading
     if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads() == 1:
@@ -97,17 +99,17 @@ def use_one_core_each() -> None:
         threading.set_intra_op_parallelism_threads(1)
     except RuntimeError as error:
         raise UserError(
-            "received shards, which need operations that run on one core each, but TensorFlow has"
-            f" already started: {_restart_hint()}"
+            "shards need one thread per operation, but TensorFlow has already started with more:"
+            f" {_restart_hint()}"
         ) from error
 
 
 def share_cores(replicas: int) -> None:
     """Run each operation on one core if every core has a replica, unless the user chose otherwise.
 
-    The operations of all replicas share TensorFlow's threads. An operation divided over all threads
-    waits for its parts: they are queued behind the operations of other replicas. This takes a
-    seventh of a WideResNet's step on two cores.
+    The operations of all replicas share TensorFlow's threads. An operation that is divided over all
+    threads waits for its parts, which are queued behind the operations of other replicas. On two
+    cores the wait takes a seventh of a WideResNet's step.
     """
     no_idle_core = len(os.sched_getaffinity(0)) <= replicas
     chosen = "TF_NUM_INTRAOP_THREADS" in os.environ
@@ -116,11 +118,12 @@ def share_cores(replicas: int) -> None:
 
 
 def reserve_thread(replicas: int) -> None:
-    """Give TensorFlow a thread more than replicas, unless it has started, or the user chose.
+    """Give TensorFlow one thread more than there are replicas.
 
-    With an iterator inside a `tf.function`, the batch of each replica waits in its own thread. If
-    all threads wait, none is left for the operations that produce the batches. More cores than
-    replicas are enough.
+    With an iterator inside a `tf.function`, the batch of each replica waits in a separate thread.
+    If all threads wait, no thread is left for the operations that produce the batches. Nothing
+    changes if there are more cores than replicas, TensorFlow has started, or the user chose the
+    number.
     """
     threading, cores = tf.config.threading, len(os.sched_getaffinity(0))
     chosen = "TF_NUM_INTEROP_THREADS" in os.environ or threading.get_inter_op_parallelism_threads()
@@ -133,12 +136,13 @@ def reserve_thread(replicas: int) -> None:
 def _restart_hint() -> str:
     if "ipykernel" in sys.modules:
         return (
-            "restart the kernel, and run this cell before any that makes a tensor, model or dataset"
+            "restart the kernel, and run this cell before all cells that create a tensor, model or"
+            " dataset"
         )
     line = user_line((frame.filename, frame.lineno or 0) for frame in traceback.extract_stack())
     return (
-        f"make the strategy{f' ({line})' * bool(line)} above the first tensor, model or dataset of"
-        " the program, and above imports that make one"
+        f"create the strategy{f' ({line})' * bool(line)} before the program's first tensor, model"
+        " or dataset, and before imports that create tensors"
     )
 
 
@@ -149,7 +153,8 @@ def check_devices(devices: Sequence[str]) -> list[str]:
         raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
     if not devices:
         raise UserError(
-            "received an empty list of devices: name at least one, or pass None for all"
+            "received an empty list of devices: name at least one device, or pass None for every"
+            " GPU"
         )
     reserve_thread(len(devices))
     with quiet_stderr():
@@ -178,25 +183,25 @@ def device_type(device: str) -> str:
     return device.partition(":")[0]
 
 
-class Draws(int):
-    """The type of `DRAWS_ALONE`, as `bool` cannot have subclasses."""
+class JitMode(int):
+    """The type of `XLA_FOR_DRAWS_ONLY`, as `bool` cannot have subclasses."""
 
 
-DRAWS_ALONE = Draws(False)
+XLA_FOR_DRAWS_ONLY = JitMode(False)
 """A `jit_compile` that is false, except that XLA compiles random draws."""
 
 
-def describe_xla(jit_compile: bool | Draws, wanted: bool | None, devices: Sequence[str]) -> str:
+def describe_xla(jit_compile: bool | JitMode, wanted: bool | None, devices: Sequence[str]) -> str:
     """Describe in one line whether the step is compiled with XLA, and why."""
     if jit_compile:
         return "XLA: on" if wanted else "XLA: on, as in Keras on one GPU; --no-xla turns it off"
     if wanted is False:
         return "XLA: off, as requested"
-    if jit_compile is DRAWS_ALONE:
-        return "XLA: off, as in Keras on several GPUs, but for random numbers; --xla turns it on"
+    if jit_compile is XLA_FOR_DRAWS_ONLY:
+        return "XLA: off, as in Keras on several GPUs, except for random draws; --xla turns it on"
     if wanted or are_gpus(devices):
-        return "XLA: off, a layer or TensorFlow's deterministic operations do not support it"
-    return "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"
+        return "XLA: off, as a layer or TensorFlow's deterministic operations do not support it"
+    return "XLA: off, as TensorFlow's own kernels are faster on CPUs; --xla turns it on"
 
 
 def are_gpus(devices: Sequence[str]) -> bool:

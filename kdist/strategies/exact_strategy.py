@@ -1,6 +1,6 @@
 """`ExactStrategy`: the base class of kdist's strategies.
 
-`run` divides a step over the replicas by `spmd/partition.py`. Patches of Keras and TensorFlow call
+`run` divides a step with `spmd/partition.py`. Patches of Keras and TensorFlow call
 the methods of `_upstream/hooks.py`, such as `prepare` before a model's first step.
 """
 
@@ -36,12 +36,12 @@ from ..layers.batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once
-from ..spmd.functions import frames_of
-from ..spmd.partition import GlobalRows, Step, is_divided, partition, run_eagerly
+from ..spmd.functions import traceback_lines
+from ..spmd.partition import GlobalRows, Step, has_replica_values, partition, run_eagerly
 from ..spmd.plan import GraphPlan
 from ..spmd.remat import rematerialize
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
-from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
+from .devices import XLA_FOR_DRAWS_ONLY, JitMode, are_gpus, short_name
 from .steps_per_execution import steps_per_execution
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
@@ -54,7 +54,7 @@ class ModelState:
     is_compared: bool = False
     """Whether the workers have compared the model as it is compiled."""
     prepared: tuple[Any, ...] = ()
-    """The parts of the model that were prepared last."""
+    """The parts of the model on which its last preparation depended."""
     is_jitted: bool = False
     """Whether the model's step is compiled with XLA inside `run`."""
     chosen_steps: dict[int | None, int] | None = None
@@ -73,8 +73,8 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     replicas is the value itself. So code for TensorFlow's strategies gives the same results if it
     reads that number inside the step, and does not tell replicas apart.
 
-    A subclass also inherits from a strategy of TensorFlow, and calls `_start` after the constructor
-    of that strategy.
+    A subclass also inherits from a strategy of TensorFlow, and calls `_set_up` after the
+    constructor of that strategy.
     """
 
     explained_rows: int | None = None
@@ -82,8 +82,8 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     explanation: Explanation
     """The explanation of the step that was explained last."""
 
-    def _start(self) -> None:
-        """Install the patches, and make the tables of models and compiled steps."""
+    def _set_up(self) -> None:
+        """Install the patches, and create the caches of model states and compiled steps."""
         check_backend(keras.backend.backend())
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
             weakref.WeakKeyDictionary()
@@ -173,7 +173,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         """Run `fn` for the global batch, divided over the replicas.
 
         In `fn` there is a single device: `fn` sees the rows of all replicas, and
-        `num_replicas_in_sync` is 1. Its results are of the global batch; a result that has the
+        `num_replicas_in_sync` is 1. The results belong to the global batch; a result that has the
         batch's rows stays divided.
 
         Args:
@@ -188,12 +188,12 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     def as_step(self, fn: Callable[..., Any]) -> Step:
         """Return a function as the `Step` that `run` divides.
 
-        The step of a model follows the compile settings of the model.
+        XLA compiles the step of a model as the model's `compile` settings say.
         """
-        own = stock_step(fn) or custom_step(fn)
-        if own is None:
+        model_and_name = stock_step(fn) or custom_step(fn)
+        if model_and_name is None:
             return Step(fn)
-        model, name = own
+        model, name = model_and_name
         global_seed(self)  # in the thread that traces the step
         state = self.model_state(model)
         return Step(
@@ -201,7 +201,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             splits=True,
             keeps_rows=name == "predict_step",
             jit_compile=state.is_jitted,
-            draws_by_xla=model.jit_compile is DRAWS_ALONE,
+            draws_by_xla=model.jit_compile is XLA_FOR_DRAWS_ONLY,
             batch_rows=state.batch_rows,
         )
 
@@ -214,7 +214,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             return step.fn(*args, **kwargs)
         if tf.executing_eagerly():
             if isinstance(step.fn, tf.types.experimental.PolymorphicFunction):
-                with self._run_lock:  # the collectives of two threads would meet
+                with self._run_lock:  # the collectives of two threads must not mix
                     return self._compiled_step(step.fn)(args, kwargs)
             return run_eagerly(self, step.fn, args, kwargs)
         if self.extended.parts == 1:
@@ -223,13 +223,13 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
                 return converted(step.fn)(*args, **kwargs)
         result, explanation = partition(self, step, args, kwargs)
         if self.explained_rows is None:
-            warn_once(explanation.message(), self._warned)
+            warn_once(explanation.warning(), self._warned)
         else:
             self.explanation = explanation
         return result
 
     def _only_part(self, value: Any) -> Any:
-        return self.experimental_local_results(value)[0] if is_divided(value) else value
+        return self.experimental_local_results(value)[0] if has_replica_values(value) else value
 
     def _compiled_step(self, fn: Any) -> Any:
         if fn not in self._compiled:
@@ -254,10 +254,10 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     @unconverted
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Reduce the result of a step along an axis; it already belongs to the global batch.
+        """Reduce the result of a step, which already is that of the global batch, along an axis.
 
         Rows that are divided over replicas are gathered first. If `axis` is `None`, the result
-        stays whole; but a `PerReplica` value of the user's own is reduced as in TensorFlow.
+        stays as it is, but a `PerReplica` value that the user made is reduced as in TensorFlow.
         """
         reduce = functools.partial(_reduce_value, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
@@ -277,7 +277,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     def check_constant(self, numbers: Any, constant: Any) -> None:
         if is_recognized(numbers):
-            warn_once(warning_in_step(frames_of(constant.op)), self._warned)
+            warn_once(warning_in_step(traceback_lines(constant.op)), self._warned)
 
     def batch_norm(self, layer: Any, inputs: Any) -> Any:
         return normalize_by_batch(layer, inputs)
@@ -286,14 +286,14 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         return rematerialize(fn, keeps_weights=self.extended.divides_weights)
 
     def equalize_copies(self, handles: Sequence[Any]) -> None:
-        # The step's own error is the one to show, also where memory has run out.
+        # An error here, as after memory has run out, must not replace the error of the step.
         with contextlib.suppress(tf.errors.OpError):
-            self.extended.equalize_copies(handles)
+            self.extended.copy_first(handles)
 
-    def automatic_xla(self, is_supported: bool) -> bool | Draws:
+    def automatic_xla(self, is_supported: bool) -> bool | JitMode:
         if not is_supported or not self.on_gpus:
             return False
-        return DRAWS_ALONE if self.extended.parts > 1 else True
+        return XLA_FOR_DRAWS_ONLY if self.extended.parts > 1 else True
 
     def model_state(self, model: keras.Model) -> ModelState:
         return self._states.setdefault(model, ModelState())
@@ -310,15 +310,15 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True
-        # Variables may have been made outside the scope, as in a Sequential that was built there.
+        # Variables may be created outside the scope, as in a Sequential that is built later.
         variables = [*model.variables]
         variables += [variable for metric in metrics_of(model) for variable in metric.variables]
         for optimizer in optimizers_of(model):
             set_strategy(optimizer, self)
             variables += optimizer.variables
         distribute(variables, self)
-        # The seed generator is made before the step: TensorFlow traces a step twice if it makes a
-        # variable.
+        # The seed generator is created before the step: TensorFlow traces a step that creates a
+        # variable twice.
         global_seed(self)
         state.prepared = _prepared_parts(model)
 
@@ -332,7 +332,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 def _prepared_parts(model: keras.Model) -> tuple[Any, ...]:
     """Return the parts of a model that its preparation depends on.
 
-    Keras makes a new step function when it traces the step anew.
+    Keras makes a new step function to trace the step again: the model has to be prepared again.
     """
     steps = (model.train_function, model.test_function)
     return (*steps, model.jit_compile, len(model.variables), *optimizers_of(model))
@@ -343,9 +343,9 @@ def _has_host_data(specs: Sequence[Any]) -> bool:
     for spec in specs:
         if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
             raise UserError(
-                "received a dataset whose elements have a scalar, expected rows that can be"
-                " divided: call `batch`, or give what is one number for the whole batch to the"
-                " step as another argument"
+                "received a dataset whose elements have a scalar, which cannot be divided: call"
+                " dataset.batch(n) if it is not batched; pass a number that belongs to no row as a"
+                " separate argument of the step"
             )
     composite = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
     return any(
@@ -354,7 +354,7 @@ def _has_host_data(specs: Sequence[Any]) -> bool:
 
 
 def _reduce_value(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
-    if not is_divided(value):
+    if not has_replica_values(value):
         whole = value
     else:
         parts: Sequence[Any] = strategy.experimental_local_results(value)

@@ -30,13 +30,13 @@ def describe_machine() -> dict[str, Any]:
     devices = [" ".join(line.split()) for line in done.output.splitlines()]
     if done.code or not devices:
         last = (done.errors.strip().splitlines() or ["it printed no error"])[-1]
-        raise UserError(f"`kdist devices` fails, and so would every run: {last}")
+        raise UserError(f"TensorFlow cannot start here (`kdist devices`): {last}")
     return {**describe_host(), "devices": devices}
 
 
-def is_on_cpu(about: Mapping[str, Any]) -> bool:
+def is_on_cpu(machine: Mapping[str, Any]) -> bool:
     """Whether all devices of `describe_machine` are CPUs, so that replicas are parts of a CPU."""
-    devices = about.get("devices")  # unknown in a damaged file
+    devices = machine.get("devices")  # missing in a damaged file
     return isinstance(devices, list) and all(str(name).startswith("CPU") for name in devices)
 
 
@@ -87,7 +87,7 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
     """Enable oneDNN in TensorFlow if the CPU has AVX2 and FMA and the user has not decided.
 
     TensorFlow enables oneDNN by itself only for newer CPUs, when it is imported (TensorFlow's
-    util/port.cc, `IsMKLEnabled`). Without oneDNN its kernels are compiled for AVX without FMA: on
+    util/port.cc, `IsMKLEnabled`). TensorFlow's other kernels are compiled for AVX without FMA: on
     an AVX2 machine a training step of a convolutional network then takes twice as long
     (docs/results/speed.md). GPUs are not affected.
 
@@ -104,13 +104,13 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes that a new program can use without swapping; `None` if unknown.
 
-    The limits are those of the machine and of the control groups (version 2), as of a container. A
+    The machine and the control groups (version 2), such as a container's, limit the memory. A
     group's memory for inactive files counts as available: Linux frees it on demand.
     """
     kilobytes = _find_number(root / "proc/meminfo", r"^MemAvailable:\s+(\d+) kB$")
     limits = [] if kilobytes is None else [kilobytes * 1024]
     for folder in _control_groups(root):
-        limit = _find_number(folder / "memory.max")  # a word without a limit
+        limit = _find_number(folder / "memory.max")  # `max` without a limit
         used = _find_number(folder / "memory.current") or 0
         inactive = _find_number(folder / "memory.stat", r"^inactive_file (\d+)$") or 0
         if limit is not None:

@@ -1,4 +1,7 @@
-"""`load_model`: opens a saved model in a strategy's scope."""
+"""`load_model`: opens a saved model in a strategy's scope.
+
+The scope creates the model's variables: `spmd/variables.py`.
+"""
 
 import os
 import re
@@ -14,13 +17,13 @@ from ..arguments import path_text
 from ..errors import UserError
 from .exact_strategy import ExactStrategy
 
-_MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
+_MISSING_CLASS = re.compile(r"Could not locate (?:function|class) '([^']+)'")
 # Before its first step an optimizer has two variables: the count of steps and the learning rate.
 # Nothing is lost if they are not loaded.
 _NOT_LOADED = re.compile(
     r"Skipping variable loading for optimizer .* whereas the saved optimizer has (\d+) variables"
 )
-_NEVER_BUILT = 2
+_VARIABLES_BEFORE_BUILD = 2
 
 
 def load_model(
@@ -35,7 +38,7 @@ def load_model(
 
     The weights, the optimizer's state and the compile settings come from the file; any number of
     replicas may have saved it. A file does not contain the state of random draws, such as
-    dropout's; `Checkpoint` saves it, too.
+    dropout's; `Checkpoint` saves this state, too.
 
     Args:
         path: A path for `keras.models.load_model`: a `.keras` file or a folder with its content, or
@@ -74,22 +77,23 @@ def load_model(
                 model = keras.models.load_model(
                     file, custom_objects=known, compile=compile, safe_mode=safe_mode
                 )
-        except Exception as error:  # any error of a damaged file or a user's own class
-            missing = _MISSING.search(str(error))
+        except Exception as error:  # any error of a damaged file or a user's class
+            missing = _MISSING_CLASS.search(str(error))
             if missing is None:
                 raise UserError(f"Keras cannot open {file}: {first_line(error)}") from error
             name = missing[1]
             raise UserError(
-                f"Keras cannot open {file}: it does not know {name}, of which the model is made:"
+                f"Keras cannot open {file}: the model contains {name}, which Keras does not know;"
                 f' pass custom_objects={{"{name}": {name}}}'
             ) from error
         for warning in warned:
             found = _NOT_LOADED.search(str(warning.message))
-            if found is not None and int(found[1]) > _NEVER_BUILT:
+            if found is not None and int(found[1]) > _VARIABLES_BEFORE_BUILD:
                 raise UserError(
-                    f"the optimizer's state in {file} does not fit its compile settings"
-                    f" ({first_line(warning.message)}): if it was trained with another dtype"
-                    " policy, call keras.config.set_dtype_policy(...) first; or pass compile=False"
+                    f"the optimizer's state in {file} does not match the optimizer in its compile"
+                    f" settings ({first_line(warning.message)}): if the model was trained with"
+                    " another dtype policy, call keras.config.set_dtype_policy(...) first; or pass"
+                    " compile=False"
                 )
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
@@ -111,7 +115,7 @@ def kdist_classes() -> dict[str, Any]:
 
 
 def first_line(error: Exception | Warning | str) -> str:
-    """Return the first line of an error, or of the cause that Keras gives in it."""
+    """Return the first line of an error, or of the cause that Keras quotes in the error."""
     text = str(error).rpartition("Exception encountered:")[2].strip()
     lines = text.splitlines() or [type(error).__name__]
     return lines[0].strip().rstrip(".:")

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..arguments import read_tf_config
 from ..errors import UserError
 from ..spmd.variables import GlobalViewExtended
-from .devices import check_devices, device_type, first_devices, use_one_core_each
+from .devices import check_devices, device_type, first_devices, run_operations_on_one_core
 from .exact_strategy import ExactStrategy
 
 
@@ -26,9 +26,9 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             that many logical CPUs if there is no GPU (at most 8, or one per core of more than 8
             cores). The CPU has to be split before the first tensor, variable or dataset is created.
         shards: Number of parts of each batch, a multiple of the number of replicas. All results
-            have the same bits on any number of replicas that divides it, with the same shards,
-            versions and kind of processor. `None` makes one part per replica: this is faster, and
-            equal up to rounding.
+            have the same bits on any number of replicas that divides `shards`, with the same
+            `shards`, versions and kind of processor. `None` makes one part per replica, which is
+            faster; the results are then equal up to rounding.
         shard_optimizer: Whether the optimizer's state (momentum, Adam's two moments, averages of
             weights, accumulated gradients) is divided over the replicas: each replica has a part
             instead of a copy (ZeRO stage 1). The model and its files are the same.
@@ -38,7 +38,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             replica that has them. The model and its files are the same.
         cross_device_ops: A `tf.distribute.CrossDeviceOps` that reduces values over replicas. `None`
             uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default (NCCL) on
-            GPUs. Not with `shards`: kdist adds up shards in its own order.
+            GPUs. Not with `shards`, which kdist adds up in a fixed order.
 
     Raises:
         UserError: Devices are unknown, repeated or too few; `shards` is no multiple of their
@@ -68,17 +68,18 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
-                f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
+                f"received devices={list(devices)} and replicas={replicas}: pass only one of"
+                " these arguments"
             )
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # TensorFlow reads it, too
         names = first_devices(replicas) if devices is None else check_devices(devices)
         if shards is not None:
             if cross_device_ops is not None:
                 raise UserError(
-                    f"received shards={shards} and cross_device_ops: shards are added up in their"
-                    " own order; pass one of the two"
+                    f"received shards={shards} and cross_device_ops, but kdist adds up shards in a"
+                    " fixed order: remove cross_device_ops"
                 )
-            use_one_core_each()
+            run_operations_on_one_core()
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
         if (
@@ -100,7 +101,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             divides_weights=shard_weights,
         )
         tf.distribute.Strategy.__init__(self, extended)
-        self._start()
+        self._set_up()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync

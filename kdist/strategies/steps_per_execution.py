@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from .._upstream.models import inputs_of
 
-# An execution costs Keras 1 to 3 ms of Python: 1 to 3 percent of `EXECUTION_SECONDS`.
+# Keras's overhead of 1 to 3 ms per execution is then 1 to 3 percent.
 EXECUTION_SECONDS = 0.1
 MOST_STEPS = 128
-# Rates that small layers reach, not the peak of the devices.
+# Rates that small layers reach; the peak of a device is higher.
 CPU_FLOPS_PER_SECOND = 2e10
 GPU_FLOPS_PER_SECOND = 2e12
 

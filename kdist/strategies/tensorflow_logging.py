@@ -1,8 +1,8 @@
 """`prepare_tensorflow`: choose TensorFlow's CPU kernels, and hide its messages below errors.
 
 `TF_CPP_MIN_LOG_LEVEL` does not affect the messages that TensorFlow's libraries log while they are
-loaded: that oneDNN is on, that there is no CUDA. Each library logs them again. In an interactive
-session TensorFlow's Python logger describes every reduction.
+loaded, such as that oneDNN is on or CUDA is missing; each library repeats these messages. In an
+interactive session TensorFlow's Python logger describes every reduction.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from typing import Any
 from ..errors import UserError
 from .hardware import enable_onednn
 
-VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
+LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 ERRORS_ONLY = "2"
 DEV = Path("/dev")
 
 _SEVERITIES = "IWE"
-_HEAD = "WARNING: All log messages before absl::InitializeLog() is called"
+_EARLY_LOG_NOTE = "WARNING: All log messages before absl::InitializeLog() is called"
 # `I0000 00:00:1795392574.095530   22396 port.cc:153] oneDNN …`
-_MESSAGE = r"[{}]\d{{4}} \d\d:\d\d:"
+_MESSAGE_START = r"[{}]\d{{4}} \d\d:\d\d:"
 _GPU_FILES = ("nvidia*", "dxg")
 _NO_DRIVER = "failed call to cuInit"
 
@@ -65,19 +65,19 @@ def prepare_tensorflow() -> None:
 
 
 def prepare_process() -> None:
-    """Do what `prepare_tensorflow` does, in a process of kdist's own.
+    """Do the same as `prepare_tensorflow` in a `kdist` command; nothing after TensorFlow's import.
 
-    After TensorFlow's import only the processes that this process starts have the faster kernels.
+    The `kdist` processes that this process starts prepare themselves.
     """
     enable_onednn()
     if "tensorflow" in sys.modules:
         return
-    os.environ.setdefault(VARIABLE, ERRORS_ONLY)
+    os.environ.setdefault(LOG_LEVEL_VARIABLE, ERRORS_ONLY)
     sys.meta_path.insert(0, _QuietImport())
 
 
 class _QuietImport(importlib.abc.MetaPathFinder):
-    """Filters the messages of TensorFlow's import, wherever the import is."""
+    """Filters the messages of TensorFlow's import, wherever the program imports it."""
 
     def find_spec(
         self,
@@ -113,12 +113,12 @@ def _quiet_logger(tensorflow: Any) -> None:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Inside the `with` block, hold back standard error; then write it without dropped messages.
+    """Hold back standard error inside the block, then write it without TensorFlow's minor messages.
 
-    TensorFlow's messages below `TF_CPP_MIN_LOG_LEVEL` are dropped. Without the variable, or at
+    Messages below the level of `TF_CPP_MIN_LOG_LEVEL` are dropped. Without the variable, or at
     level 0, nothing is held back.
     """
-    level = os.environ.get(VARIABLE, "0")
+    level = os.environ.get(LOG_LEVEL_VARIABLE, "0")
     with contextlib.ExitStack() as stack:
         if level != "0":
             with contextlib.suppress(OSError):  # there is no standard error, or no space
@@ -153,10 +153,10 @@ def drop_messages(text: str, level: str, *, dev: Path = DEV) -> str:
     that CUDA does not start is removed, too.
     """
     dropped = _SEVERITIES[: int(level)] if level.isdecimal() else ""
-    patterns = [re.escape(_HEAD)]
+    patterns = [re.escape(_EARLY_LOG_NOTE)]
     if dropped:
-        patterns.append(_MESSAGE.format(dropped))
+        patterns.append(_MESSAGE_START.format(dropped))
     if not any(any(dev.glob(name)) for name in _GPU_FILES):
-        patterns.append(_MESSAGE.format("E") + ".*" + _NO_DRIVER)
+        patterns.append(_MESSAGE_START.format("E") + ".*" + _NO_DRIVER)
     is_dropped = re.compile("|".join(patterns)).match
     return "".join(line for line in text.splitlines(keepends=True) if not is_dropped(line))

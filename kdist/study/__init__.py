@@ -1,7 +1,11 @@
 """Studies of many runs: sweeps over a grid, and searches by oracles of KerasTuner.
 
-`sweep_run.py` and `search_run.py` are the commands; `driver.py` runs the trials of both in
-processes (`trial_process.py`) and records them in a folder (`folder.py`).
+`run_trials.py` runs the trials of both in processes (`trial_process.py`), and records them in a
+folder (`study_folder.py`).
+
+Sweeps: `sweep_run.py` (the command), `experiment.py` and `sweep_kinds.py` (points and results).
+Searches: `search_run.py` (the command), `search_settings.py` and `search_space.py` (its settings),
+`search_trials.py` (the oracle chooses trials), `search_results.py` (scores, table, best settings).
 """
 
 import lazy_loader

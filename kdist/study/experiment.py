@@ -15,18 +15,18 @@ from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import is_on_cpu
 from ..training.console import format_count
-from ..training.user_model.functions import list_user_files
-from .folder import Row, format_option
+from ..training.user_model.user_functions import list_user_files
+from .study_folder import Row, format_option
 from .tables import MISSING, ResultsTable, Spread
 from .trial import Trial
 
-# At most a hundred values of a setting: every value is a run of several seconds.
+# At most a hundred values of a setting, as every value is a run of several seconds.
 Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MaxLen(100)]
 
-COLUMNS = (
+POINT_COLUMNS = (
     *("name", "kind", "status", "error", "batch_size", "replicas", "global_batch"),
-    *("round", "mode", "lr_rule", "seed"),  # by the kind of sweep
-    *("learning_rate", "images_per_step"),  # and the following: read from the folder of the run
+    *("round", "mode", "lr_rule", "seed"),  # depend on the kind of sweep
+    *("learning_rate", "images_per_step"),  # from here on, read from the run's folder
     *("images_per_sec", "seconds", "epochs"),
     *("diverged", "reached_target", "seconds_to_target", "epochs_to_target"),
     *("val_accuracy", "best_val_accuracy", "run_dir"),
@@ -36,20 +36,20 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment(abc.ABC):
-    """A kind of sweep; the fields are its settings, and equal settings are the same sweep.
+    """A kind of sweep; its fields are the settings. Sweeps with equal settings are the same sweep.
 
     A new kind is a subclass in `sweep_kinds.py`, with a command in `kdist/cli/sweep.py`. Results
     are class methods, as a report has rows but no experiment to run.
 
     Attributes:
         kind: The name on the command line and in `study.json`.
-        setting: The columns that name a setting; points with equal values are repetitions.
-        required: The columns without which a point has failed.
+        setting_columns: The columns that name a setting; points with equal values are repetitions.
+        required_columns: The columns without which a point has failed.
         trains: Whether runs are whole trainings, instead of a few timed epochs.
-        columns: The headings of the table: a key of a result, and the format of its number.
+        columns: For each heading of the table, the key of a result and the format of its number.
         note: The sentences below the table.
-        axis: The key of a result on the horizontal axis of the charts, and the axis's title.
-        charts: The keys of the spreads that are drawn, and the titles of their charts.
+        axis: The key of the result on the horizontal axis of the charts, and the axis's label.
+        charts: The title of each chart, by the key of the spread that the chart shows.
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
@@ -57,8 +57,8 @@ class Experiment(abc.ABC):
     """
 
     kind: ClassVar[str]
-    setting: ClassVar[tuple[str, ...]]
-    required: ClassVar[tuple[str, ...]]
+    setting_columns: ClassVar[tuple[str, ...]]
+    required_columns: ClassVar[tuple[str, ...]]
     trains: ClassVar[bool] = False
     columns: ClassVar[Mapping[str, tuple[str, str]]]
     note: ClassVar[str]
@@ -101,7 +101,10 @@ class Experiment(abc.ABC):
         """Make the points of a round, one for each setting; `index` counts from 0."""
 
     def make_points(self) -> list[Trial]:
-        """Make all points, every other round backwards, so that drift affects all alike."""
+        """Make all points; every second round is reversed.
+
+        So a machine that slows down affects all settings equally.
+        """
         return [
             point
             for index in range(self.repetitions)
@@ -114,17 +117,17 @@ class Experiment(abc.ABC):
         """Make a point.
 
         Args:
-            name: The name of its folder.
+            name: The name of the point's folder.
             replicas: The number of replicas.
             batch: Training images per batch and replica.
-            config: Further settings of its run.
+            config: Further settings of the run.
             **axes: The values of further columns.
         """
         axes |= {"batch_size": batch, "replicas": replicas, "global_batch": batch * replicas}
         return Trial(
             name=name,
             config={**config, "batch_size": batch, "replicas": replicas},
-            columns={**dict.fromkeys(COLUMNS), "name": name, "kind": self.kind, **axes},
+            columns={**dict.fromkeys(POINT_COLUMNS), "name": name, "kind": self.kind, **axes},
         )
 
     def common_settings(self) -> dict[str, Any]:
@@ -143,7 +146,7 @@ class Experiment(abc.ABC):
         """Return the results of a setting by key: numbers, texts and spreads.
 
         Args:
-            rows: Its rows.
+            rows: The rows of the setting.
             base: The rows of the same setting with the smallest number of replicas.
         """
 
@@ -154,19 +157,19 @@ class Experiment(abc.ABC):
         Args:
             rows: The rows of the points that are done.
         """
-        other_settings = [name for name in cls.setting if name != "replicas"]
+        other_settings = [name for name in cls.setting_columns if name != "replicas"]
         least = min((row["replicas"] for row in rows), default=0)
         bases = group_rows((row for row in rows if row["replicas"] == least), *other_settings)
         return [
             {
-                **dict(zip(cls.setting, key, strict=True)),
+                **dict(zip(cls.setting_columns, key, strict=True)),
                 "batch_size": group[0]["batch_size"],
                 "global_batch": group[0]["batch_size"] * group[0]["replicas"],
                 **cls.summarize_setting(
                     group, bases.get(tuple(group[0][n] for n in other_settings), [])
                 ),
             }
-            for key, group in sorted(group_rows(rows, *cls.setting).items())
+            for key, group in sorted(group_rows(rows, *cls.setting_columns).items())
         ]
 
     @classmethod
@@ -181,16 +184,17 @@ class Experiment(abc.ABC):
             title=cls.title(settings),
             columns=list(cls.columns),
             rows=[
-                [_format_cell(row[k], form) for k, form in cls.columns.values()] for row in summary
+                [_format_cell(row[key], spec) for key, spec in cls.columns.values()]
+                for row in summary
             ],
             note=cls.note,
         )
 
 
-def _format_cell(value: Any, form: str) -> str:
+def _format_cell(value: Any, spec: str) -> str:
     if isinstance(value, Spread):
-        return value.format(form)
-    return MISSING if value is None else format(value, form)
+        return value.format(spec)
+    return MISSING if value is None else format(value, spec)
 
 
 def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:

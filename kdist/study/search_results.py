@@ -7,10 +7,10 @@ from ..errors import UserError
 from ..fields import field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.record import RunRecord
+from ..training.run_record import RunRecord
 from ..training.settings import Checkpoints, Output
-from .folder import Row
 from .search_settings import Search
+from .study_folder import Row
 from .tables import ResultsTable, format_seconds
 from .trial import measure_run
 
@@ -18,7 +18,7 @@ PENALTY = 10
 """Factor on the time budget of a trial that missed the target: the penalized average runtime
 (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3."""
 
-COLUMNS = (
+TRIAL_COLUMNS = (
     *("name", "status", "error", "score", "reached", "values", "seconds", "epochs"),
     *("images_per_sec", "learning_rate", "best_val_accuracy", "run_dir"),
 )
@@ -29,8 +29,8 @@ def make_trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConf
     """Return the settings of a trial for `kdist train`.
 
     Learning rates are drawn for one replica and the `batch_size` of `base`, and scaled to the
-    trial's batch size by `lr_rule`: a rate that suits a batch of 32 is not tried unchanged with
-    256. The run itself scales the rate to the number of replicas.
+    trial's batch size by `lr_rule`: a rate that suits a batch of 32 is not tried unchanged with a
+    batch of 256. The run itself scales the rate to the number of replicas.
 
     Args:
         base: The settings that are not tuned.
@@ -58,14 +58,14 @@ def read_result(run: RunRecord, search: Search) -> Row:
     """Return the columns that are read from the run of a trial.
 
     The score is the metric of the best epoch. With `seconds_to_target`, a trial that missed the
-    target scores at least ten times the time budget, and the less, the higher its accuracy: a trial
-    that ended early shall not beat a trial that nearly reached the target.
+    target scores at least ten times the time budget; a higher accuracy lowers the score. So a trial
+    that ended early does not beat a trial that nearly reached the target.
 
     Raises:
-        UserError: The loss was not finite, or no epoch has the metric.
+        UserError: The loss was not finite, or no epoch has a finite value of the metric.
     """
     measured = measure_run(run)
-    row = {name: measured[name] for name in COLUMNS if name in measured}
+    row = {name: measured[name] for name in TRIAL_COLUMNS if name in measured}
     if search.objective == "seconds_to_target":
         reached, best = measured["seconds_to_target"], measured["best_val_accuracy"] or 0.0
         missed_by = max(0.0, search.config.target_accuracy - best)
@@ -74,7 +74,7 @@ def read_result(run: RunRecord, search: Search) -> Row:
         return row | {"score": score, "reached": reached is not None}
     values = run.known_values(search.objective)
     if not values:
-        raise UserError(f"{search.objective} was not finite in any epoch")
+        raise UserError(f"no epoch has a finite {search.objective}")
     return row | {"score": max(values) if search.direction == "max" else min(values)}
 
 

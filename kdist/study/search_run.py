@@ -1,4 +1,4 @@
-"""`tune`: runs the trials of a search that are left, and shows the results."""
+"""`tune`: runs the remaining trials of a search, and shows the results."""
 
 import dataclasses
 import os
@@ -12,11 +12,11 @@ from ..launch.device_assignment import assign_devices, visible_cores, visible_gp
 from ..tracking.names import check_trackers
 from ..training.console import format_count
 from ..training.run import load_data
-from ..workers.place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, print_end
-from .folder import Row, StudyFolder
+from ..workers.tf_config import refuse_workers
+from .run_trials import Outcome, StartTrial, TrialRunner, print_end
 from .search_results import best_settings, make_trials_table, sort_trials
 from .search_settings import MAY_CHANGE, Search
+from .study_folder import Row, StudyFolder
 from .tables import print_line, print_table
 from .trial_process import TrialProcess
 
@@ -26,12 +26,12 @@ def tune(
 ) -> Outcome:
     """Run a search, resume an interrupted search, or show the results of a finished search.
 
-    Every trial is a run in a process of its own; an interrupted trial continues where it was.
+    Every trial is a run in a separate process; an interrupted trial continues from its checkpoint.
 
     Args:
         search: The settings.
         start: Starts the process of a trial.
-        console: Takes all output.
+        console: Prints all output.
 
     Raises:
         UserError: Settings, data or folder are invalid; nothing was run then.
@@ -51,7 +51,7 @@ def tune(
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()
-    load_data(search.config, announce=lambda line: print_line(console, line), or_sample=False)
+    load_data(search.config, announce=lambda line: print_line(console, line), may_use_sample=False)
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
         resuming = f"Resuming the search in {folder.path}, {format_count(len(rows), 'trial')} ended"
@@ -59,10 +59,10 @@ def tune(
         from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
 
         trials = SearchTrials(search, folder, rows)
-        outcome = Driver(trials, folder, rows, console, shares=shares, start=start).run()
+        outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
         if trials.failed_too_often and outcome.signal is None:
             number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
-            reason = f"the last {number} failed, with {last!r} (pass a larger --max-failures)"
+            reason = f"the last {number} failed, with the error {last!r}; raise --max-failures"
             outcome = dataclasses.replace(outcome, stopped=reason)
         if outcome.rows:
             try:
@@ -74,7 +74,7 @@ def tune(
         print_line(
             console,
             f"The search in {folder.path} is finished: pass a larger --max-trials to continue, or"
-            " another --output for a new one",
+            " another --output for a new search",
         )
     return outcome
 
@@ -82,7 +82,7 @@ def tune(
 def divide_machine(search: Search) -> tuple[Search, Sequence[Resources]]:
     """Return the search with its replicas per trial, and the share of each worker.
 
-    By default, trials at the same time divide the GPUs; without GPUs, each has one replica.
+    By default, simultaneous trials divide the GPUs; without GPUs, each trial has one replica.
 
     Raises:
         UserError: There are too few GPUs, or they cannot be divided evenly.
@@ -122,7 +122,7 @@ def _report_best(
     if best["reached"] is False:
         print_line(
             console,
-            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; such trials"
-            " score at least ten times the time budget.",
+            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; a trial"
+            " that misses the target gets a score of at least ten time budgets.",
         )
     print_line(console, f"Best settings: kdist train --config {folder.path / 'best.json'}")

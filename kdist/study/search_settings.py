@@ -9,28 +9,30 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
-from ..training.networks import NETWORKS, SPECIFIC
+from ..training.networks import NETWORK_SETTINGS, NETWORKS
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS
-from .folder import StudyInfo
 from .search_space import DEFAULT_SPACE, SearchSpace
+from .study_folder import StudyInfo
 
 DIRECTIONS = {"val_accuracy": "max", "val_loss": "min", "seconds_to_target": "min"}
 """For each objective, whether larger or smaller values are better."""
 
-KIND = "search"
-"""The kind of study in `study.json`."""
+SEARCH_KIND = "search"
+"""The kind of a search in `study.json`."""
 
 MAY_CHANGE = {"max_trials", "max_failures", "workers", "output"} | {
     f"config.{name}" for name in field_names(Output) - FOLDERS
 }
-"""Settings that may change when a search is resumed; the trials so far stay comparable."""
+"""Settings that may change when a search is resumed; its earlier trials stay comparable."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
     """Search.
+
+    The first line is the title of the options' group in the help text.
 
     Attributes:
         tuner: Search algorithm.
@@ -41,7 +43,7 @@ class Search:
         workers: Trials at the same time, each on its share of the GPUs or cores; by default a
             single trial on all devices.
         output: Folder of the search; a search that was started there is resumed.
-        space: The settings to tune, as `SearchSpace` takes them; by default those of the network.
+        space: The settings to tune, as `SearchSpace` takes them; by default the network's.
         config: The settings that are not tuned.
 
     Raises:
@@ -83,11 +85,14 @@ class Search:
             )
         for name, fixed in {"run_dir": None, "log_dir": None, "validate": True}.items():
             if getattr(self.config, name) != fixed:
-                raise UserError(f"received {name}, which a search sets itself: remove it")
+                raise UserError(f"received {name}, which a search sets itself: leave it out")
         if self.tuner == "hyperband" and "epochs" in (self.space or ()):
-            raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
+            raise UserError(
+                "received a search space with epochs, which Hyperband sets itself: remove epochs"
+                " from the space"
+            )
         if self.space is None:
-            unused = SPECIFIC - NETWORKS[self.config.network].settings
+            unused = NETWORK_SETTINGS - NETWORKS[self.config.network].settings
             space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
             object.__setattr__(self, "space", space)
         self.search_space()
@@ -104,7 +109,7 @@ class Search:
     @property
     def info(self) -> StudyInfo:
         """The contents of `study.json`."""
-        return StudyInfo(kind=KIND, settings=dataclasses.asdict(self))
+        return StudyInfo(kind=SEARCH_KIND, settings=dataclasses.asdict(self))
 
     @classmethod
     def from_info(cls, info: StudyInfo) -> "Search":
@@ -123,8 +128,8 @@ def refuse_tuned(search: Search, given_names: Collection[str]) -> None:
     """
     tuned = [name for name in search.space or () if name in given_names and name != "batch_size"]
     if tuned:
-        them = "it" if len(tuned) == 1 else "them"
+        names = ", ".join(tuned)
         raise UserError(
-            f"received {', '.join(tuned)}, which the search space tunes: remove {them}, or pass a"
-            f" --space without {them}"
+            f"received {names}, which the search space tunes: leave out the options, or pass a"
+            f" --space without {names}"
         )

@@ -14,7 +14,7 @@ from ..training.settings import Data, Execution, Model, Optimization
 
 TUNABLE = (field_names(Data, Model, Optimization, Execution) | {"batch_size", "epochs"}) - {
     *("dataset", "data_dir", "subset", "network"),  # all trials use the same data and network
-    "seed",  # the best seed is the luckiest
+    "seed",  # the best seed is only the luckiest
 }
 """Settings that a search may vary."""
 
@@ -30,27 +30,27 @@ DEFAULT_SPACE: dict[str, Any] = {
 """The default space. Learning rates range from too small to diverging."""
 
 _SAMPLINGS = ("linear", "log", "reverse_log")
-_MOST_CHECKED = 1000
+_MOST_CHECKED_VALUES = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Range:
-    """Numbers from `least` to `most`, both included; integers if `whole`."""
+    """Numbers from `least` to `most`, both included; integers if `is_integer`."""
 
     least: float
     most: float
     step: float | None
     sampling: str
-    whole: bool
+    is_integer: bool
 
-    def samples(self) -> Iterator[float]:
-        """Yield both ends; of integers also the values between, up to a thousand."""
-        if not self.whole:
+    def values_to_check(self) -> Iterator[float]:
+        """Yield both ends; of a range of integers, also up to a thousand values in between."""
+        if not self.is_integer:
             yield from (self.least, self.most)
             return
         is_factor = self.step is not None and self.sampling != "linear"
         value, step = self.least, self.step or 1
-        for _ in range(_MOST_CHECKED):
+        for _ in range(_MOST_CHECKED_VALUES):
             if value > self.most:
                 break
             yield value
@@ -58,12 +58,12 @@ class Range:
 
     def declare(self, hp: Any, name: str) -> None:
         """Declare the range to KerasTuner's `HyperParameters`."""
-        kind = hp.Int if self.whole else hp.Float
+        kind = hp.Int if self.is_integer else hp.Float
         kind(name, self.least, self.most, step=self.step, sampling=self.sampling)
 
     def decode(self, value: float) -> float:
         """Convert KerasTuner's value into a setting, rounded to six digits."""
-        return value if self.whole else float(f"{value:.6g}")
+        return value if self.is_integer else float(f"{value:.6g}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Choice:
 
     values: tuple[Any, ...]
 
-    def samples(self) -> Iterator[Any]:
+    def values_to_check(self) -> Iterator[Any]:
         """Iterate over all values."""
         return iter(self.values)
 
@@ -86,7 +86,7 @@ class Choice:
         hp.Choice(name, [json.dumps(v) if self._is_encoded else v for v in self.values])
 
     def decode(self, value: Any) -> Any:
-        """Convert KerasTuner's value into the choice."""
+        """Convert KerasTuner's value into the chosen value."""
         return json.loads(value) if self._is_encoded else value
 
 
@@ -97,7 +97,7 @@ class SearchSpace:
         ranges: For each setting a list of choices, or a mapping with `min` and `max` and optionally
             `step` and `sampling` (`"linear"`, `"log"`, `"reverse_log"`; with `"log"` a step is a
             factor), as `tomllib` and `json` read them.
-        base: The other settings.
+        base: The settings that are not tuned.
 
     Raises:
         UserError: A setting cannot be tuned, or a value is invalid for a run.
@@ -115,15 +115,14 @@ class SearchSpace:
             problem = f"has {', '.join(wrong)}, which cannot be tuned" if wrong else "is empty"
             raise UserError(f"the search space {problem}: available are {', '.join(fields)}")
         self.dimensions = {name: _parse_dimension(fields[name], ranges[name]) for name in ranges}
-        first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
+        first = {name: next(iter(part.values_to_check())) for name, part in self.dimensions.items()}
         for name, part in self.dimensions.items():
-            for value in part.samples():
+            for value in part.values_to_check():
                 try:
                     TrainConfig.from_dict({**base.to_dict(), **first, name: value})
                 except UserError as error:
                     raise UserError(
-                        f"the search space contains a setting that is refused, as with {name}"
-                        f" {value}: {error}"
+                        f"the search space contains an invalid setting, {name} {value}: {error}"
                     ) from error
 
     def declare(self, hp: Any) -> None:
@@ -152,24 +151,27 @@ def _parse_dimension(field: Field, values: Any) -> Range | Choice:
     return Choice(tuple(values))
 
 
-def _parse_range(field: Field, table: Mapping[str, Any]) -> Range:
-    def check(holds: bool, expected: str) -> None:
-        if not holds:
-            raise UserError(f"the range of {field.name} needs {expected}; received {dict(table)}")
+def _parse_range(field: Field, bounds: Mapping[str, Any]) -> Range:
+    def check(is_valid: bool, expected: str) -> None:
+        if not is_valid:
+            raise UserError(f"the range of {field.name} needs {expected}; received {dict(bounds)}")
 
     check(field.kind in (int, float), "a list of choices instead")
-    keys = {"min", "max"} <= table.keys() <= {"min", "max", "step", "sampling"}
-    check(keys, "min and max, and may have step and sampling")
-    whole = field.kind is int
-    read = as_integer if whole else as_real
-    numbers: dict[str, Any] = {key: read(table[key]) for key in table if key != "sampling"}
+    has_known_keys = {"min", "max"} <= bounds.keys() <= {"min", "max", "step", "sampling"}
+    check(has_known_keys, "min and max, and may have step and sampling")
+    is_integer = field.kind is int
+    read = as_integer if is_integer else as_real
+    numbers: dict[str, Any] = {key: read(bounds[key]) for key in bounds if key != "sampling"}
     are_numbers = all(n is not None and math.isfinite(n) for n in numbers.values())
-    check(are_numbers, "integers" if whole else "finite numbers")
+    check(are_numbers, "integers" if is_integer else "finite numbers")
     least, most, step = numbers["min"], numbers["max"], numbers.get("step")
-    sampling = table.get("sampling", "linear")
+    sampling = bounds.get("sampling", "linear")
     check(sampling in _SAMPLINGS, f"a sampling of {', '.join(_SAMPLINGS)}")
     check(least < most, "a min below its max")
     is_linear = sampling == "linear"
     check(is_linear or least > 0, f"a min above 0 with sampling={sampling}")
-    check(step is None or step > (0 if is_linear else 1), "a step above 0, or a factor above 1")
-    return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)
+    step_text = (
+        "a step above 0" if is_linear else f"a step, a factor above 1, with sampling={sampling}"
+    )
+    check(step is None or step > (0 if is_linear else 1), step_text)
+    return Range(least=least, most=most, step=step, sampling=sampling, is_integer=is_integer)

@@ -15,15 +15,15 @@ from .._upstream.keras_tuner import (
 from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import UserError
 from ..training.config import SearchTrial
-from ..training.record import RunRecord
-from .folder import Row, StudyFolder
-from .search_results import COLUMNS, describe_values, make_trial_config, read_result
+from ..training.run_record import RunRecord
+from .search_results import TRIAL_COLUMNS, describe_values, make_trial_config, read_result
 from .search_settings import Search
 from .search_space import Range
+from .study_folder import Row, StudyFolder
 from .trial import Trial
 from .trial_process import remove_checkpoints
 
-_STATE = "oracle.json"
+_STATE_FILE = "oracle.json"
 _RUN_SETTINGS = {"save_model": False, "checkpoint_every": 300.0, "keep": 2}
 
 
@@ -34,8 +34,8 @@ def make_oracle(search: Search) -> keras_tuner.Oracle:
     options: dict[str, Any] = {
         "objective": keras_tuner.Objective(search.objective, search.direction),
         "hyperparameters": space,
-        "seed": search.config.seed + 1,  # KerasTuner takes 0 for any seed
-        "max_consecutive_failed_trials": 2**31,  # `SearchTrials` counts them
+        "seed": search.config.seed + 1,  # KerasTuner takes 0 as a random seed
+        "max_consecutive_failed_trials": 2**31,  # `SearchTrials` counts failures
     }
     oracle: keras_tuner.Oracle
     if search.tuner == "hyperband":
@@ -67,12 +67,12 @@ def find_min_epochs(search: Search) -> int:
 class SearchTrials:
     """The trials of a search.
 
-    The state of the oracle is in `oracle.json`, which is written when a trial begins or ends. If a
-    trial had begun when the search was killed, the same trial runs first, or continues.
+    The state of the oracle is in `oracle.json`, which is written when a trial begins or ends. A
+    trial that was running when the search was killed is the next trial of the resumed search.
 
     Args:
         search: The settings.
-        folder: The folder of the search, open.
+        folder: The folder of the search, inside `StudyFolder.open`.
         rows: The rows of the trials that ended before.
 
     Raises:
@@ -83,9 +83,9 @@ class SearchTrials:
         self._search, self._folder, self._rows = search, folder, list(rows)
         self._space = search.search_space()
         self._oracle = make_oracle(search)
-        self._begun: list[KerasTrial] = []
+        self._interrupted: list[KerasTrial] = []
         self.total = search.max_trials
-        state = folder.read_json(_STATE)
+        state = folder.read_json(_STATE_FILE)
         if state is not None:
             self._restore_oracle(state)
 
@@ -97,21 +97,21 @@ class SearchTrials:
             oracle.set_state(state["oracle"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise UserError(
-                f"{self._folder.path / _STATE} is damaged ({type(error).__name__}: {error}): pass"
-                " another --output"
+                f"{self._folder.path / _STATE_FILE} is damaged ({type(error).__name__}: {error}):"
+                " pass another --output"
             ) from error
         rows = {row["name"]: row for row in self._rows}
         for trial in [trial for trial in trials if trial.status == "RUNNING"]:
             row = rows.get(_trial_name(trial.trial_id))
             if row is None:
-                self._begun.append(trial)
+                self._interrupted.append(trial)
             else:  # killed after the row was written
                 self._tell_oracle(trial, row)
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial; `None` if no trial is left, or before another trial ends."""
-        if self._begun:
-            return self._make_trial(self._begun.pop(0))
+        """Return the next trial; `None` if no trial can begin before a running trial ends."""
+        if self._interrupted:
+            return self._make_trial(self._interrupted.pop(0))
         if self.failed_too_often:
             return None
         with warnings.catch_warnings():
@@ -121,7 +121,7 @@ class SearchTrials:
         if trial.status == "RUNNING":
             self._save_oracle()
             return self._make_trial(trial)
-        if trial.status == "STOPPED" and not self._is_over:  # not by the number of trials
+        if trial.status == "STOPPED" and not self._is_over:  # by the oracle, before `max_trials`
             self._remove_checkpoints(needed=set())
         return None
 
@@ -152,7 +152,7 @@ class SearchTrials:
         return Trial(
             name=name,
             config=config.to_dict() | _RUN_SETTINGS,
-            columns={**dict.fromkeys(COLUMNS), "name": name, "values": values},
+            columns={**dict.fromkeys(TRIAL_COLUMNS), "name": name, "values": values},
             description=describe_values(values)
             + (f", epochs {first} to {epochs}" if epochs else ""),
             search=SearchTrial(
@@ -193,16 +193,16 @@ class SearchTrials:
 
     def _save_oracle(self) -> None:
         trials = [trial.get_state() for trial in self._oracle.trials.values()]
-        self._folder.write_json(_STATE, {"oracle": self._oracle.get_state(), "trials": trials})
+        self._folder.write_json(_STATE_FILE, {"oracle": self._oracle.get_state(), "trials": trials})
 
     def _list_promotable(self) -> set[str]:
-        """Return the trials that Hyperband may promote: of brackets that are not complete."""
+        """Return the ids of Hyperband's trials that no later trial continues yet."""
         brackets = self._oracle.get_state().get("brackets", ())
         trials = [trial for bracket in brackets for part in bracket["rounds"] for trial in part]
         return {trial["id"] for trial in trials} - {trial["past_id"] for trial in trials}
 
     def _remove_checkpoints(self, *, needed: set[str]) -> None:
-        """Remove the checkpoints of trials that ended, except for those that are needed."""
+        """Remove the checkpoints of ended trials, unless the trial's id is in `needed`."""
         for trial_id, trial in self._oracle.trials.items():
             is_needed = trial.status == "COMPLETED" and trial_id in needed
             if trial.status != "RUNNING" and not is_needed:

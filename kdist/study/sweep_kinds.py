@@ -16,12 +16,12 @@ from ..launch.device_assignment import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..training.config import TrainConfig
 from .experiment import Counts, Experiment
-from .folder import Row
+from .study_folder import Row
 from .tables import Spread, format_setting
 from .trial import Trial
 
 Epochs = Annotated[int, Ge(2), Le(1_000_000)]
-Rounds = Annotated[int, Ge(1), Le(1000)]  # each is a training of every setting
+Rounds = Annotated[int, Ge(1), Le(1000)]  # a round trains every setting
 Images = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 
 _TIMED_RUN = {"validate": False, "save_model": False}
@@ -35,10 +35,10 @@ class TimedSweep(Experiment):
 
     Args:
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
-        rounds: Runs of each point.
+        rounds: Runs of each setting.
     """
 
-    required: ClassVar[tuple[str, ...]] = ("images_per_step", "images_per_sec")
+    required_columns: ClassVar[tuple[str, ...]] = ("images_per_step", "images_per_sec")
 
     epochs: Epochs = 3
     rounds: Rounds = 3
@@ -74,14 +74,14 @@ class TimedSweep(Experiment):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ThroughputSweep(TimedSweep):
-    """Batch sizes by replicas.
+    """Throughput, by batch size and number of replicas.
 
     Args:
         batch_sizes: Training images per batch and replica.
     """
 
     kind: ClassVar[str] = "throughput"
-    setting: ClassVar[tuple[str, ...]] = ("replicas", "batch_size")
+    setting_columns: ClassVar[tuple[str, ...]] = ("replicas", "batch_size")
     columns: ClassVar[Mapping[str, tuple[str, str]]] = {
         "Replicas": ("replicas", ".0f"),
         "Batch": ("batch_size", ".0f"),
@@ -109,12 +109,12 @@ class ThroughputSweep(TimedSweep):
 
     @classmethod
     def title(cls, settings: Mapping[str, Any]) -> str:
-        return "Speed"
+        return "Throughput"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AccuracySweep(Experiment):
-    """Batch sizes by rules of the learning rate by replicas by seeds.
+    """Time to target, by batch size, rule of the learning rate and number of replicas.
 
     Target, patience, time budget and maximum of epochs are among the settings in `train`.
 
@@ -128,15 +128,15 @@ class AccuracySweep(Experiment):
     """
 
     kind: ClassVar[str] = "accuracy"
-    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
-    required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
+    setting_columns: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
+    required_columns: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
     trains: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, tuple[str, str]]] = {
         "Batch": ("batch_size", ".0f"),
         "Replicas": ("replicas", ".0f"),
         "Rule": ("lr_rule", ""),
         "Reached": ("reached", ""),
-        "Seconds": ("seconds", ",.1f"),
+        "Time to target, s": ("seconds", ",.1f"),
         "Epochs": ("epochs", "g"),
         "Best accuracy": ("accuracy", ".3f"),
     }
@@ -146,8 +146,8 @@ class AccuracySweep(Experiment):
     )
     axis: ClassVar[tuple[str, str]] = ("global_batch", "Global batch, images")
     charts: ClassVar[Mapping[str, str]] = {
-        "seconds": "Seconds to the target",
-        "epochs": "Epochs to the target",
+        "seconds": "Time to target, seconds",
+        "epochs": "Epochs to target",
         "accuracy": "Best validation accuracy",
     }
 
@@ -162,8 +162,8 @@ class AccuracySweep(Experiment):
         model = self.train.get("model")
         if model is not None:
             raise UserError(
-                f"received {model}, but an accuracy sweep sets the learning rate of its runs, which"
-                " your own model sets itself: run kdist sweep throughput or scaling with it"
+                f"{model} sets its own learning rate, so an accuracy sweep cannot vary it: use"
+                " kdist sweep throughput or scaling for this model"
             )
 
     @property
@@ -213,7 +213,7 @@ class AccuracySweep(Experiment):
     @classmethod
     def title(cls, settings: Mapping[str, Any]) -> str:
         target = settings["train"].get("target_accuracy")
-        return f"Time to validation accuracy above {format_setting(target)}"
+        return f"Time to target: validation accuracy above {format_setting(target)}"
 
 
 def time_to_target(row: Row, unit: str = "seconds") -> float:
@@ -231,27 +231,27 @@ def default_replicas() -> list[int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScalingSweep(TimedSweep):
-    """Numbers of replicas, weak and strong.
+    """Weak and strong scaling, by number of replicas.
 
     Args:
         batch_size: Weak scaling: training images per batch and replica.
         global_batch: Strong scaling: training images per global batch; by default the batch size
             times the largest number of replicas.
         replicas: Numbers of replicas, compared with the smallest. By default 1, 2, 4, ... up to
-            every GPU.
+            all GPUs.
         modes: weak: same batch per replica; strong: same global batch.
     """
 
     kind: ClassVar[str] = "scaling"
-    setting: ClassVar[tuple[str, ...]] = ("mode", "replicas")
+    setting_columns: ClassVar[tuple[str, ...]] = ("mode", "replicas")
     columns: ClassVar[Mapping[str, tuple[str, str]]] = {
         "Mode": ("mode", ""),
         **ThroughputSweep.columns,
         "Efficiency": ("efficiency", ".2f"),
     }
     note: ClassVar[str] = (
-        f"{ThroughputSweep.note} Efficiency: images/s per replica over those of the smallest number"
-        " of replicas in the same round."
+        f"{ThroughputSweep.note} Efficiency: images/s per replica, divided by images/s per replica"
+        " of the smallest number of replicas in the same round."
     )
     axis: ClassVar[tuple[str, str]] = ("replicas", "Replicas")
     charts: ClassVar[Mapping[str, str]] = {
@@ -272,7 +272,7 @@ class ScalingSweep(TimedSweep):
             raise UserError(
                 f"a global batch of {strong} cannot be divided evenly among {uneven[0]} replicas:"
                 f" pass a global_batch that is a multiple of {math.lcm(*self.replicas)}, or other"
-                " replicas"
+                " numbers of replicas"
             )
         object.__setattr__(self, "global_batch", strong)
 
@@ -292,6 +292,6 @@ class ScalingSweep(TimedSweep):
 
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
-    kind.kind: kind for kind in (ThroughputSweep, AccuracySweep, ScalingSweep)
+    sweep.kind: sweep for sweep in (ThroughputSweep, AccuracySweep, ScalingSweep)
 }
 """Each kind of sweep by its name in `study.json`."""

@@ -1,4 +1,4 @@
-"""`sweep`: runs the points of a sweep that are left, and shows the results."""
+"""`sweep`: runs the remaining points of a sweep, and shows the results."""
 
 import dataclasses
 import hashlib
@@ -16,20 +16,20 @@ from ..errors import UserError, error_text
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
 from ..training.console import format_count
-from ..training.folder import RUNS
-from ..training.record import RunRecord
 from ..training.run import load_data
-from ..workers.place import refuse_workers
-from .driver import Driver, Outcome, StartTrial, print_end
+from ..training.run_folder import RUNS
+from ..training.run_record import RunRecord
+from ..workers.tf_config import refuse_workers
 from .experiment import Experiment, describe_shared_cores
-from .folder import Row, StudyFolder, StudyInfo
+from .run_trials import Outcome, StartTrial, TrialRunner, print_end
+from .study_folder import Row, StudyFolder, StudyInfo
 from .tables import print_line, print_table
 from .trial import Trial, measure_run
 from .trial_process import TrialProcess, remove_checkpoints
 
 # A day, at ten seconds a run.
 _MOST_RUNS = 10_000
-_FILE_WIDTH = 160
+_WIDTH_IN_FILES = 160
 
 
 def sweep(
@@ -43,11 +43,11 @@ def sweep(
     """Run a sweep, resume an interrupted sweep, or show the results of a finished sweep.
 
     Args:
-        experiment: The experiment.
+        experiment: The kind and the settings of the sweep.
         output: The folder; by default a folder in `runs/` that is named after the settings.
         start: Starts the process of a point.
         machine: Describes the machine of the sweep.
-        console: Takes all output.
+        console: Prints all output.
 
     Raises:
         UserError: Invalid settings, or another sweep in the folder; nothing was run then.
@@ -58,7 +58,7 @@ def sweep(
         instead="run it on one machine, without a launcher; --replicas 1,2 compares numbers of"
         " replicas",
     )
-    console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    console = console or Console(width=None if sys.stdout.isatty() else _WIDTH_IN_FILES)
     print_line(console, experiment.describe())
     check_experiment(experiment, announce=lambda line: print_line(console, line))
     path = default_folder(experiment) if output is None else local_path("--output", output)
@@ -69,10 +69,10 @@ def sweep(
     info = StudyInfo(kind=experiment.kind, settings=experiment.settings, machine=devices)
     with folder.open(info) as resumed:
         points = SweepPoints(experiment, folder)
-        points_left = format_count(len(points.left), "point")
+        points_left = format_count(len(points.points_to_run), "point")
         resuming = f"Resuming the sweep in {folder.path}, {points_left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
-        outcome = Driver(points, folder, points.rows, console, start=start).run()
+        outcome = TrialRunner(points, folder, points.rows, console, start=start).run()
         if points.rows and not outcome.stopped:
             try:
                 folder.write_rows(points.rows)  # in the order of the points
@@ -93,7 +93,7 @@ def check_experiment(
     A user's data are not checked here, as the user's file imports TensorFlow.
 
     Args:
-        experiment: The experiment.
+        experiment: The kind and the settings of the sweep.
         announce: Called with lines about a download.
 
     Raises:
@@ -103,34 +103,34 @@ def check_experiment(
     runs = len(experiment.make_round(0)) * experiment.repetitions
     if runs > _MOST_RUNS:
         raise UserError(
-            f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
+            f"received a sweep of {runs:,} runs, but at most {_MOST_RUNS:,} are allowed: pass fewer"
             " values, rounds or seeds"
         )
     # Rounds differ only in the seed, and the last round has the largest seed.
     last = experiment.make_round(experiment.repetitions - 1)
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
     if config.model is None:
-        images = len(load_data(config, announce=announce, or_sample=False).train_images)
+        images = len(load_data(config, announce=announce, may_use_sample=False).train_images)
         largest = max(point.columns["global_batch"] for point in last)
         if images < largest and not experiment.trains:
             raise UserError(
-                f"{images:,} training images do not fill a global batch of {largest:,}, so that its"
-                " speed cannot be measured: drop the largest batch or number of replicas"
+                f"{images:,} training images do not fill a global batch of {largest:,}, whose speed"
+                " therefore cannot be measured: leave out the largest batch or number of replicas"
             )
 
 
 def default_folder(experiment: Experiment) -> Path:
-    """Return the folder of a sweep without `output`, named after its settings."""
+    """Return the default folder of a sweep, named after its settings."""
     settings = json.dumps(experiment.settings, sort_keys=True)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     return RUNS / f"sweep-{experiment.kind}-{digest}"
 
 
 class SweepPoints:
-    """The points of a sweep: the trials that are left, and the rows of trials that ended.
+    """The points of a sweep: the points to run, and the rows of points that ended.
 
     Args:
-        experiment: The experiment.
+        experiment: The kind and the settings of the sweep.
         folder: The folder of the sweep.
     """
 
@@ -139,7 +139,7 @@ class SweepPoints:
         self._points = experiment.make_points()
         done = [row for row in folder.read_rows() if row["status"] == "done"]
         self._rows = {row["name"]: row for row in done}
-        self.left = [point for point in self._points if point.name not in self._rows]
+        self.points_to_run = [point for point in self._points if point.name not in self._rows]
         self.total: int | None = len(self._points)
 
     @property
@@ -154,7 +154,7 @@ class SweepPoints:
 
     def next_trial(self) -> Trial | None:
         """Return the next point."""
-        return self.left.pop(0) if self.left else None
+        return self.points_to_run.pop(0) if self.points_to_run else None
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a point; see `Study`."""
@@ -162,12 +162,12 @@ class SweepPoints:
         batch = trial.columns["global_batch"]
         if trial.config.get("model") and result["global_batch"] != batch:
             raise UserError(
-                f"its data have batches of {result['global_batch']}, not of {batch}: let the data"
-                " function take batch_size, or return arrays"
+                f"the model's data function returns batches of {result['global_batch']}, expected"
+                f" {batch}: give the function an argument batch_size, or let it return arrays"
             )
-        missing = [name for name in self.experiment.required if result[name] is None]
+        missing = [name for name in self.experiment.required_columns if result[name] is None]
         if missing:
-            raise UserError(f"it has no {missing[0]}")
+            raise UserError(f"the run has no {missing[0]}")
         return result
 
     def describe_row(self, row: Row) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 MISSING = "\N{EN DASH}"
-"""Shown where there is no value."""
+"""Text for a missing value."""
 
 
 def format_accuracy(value: float | None) -> str:
@@ -55,8 +55,8 @@ def format_setting(value: Any) -> str:
 class Spread:
     """Median, minimum and maximum of repeated measurements.
 
-    The time to a target that was never reached is infinite: left out, or replaced by the run's
-    duration, it would make a setting look better than it is.
+    The time to a target that was never reached is infinite. Without such runs, or with the run's
+    duration instead, a setting would look better than it is.
     """
 
     median: float
@@ -69,7 +69,7 @@ class Spread:
         values: Iterable[float | None],
         middle: Callable[[list[float]], float] = statistics.median,
     ) -> "Spread | None":
-        """Return the spread of the values that are not `None`; `None` if no value is left.
+        """Return the spread of the values that are not `None`; `None` if there are no such values.
 
         Args:
             values: The measurements.
@@ -90,12 +90,13 @@ class Spread:
             '18.0 (17.0-never)'
         """
 
-        def number(value: float) -> str:
+        def format_number(value: float) -> str:
             return format(value, spec) if math.isfinite(value) else "never"
 
         if math.isinf(self.median) or self.low == self.high:
-            return number(self.median)
-        return f"{number(self.median)} ({number(self.low)}-{number(self.high)})"
+            return format_number(self.median)
+        low, high = format_number(self.low), format_number(self.high)
+        return f"{format_number(self.median)} ({low}-{high})"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

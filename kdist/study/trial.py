@@ -6,8 +6,8 @@ from typing import Any
 
 from ..errors import UserError
 from ..training.config import SearchTrial
-from ..training.record import RunRecord
-from .folder import Row
+from ..training.run_record import RunRecord
+from .study_folder import Row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,12 +15,12 @@ class Trial:
     """A run of a study: a point of a sweep, or a trial of a search.
 
     Attributes:
-        name: The name of its folder.
+        name: The name of the trial's folder.
         config: The settings of the run, as `TrainConfig` takes them.
         columns: The columns of the row that identify the trial.
         description: The settings in a line, printed when the trial begins.
         search: The place of the run in a search; `None` in a sweep.
-        parent: The name of the trial to continue; `None` to begin anew.
+        parent: The name of the trial to continue; `None` to begin with new weights.
         error: The reason why the settings are invalid; empty for valid settings.
     """
 
@@ -46,7 +46,7 @@ def measure_run(run: RunRecord, *, may_diverge: bool = False) -> Row:
     if diverged and not may_diverge:
         raise UserError(f"the loss was not finite: {run.diverged_at}")
     if not (run.epochs or diverged) or not images or not batch:
-        raise UserError("it has no epoch, or no training images")
+        raise UserError("the run has no finished epoch, or no training images")
     met_epoch = run.summary_number("met_epoch")
     return {
         "global_batch": batch,

@@ -1,4 +1,4 @@
-"""`TrialProcess`: the process of a trial, `python -m kdist.study.trial_process ORDER.json`."""
+"""`TrialProcess`: the process of a trial, `python -m kdist.study.trial_process FILE`."""
 
 import dataclasses
 import errno
@@ -17,7 +17,7 @@ from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Resources, send_answer
 from ..strategies.tensorflow_logging import prepare_process
 from ..training.config import SearchTrial, TrainConfig
-from .folder import to_json
+from .study_folder import to_json
 from .trial import Trial
 
 # Less free space means a full disk, on which the process could not even write its error.
@@ -33,7 +33,7 @@ class TrialProcess:
     Args:
         trial: The trial.
         folder: The trial's folder, which need not exist.
-        resources: The GPUs and cores of the process; all of them by default.
+        resources: The GPUs and cores of the process; by default all of the machine.
 
     Raises:
         OSError: A file cannot be written.
@@ -41,14 +41,14 @@ class TrialProcess:
 
     def __init__(self, trial: Trial, folder: Path, resources: Resources | None = None) -> None:
         self.trial, self.folder = trial, folder
-        order = make_order(trial, folder)
-        resume = can_be_resumed(folder, order) or _begin_folder(trial, folder)
-        atomic_write(folder / "order.json", to_json(order | {"resume": resume}))
+        request = make_request(trial, folder)
+        resume = can_be_resumed(folder, request) or _begin_folder(trial, folder)
+        atomic_write(folder / "request.json", to_json(request | {"resume": resume}))
         errors = folder / "errors.log"
         with open(folder / "output.log", "ab") as output, open(errors, "ab") as file:
             self._errors_begin = file.tell()
             self._child = Child(
-                make_command(folder / "order.json"),
+                make_command(folder / "request.json"),
                 resources=resources,
                 output=output,
                 errors=file,
@@ -60,13 +60,13 @@ class TrialProcess:
         return self._child.code is not None
 
     def find_error(self) -> str:
-        """Return the reason why the process failed, in one line; empty if it did not.
+        """Return the reason why the process failed, in one line; empty if it succeeded.
 
         Raises:
             OSError: The disk is full.
         """
         self._child.wait()
-        self._child.kill()  # also the processes that it has started
+        self._child.kill()  # also the processes that the trial has started
         with open(self.folder / "errors.log", "rb") as file:
             file.seek(self._errors_begin)
             errors = file.read().decode("utf-8", errors="replace")
@@ -94,36 +94,36 @@ class TrialProcess:
     def kill(self) -> None:
         """Kill the process, and remove the files that it was writing."""
         self._child.kill()
-        for file in self.folder.rglob(f".{self._child.pid}.*"):  # of `atomic_path`
+        for file in self.folder.rglob(f".{self._child.pid}.*"):  # temporary files of `atomic_path`
             file.unlink(missing_ok=True)
 
 
-def make_command(order: Path) -> list[str]:
-    """Return the command line of a process with an order."""
-    return [sys.executable, "-m", "kdist.study.trial_process", str(order)]
+def make_command(request: Path) -> list[str]:
+    """Return the command line of a process that reads a request."""
+    return [sys.executable, "-m", "kdist.study.trial_process", str(request)]
 
 
-def make_order(trial: Trial, folder: Path) -> dict[str, Any]:
-    """Return the contents of `order.json`: the settings of a trial's run."""
+def make_request(trial: Trial, folder: Path) -> dict[str, Any]:
+    """Return the contents of `request.json`: the settings of a trial's run."""
     config = {**trial.config, "run_dir": str(folder / "run")}
     search = None if trial.search is None else dataclasses.asdict(trial.search)
-    order: dict[str, Any] = json.loads(json.dumps({"config": config, "search": search}))
-    return order
+    request: dict[str, Any] = json.loads(json.dumps({"config": config, "search": search}))
+    return request
 
 
-def can_be_resumed(folder: Path, order: Mapping[str, Any]) -> bool:
-    """Return whether a trial's folder has checkpoints of a run with the same order."""
+def can_be_resumed(folder: Path, request: Mapping[str, Any]) -> bool:
+    """Return whether a trial's folder has checkpoints of a run with the same request."""
     try:
-        previous = parse_json(read_text(folder / "order.json"))
+        previous = parse_json(read_text(folder / "request.json"))
     except (OSError, ValueError):
         return False
-    same = all(previous.get(name) == value for name, value in order.items())
-    saves = order["config"].get("checkpoint_every") is not None
-    return same and saves and bool(checkpoint_files(folder / "run" / "checkpoints"))
+    is_same = all(previous.get(name) == value for name, value in request.items())
+    saves = request["config"].get("checkpoint_every") is not None
+    return is_same and saves and bool(checkpoint_files(folder / "run" / "checkpoints"))
 
 
 def _begin_folder(trial: Trial, folder: Path) -> bool:
-    """Make the folder of a trial anew; return whether it has a copy of the parent's run."""
+    """Create an empty folder for a trial; return whether it received a copy of the parent's run."""
     if folder.is_dir():  # left by an interrupted run
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
@@ -138,15 +138,15 @@ def remove_checkpoints(folder: Path) -> None:
     shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
 
 
-# Inside of the process -----------------------------------------------------------------------
+# In the process of the trial -----------------------------------------------------------------
 
 
 def main() -> None:
-    """Train with the settings of an order."""
+    """Train with the settings of the request."""
     prepare_process()
-    order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    request: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
-        _train(order)
+        _train(request)
     except UserError as error:
         print(error, file=sys.stderr)
         send_answer(mistake=str(error))
@@ -156,12 +156,12 @@ def main() -> None:
         sys.exit(1)
 
 
-def _train(order: Mapping[str, Any]) -> None:
+def _train(request: Mapping[str, Any]) -> None:
     from ..training.run import train
 
-    config = TrainConfig.from_dict(order["config"])
-    trial = None if order["search"] is None else SearchTrial(**order["search"])
-    result = train(config, verbose=2, resume=order["resume"], or_sample=False, trial=trial)
+    config = TrainConfig.from_dict(request["config"])
+    trial = None if request["search"] is None else SearchTrial(**request["search"])
+    result = train(config, verbose=2, resume=request["resume"], may_use_sample=False, trial=trial)
     if result.interrupted and result.signal is not None:  # the last epoch is not complete
         print(f"interrupted by {result.signal.name}", file=sys.stderr)
         sys.exit(128 + result.signal)

@@ -1,5 +1,6 @@
 """`kdist dashboard`: make a W&B workspace of a project's runs."""
 
+import os
 from typing import Any
 
 from ..errors import UserError, error_line
@@ -25,10 +26,13 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
     from .wandb_tracker import wandb_mode
 
     if wandb_mode() in ("offline", "disabled"):
+        requested = os.environ.get("WANDB_MODE", "")
+        problem = "there is no W&B account: run `wandb login`, or set WANDB_API_KEY"
+        if requested in ("offline", "dryrun", "disabled"):
+            problem = f"WANDB_MODE is {requested}: unset WANDB_MODE"
         raise UserError(
-            "a dashboard is stored on W&B's server, and there is no account to make it with: run"
-            " `wandb login` or set WANDB_API_KEY, leave WANDB_MODE unset, and upload offline runs"
-            " with `wandb sync`"
+            f"a dashboard is stored on W&B's server, but {problem}; upload offline runs with"
+            " `wandb sync`"
         )
     try:
         owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
@@ -36,7 +40,7 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
     except Exception as error:  # an error of the network, the server or the account
         raise UserError(
             f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
-            f" W&B and the account may write to {entity or 'its entity'}/{project}"
+            f" W&B, and that the account is allowed to write to {entity or 'its entity'}/{project}"
         ) from error
 
 
@@ -83,9 +87,9 @@ def _make_sections() -> dict[str, list[Any]]:
             plot_points("Images per second by replicas", setting="replicas", value=speed),
             plot_points("Images per second by global batch", setting=batch, value=speed),
         ],
-        "Batch": [
+        "Batch size and batch norm": [
             plot_lines(
-                "Batch norm: error of moving statistics",
+                "Batch norm: gap of moving statistics",
                 "batch_norm_gap",
                 "batch_norm_replica_gap",
             ),

@@ -59,7 +59,7 @@ def tracking(
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry`, which has to be in the list of callbacks,
             before the trackers, which then write norms and histograms by step.
-        verbose: 0 does not print where the run is.
+        verbose: 0 prints nothing; 1 prints the URL or folder of a W&B run at its end.
 
     Returns:
         The callbacks; an empty list for no trackers.

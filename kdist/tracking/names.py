@@ -29,7 +29,9 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
         raise UserError(f"unknown tracker {', '.join(unknown)}: known are {', '.join(TRACKERS)}")
     if "none" in requested and len(requested) > 1:
         others = ", ".join(sorted(requested - {"none"}))
-        raise UserError(f"received the tracker none together with {others}: remove one of them")
+        raise UserError(
+            f"received the tracker 'none' together with {others}: leave out 'none', or {others}"
+        )
     return tuple(name for name in TRACKERS if name in requested - {"none"})
 
 
@@ -43,5 +45,5 @@ def check_trackers(trackers: Collection[str]) -> None:
     if "wandb" in trackers and mode not in _WANDB_MODES:
         raise UserError(
             f"WANDB_MODE has to be one of {', '.join(_WANDB_MODES[:4])}; received {mode}: change or"
-            " unset it"
+            " unset the variable"
         )

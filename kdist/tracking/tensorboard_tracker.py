@@ -10,8 +10,8 @@ from tensorboard.plugins.hparams import api as hparams
 from .tracker import Tracker
 
 # The run and the prefix of names, for each axis. TensorBoard reads the files of a run one after the
-# other, so that values within epochs are in separate runs.
-_RUNS = {
+# other, so values within epochs are written to separate runs.
+_RUN_AND_PREFIX = {
     "epoch": ("train", "epoch_"),
     "best": (".", ""),
     "batch": ("batches", "batch_"),
@@ -51,7 +51,7 @@ class TensorBoardTracker(Tracker):
 
     def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step, and flush them, as `sent.json` says that they are written."""
-        run, prefix = _RUNS[axis]
+        run, prefix = _RUN_AND_PREFIX[axis]
         for name, value in values.items():
             is_validation = axis == "epoch" and name.startswith("val_")
             tag = prefix + (name.removeprefix("val_") if is_validation else name)

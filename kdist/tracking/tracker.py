@@ -35,7 +35,7 @@ class Tracker(keras.callbacks.Callback):
     A killed process may have written epochs and steps after its last checkpoint. `sent.json` in the
     tracker's folder has the last epoch and step, so that the resumed training does not write them
     again. The file is written before the values: a missing point does less harm than a repeated
-    one.
+    point.
 
     Args:
         folder: Folder of the tracker's files.
@@ -44,7 +44,7 @@ class Tracker(keras.callbacks.Callback):
         group: Group of the run.
         name: Name of the run.
         telemetry: Source of the telemetry values; also a callback of the same fit.
-        verbose: 0 does not print where the run is.
+        verbose: 0 prints nothing; 1 prints the URL or folder of a W&B run at its end.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
@@ -158,7 +158,7 @@ class Tracker(keras.callbacks.Callback):
             self.record_sent()
 
     def _record_step(self, axis: str, step: int) -> bool:
-        """Record a step in `sent.json`; `False` if the tracker is closed or has written it."""
+        """Record a step in `sent.json`; `False` if the tracker is closed or wrote it before."""
         if not self._is_open or step <= self.sent.get(axis, 0):
             return False
         self.record_sent(**{axis: step, "rows": self.sent.get("rows", 0) + 1})
@@ -172,7 +172,7 @@ class Tracker(keras.callbacks.Callback):
             )
         telemetry.listen(
             lambda measurement: self.track_step(
-                "telemetry", measurement.step, _compute_norms(measurement)
+                "telemetry", measurement.step, _finite_values_and_norms(measurement)
             )
         )
 
@@ -208,7 +208,7 @@ class Tracker(keras.callbacks.Callback):
                     self.finish(1)
             warnings.warn(
                 f"{self.title} could not {doing} ({type(error).__name__}: {error_line(error)}):"
-                " training continues without it",
+                f" training continues without {self.title}",
                 stacklevel=3,
             )
 
@@ -251,17 +251,18 @@ class BatchTracking(ResumableCallback):
         super().__init__(verbose=0)
         self.every = every
         self.trackers = trackers
-        self._first = 0  # number of the execution's first step in its epoch
+        self._first_batch = 0  # of the steps that run in one call, counted in the epoch
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the first step of the execution."""
+        """Remember the first of the steps that run in one call."""
         super().on_train_batch_begin(batch, logs)
-        self._first = batch
+        self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Write the metrics, if they are due."""
+        """Write the metrics every `every` steps."""
         super().on_train_batch_end(batch, logs)
-        before, self.steps = self.steps, self.steps + self.steps_done(batch) - self._first
+        before = self.steps
+        self.steps += self.steps_of_epoch_after(batch) - self._first_batch
         if self.steps // self.every > before // self.every:
             values = {**(logs or {}), "learning_rate": read_learning_rate(self.model)}
             for tracker in self.trackers:
@@ -273,7 +274,7 @@ def read_learning_rate(model: keras.Model) -> float:
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
 
-def _compute_norms(measurement: "StepMeasurement") -> dict[str, Any]:
+def _finite_values_and_norms(measurement: "StepMeasurement") -> dict[str, Any]:
     """Return finite weights and gradients, by names such as `gradients/conv1/kernel`, and norms.
 
     The name of a norm is `gradients/conv1/kernel/norm`; values that are not finite do not count.

@@ -13,9 +13,9 @@ from ..errors import error_line
 from .tracker import Tracker
 
 PROJECT = "kdist"
-# Time limits for `wandb.init` to reach the server, and for the end of a run to upload the rest: a
-# lost network delays training by a minute and does not stop training. Files that were not uploaded
-# are kept, for `wandb sync`.
+# Time limits for `wandb.init` to reach the server, and for the upload of the remaining values at
+# the end of a run: a lost connection delays training by a minute, and does not stop training. Files
+# that were not uploaded are kept, for `wandb sync`.
 INIT_SECONDS = 20
 FINISH_SECONDS = 60
 
@@ -93,7 +93,7 @@ def begin_run(
 
 
 def _start_wandb(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    # A sweep has its own project; wandb warns if a different project is passed.
+    # A sweep of W&B has its own project; wandb warns if a different project is passed.
     named = {"WANDB_PROJECT", "WANDB_SWEEP_ID"} & set(os.environ)
     return wandb.init(
         project=None if named else PROJECT, settings=wandb.Settings(**settings), **given
@@ -101,7 +101,7 @@ def _start_wandb(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 
 
 # The step metric of each axis.
-_AXES = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
+_STEP_METRICS = {"epoch": "epoch/epoch", "batch": "batch/batch_step", "telemetry": "telemetry/step"}
 
 # Runs that trackers have begun and not finished; a run stays open after a fit that failed.
 _open_runs: list[Any] = []
@@ -128,23 +128,23 @@ class WandbTracker(Tracker):
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
         self._run: Any = None
-        self._is_own = False
+        self._started_here = False
 
     def config(self, environment: Mapping[str, Any]) -> None:
-        """Start the run, or use the active one."""
+        """Start the run, or use the active run."""
         config = {**environment, **self.settings}
         if wandb.run is not None and wandb.run in _open_runs:
             wandb.run.finish(exit_code=1)
         _open_runs.clear()
-        self._is_own = wandb.run is None
-        if self._is_own:
+        self._started_here = wandb.run is None
+        if self._started_here:
             self._begin_run(config)
         else:
             self._run = wandb.run
             # The config of an active run keeps its values, such as the parameters of a sweep.
             missing = {n: v for n, v in config.items() if n not in self._run.config}
             self._run.config.update(missing)
-        for axis, step in _AXES.items():
+        for axis, step in _STEP_METRICS.items():
             self._run.define_metric(step)
             self._run.define_metric(f"{axis}/*", step_metric=step)
 
@@ -157,7 +157,7 @@ class WandbTracker(Tracker):
             run_id=self.sent.get("id"),
         )
         _open_runs.append(self._run)
-        # Online, the server knows the number of rows.
+        # Offline, the step has to be set to the number of rows already sent.
         if self.sent.get("rows") and self._run.offline:
             self._run.log({}, step=self.sent["rows"])
         self.record_sent(id=self._run.id)
@@ -167,19 +167,19 @@ class WandbTracker(Tracker):
         if axis == "best":
             self._run.summary.update(dict(values))
             return
-        sent = {
+        row = {
             f"{axis}/{name}": wandb.Histogram(value) if isinstance(value, np.ndarray) else value
             for name, value in values.items()
             if np.size(value)
         }
-        self._run.log(sent | {_AXES[axis]: step})
+        self._run.log(row | {_STEP_METRICS[axis]: step})
         if axis == "epoch":
             self._run.summary["seconds"] = values["seconds"]
 
     def finish(self, exit_code: int) -> None:
         """Finish the run, if the tracker started it, and print its URL or folder."""
         run, self._run = self._run, None
-        if run is None or not self._is_own:
+        if run is None or not self._started_here:
             return
         location = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
         if not run.offline:

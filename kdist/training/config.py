@@ -9,12 +9,12 @@ from typing import Any
 from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
+from ..optimizers.optimizer_names import check_momentum
 from ..optimizers.scaling import scale_learning_rate
-from ..optimizers.table import check_momentum
 from ..tracking.names import tracker_names
-from .networks import NETWORKS, SPECIFIC
+from .networks import NETWORK_SETTINGS, NETWORKS
 from .settings import (
-    NETWORK_SETTINGS,
+    SET_BY_OWN_MODEL,
     SHAREABLE,
     Batches,
     Checkpoints,
@@ -27,7 +27,7 @@ from .settings import (
     OwnModel,
     Stopping,
 )
-from .user_model.functions import split_data_name, split_name
+from .user_model.user_functions import split_data_name, split_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,18 +78,18 @@ class TrainConfig(
 
         The run can then be resumed and evaluated from any folder.
         """
-        self._refuse_unused(NETWORK_SETTINGS, "model")
+        self._refuse_unused(SET_BY_OWN_MODEL, "model")
         if self.monitor is None:
             self._refuse_unused(("target_accuracy", "patience"), "monitor")
         elif "loss" in self.monitor:
             raise UserError(
-                f"monitor={self.monitor} falls as a model gets better, but target_accuracy is for a"
-                " metric between 0 and 1 that rises: name a metric such as val_accuracy"
+                "target_accuracy needs a metric between 0 and 1 that rises, received"
+                f" monitor={self.monitor}: name a metric such as val_accuracy"
             )
         elif self.monitor.startswith("val_") and not self.validate:
             raise UserError(
                 f"monitor={self.monitor} needs validation, but validate=False turns validation off:"
-                " remove validate=False, or monitor a metric of the training"
+                " leave out validate=False, or monitor a metric of the training"
             )
         path, function = split_name(model)
         object.__setattr__(self, "model", f"{os.path.abspath(path)}:{function}")
@@ -100,7 +100,7 @@ class TrainConfig(
 
     def _check_unused(self) -> None:
         """Reject settings that have no effect in combination with other settings."""
-        self._refuse_unused(SPECIFIC - NETWORKS[self.network].settings, "network")
+        self._refuse_unused(NETWORK_SETTINGS - NETWORKS[self.network].settings, "network")
         if self.augmentation != "shift":
             self._refuse_unused(("shift", "whole_pixels"), "augmentation")
         if not self.augment:
@@ -122,9 +122,10 @@ class TrainConfig(
         for name in sorted(names):
             value = getattr(self, name)
             if name != by and value != getattr(TrainConfig, name):
+                needed = f"{by}" if getattr(self, by) is None else f"another {by}"
                 raise UserError(
-                    f"{name}={value} does nothing with {by}={getattr(self, by)}: remove it, or pass"
-                    f" another {by}"
+                    f"{name}={value} has no effect if {by}={getattr(self, by)}: leave out {name},"
+                    f" or pass {needed}"
                 )
 
     @property
@@ -153,7 +154,7 @@ class TrainConfig(
 
     def used_settings(self) -> dict[str, Any]:
         """Return the settings that affect the run, without settings that its model decides."""
-        unused = set(NETWORK_SETTINGS) if self.model is not None else set(field_names(OwnModel))
+        unused = set(SET_BY_OWN_MODEL) if self.model is not None else set(field_names(OwnModel))
         if self.model is not None and self.monitor is None:
             unused |= {"target_accuracy", "patience"}
         return {name: value for name, value in self.to_dict().items() if name not in unused}

@@ -8,15 +8,15 @@ from typing import Any
 
 from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
-from .folder import RunFolder, find_saved_model
-from .networks import SIZES
-from .record import TrainResult
+from .networks import NAME_SETTINGS
+from .run_folder import RunFolder, find_saved_model
+from .run_record import TrainResult
 from .settings import model_name
 
-# Settings with rows of their own, or as part of the model's name.
-_SHOWN = {
+# Settings that the first rows show, or that are part of the model's name.
+_SHOWN_SETTINGS = {
     *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
-    *SIZES,
+    *NAME_SETTINGS,
 }
 
 
@@ -44,7 +44,7 @@ def format_settings(
     changed = {
         name: f"{_format_setting(value)} (default {_format_setting(default[name])})"
         for name, value in config.to_dict().items()
-        if name not in _SHOWN and value != default[name]
+        if name not in _SHOWN_SETTINGS and value != default[name]
     }
     return _align_columns({**rows, **changed})
 
@@ -79,7 +79,9 @@ def _format_best(result: TrainResult) -> str:
 def _format_speed(result: TrainResult) -> str:
     if result.images_per_sec is None or not math.isfinite(result.images_per_sec):
         return "unknown, no epoch was finished"
-    epochs = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
+    epochs = (
+        "median after the first epoch" if result.epochs > 1 else "of one epoch, including its start"
+    )
     return f"{result.images_per_sec:,.0f} ({epochs})"
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from ..callbacks.print_throughput import counts_images
+from ..callbacks.print_throughput import can_count_images
 from ..data import ImageData, Standardization, evaluation_batches, training_batches
 from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
+from ..optimizers.optimizer_names import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
-from ..optimizers.table import l2_factor, make_optimizer
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .folder import RunFolder
 from .networks import NETWORKS
+from .run_folder import RunFolder
 from .settings import Batches
 from .user_model.compiled_model import (
     check_input,
@@ -27,8 +27,8 @@ from .user_model.compiled_model import (
     scale_compiled_rate,
     set_compiled_rate,
 )
-from .user_model.data import UserData
-from .user_model.functions import UserFunctions, explain_exception, load_functions
+from .user_model.user_data import UserData
+from .user_model.user_functions import UserFunctions, explain_exception, load_functions
 
 if TYPE_CHECKING:
     from ..strategies.exact_strategy import ExactStrategy
@@ -59,7 +59,7 @@ def make_model(
                 config.optimizer,
                 make_run_schedule(config, plan, data),
                 momentum=config.momentum,
-                wd=config.wd,
+                weight_decay=config.wd,
                 ema_momentum=config.ema_momentum,
                 ema_warmup=config.ema_warmup,
             ),
@@ -125,8 +125,8 @@ def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], 
         return
     folder.write(folder.weights, model.save_weights)
     announce(
-        f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
-        f" {folder.weights} has its weights, for load_weights"
+        f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}: only the"
+        f" weights are saved, in {folder.weights}; read them with model.load_weights"
     )
 
 
@@ -135,7 +135,7 @@ def _explain_config_error(model: keras.Model) -> str | None:
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
     except (NotImplementedError, TypeError, ValueError):
-        return "does not describe it"
+        return "does not describe the model"
     except Exception as error:  # any exception of a user's class
         return f"raises {explain_exception(error)}"
     return None
@@ -225,9 +225,10 @@ def make_own_parts(
         model=model,
         fit=arguments,
         source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
-        # Without a known number, all data are read once, unless the train step counts samples.
+        # If the number is unknown, all data are read once to count the samples, unless the train
+        # step counts them.
         training_images=data.known_samples()
-        or (None if counts_images(model) else data.count_samples()),
+        or (None if can_count_images(model) else data.count_samples()),
         validation_images=UserData(training=data.validation).known_samples(),
         arrays=_as_arrays(data),
     )
@@ -259,7 +260,7 @@ def load_own_data(
     if (config.monitor or "").startswith("val_") and data.validation is None:
         raise UserError(
             f"monitor={config.monitor} needs validation data, but {functions.data_name}()"
-            " returns none: return some, or monitor a metric of the training"
+            " returns none: return (training, validation), or monitor a metric of the training"
         )
     if not data.has_arrays and not functions.takes_batch:
         # A resumed run reads a batch as well: reading shuffled data changes the order of the next
@@ -286,8 +287,7 @@ def make_own_model(
         data: The user's data.
         strategy: The strategy that trains the model.
         plan: The batches.
-        rate: Learning rate for `model.optimizer`; `None` scales the rate that the model is compiled
-            with.
+        rate: Learning rate for `model.optimizer`; `None` scales the rate of the compiled model.
     """
     name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 

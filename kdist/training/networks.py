@@ -1,6 +1,6 @@
-"""The networks of `kdist train --network`. A new network needs an entry in `NETWORKS` alone.
+"""The networks of `kdist train --network`; the models are in `models/`.
 
-The names of the setting and its help text follow from the entries; the models are in `models/`.
+A new network needs an entry in `NETWORKS` alone: the option's choices and help text follow.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ class Network:
     Attributes:
         title: Name of the network for all sizes.
         settings: Settings of the network that some networks do not have.
-        named: Returns the network's name for given settings, such as `"WRN-16-10"`.
+        format_name: Returns the network's name for given settings, such as `"WRN-16-10"`.
         note: Text that the help adds to the name; empty if the name is enough.
         build: Makes the model from a run's settings and the keywords `input_shape`, `classes`,
             `weight_decay` (an L2 factor) and `classifier_activation`.
@@ -27,7 +27,7 @@ class Network:
 
     title: str
     settings: frozenset[str]
-    named: Callable[[Settings], str]
+    format_name: Callable[[Settings], str]
     build: Callable[..., Any]
     note: str = ""
 
@@ -54,13 +54,13 @@ NETWORKS: Mapping[str, Network] = {
     "wide_resnet": Network(
         title="WideResNet",
         settings=frozenset({"depth", "width", "stem_pool", "dropout"}),
-        named=lambda settings: f"WRN-{settings['depth']}-{settings['width']}",
+        format_name=lambda settings: f"WRN-{settings['depth']}-{settings['width']}",
         build=_wide_resnet,
     ),
     "cifar10_net": Network(
         title="Cifar10Net",
         settings=frozenset(),
-        named=lambda _: "Cifar10Net",
+        format_name=lambda _: "Cifar10Net",
         build=_cifar10_net,
         note="is the network of TensorFlow's CIFAR-10 tutorial",
     ),
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 else:
     NetworkName = Literal[tuple(NETWORKS)]
 
-SPECIFIC = frozenset().union(*(network.settings for network in NETWORKS.values()))
+NETWORK_SETTINGS = frozenset().union(*(network.settings for network in NETWORKS.values()))
 """Settings that not every network has."""
 
 
-SIZES = frozenset({"depth", "width"})
-"""Settings that are part of the name of a model."""
+NAME_SETTINGS = frozenset({"depth", "width"})
+"""Settings that WideResNet's name contains."""

@@ -7,9 +7,9 @@ from typing import Any
 from ..arguments import is_remote
 from ..errors import UserError
 from ..remote import local_records
-from ..workers.place import NOTES, RESTART_COUNT, worker_place
-from .folder import RunFolder, clear_run, find_saved_model
-from .record import read_run
+from ..workers.tf_config import NOTES, RESTART_COUNT, worker_place
+from .run_folder import RunFolder, clear_run, find_saved_model
+from .run_record import read_run
 
 
 class OtherWorkersFolder(RunFolder):
@@ -31,7 +31,7 @@ class OtherWorkersFolder(RunFolder):
         """Do nothing: the chief writes the file."""
 
 
-_NAME = "run"
+_NOTE_FILE = "run"
 
 
 def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
     """
     notes = environment.get(NOTES)
     if notes and folder.is_written and not folder.is_resumed:
-        Path(notes, _NAME).write_text(folder.show(folder.path), encoding="utf-8")
+        Path(notes, _NOTE_FILE).write_text(folder.show(folder.path), encoding="utf-8")
 
 
 def restore_after_restart(
@@ -55,7 +55,7 @@ def restore_after_restart(
 ) -> tuple[dict[str, Any], str | None]:
     """Return the settings, and the run that the workers trained before they were restarted.
 
-    A run without `checkpoint_every` begins again in its folder, after the chief has cleared it.
+    A run without `checkpoint_every` begins again in its folder, which the chief clears before.
 
     Args:
         environment: Environment variables, such as `os.environ`.
@@ -70,7 +70,7 @@ def restore_after_restart(
     if not notes or environment.get(RESTART_COUNT, "0") == "0":
         return dict(settings), resume
     try:
-        run = Path(notes, _NAME).read_text(encoding="utf-8")
+        run = Path(notes, _NOTE_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:  # the workers ended before a run began
         return dict(settings), resume
     run_settings = {**settings, "run_dir": run}

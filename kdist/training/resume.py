@@ -12,15 +12,15 @@ from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors
 from ..remote import folder_address, local_records
-from ..workers.place import worker_place
+from ..workers.tf_config import worker_place
 from .config import TrainConfig
-from .folder import RunFolder, find_saved_model
-from .record import RunRecord, TrainResult, read_run
 from .run import train
+from .run_folder import RunFolder, find_saved_model
+from .run_record import RunRecord, TrainResult, read_run
 from .settings import Checkpoints
 
-_DEVICES = {"replicas", "shard_optimizer", "shard_weights"}
-MAY_CHANGE = field_names(Checkpoints) | _DEVICES | {"epochs", "data_dir"}
+_DEVICE_SETTINGS = {"replicas", "shard_optimizer", "shard_weights"}
+MAY_CHANGE = field_names(Checkpoints) | _DEVICE_SETTINGS | {"epochs", "data_dir"}
 """Settings that may differ when a run is resumed. If `data_dir` differs, the images have to be
 the same."""
 
@@ -72,7 +72,7 @@ def load_config_to_resume(
 ) -> TrainConfig | None:
     """Return the settings for `train(..., resume=True)`; `None` if the run is finished.
 
-    Arguments and errors are those of `resume_run`.
+    Arguments and errors as for `resume_run`.
     """
     address = folder_address("the run to resume", path)
     with local_records(address) as folder:
@@ -89,12 +89,12 @@ def load_config_to_resume(
             announce(line.replace(str(folder), name))
         return None
     if is_chief and not is_remote(address):
-        _check_free(folder)
+        _check_unlocked(folder)
     return config
 
 
 def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
-    """Return the settings to resume a run with: the run's own, with the permitted changes.
+    """Return the settings to resume a run with: the run's settings, with the permitted changes.
 
     Args:
         run: The run.
@@ -118,13 +118,13 @@ def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: 
             )
     if config.epochs < saved.epochs:
         raise UserError(
-            f"{run.path} was started with epochs={saved.epochs}, received {config.epochs}: a"
+            f"{run.path} was started with epochs={saved.epochs}, received {config.epochs}; a"
             " resumed run can have more epochs, not fewer: leave out --epochs to resume the run"
         )
     if saved.checkpoint_every is None and run.status != "complete":
         raise UserError(
-            f"{run.path} was trained without checkpoints, so it cannot be resumed: begin anew with"
-            " --checkpoint-every SECONDS and another --run-dir"
+            f"{run.path} was trained without checkpoints, so it cannot be resumed: start a new run"
+            " with --checkpoint-every 60 --run-dir NEW"
         )
     return config
 
@@ -136,13 +136,13 @@ def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
         path, _, function = str(run.settings.get(name) or "").rpartition(":")
         if not path or os.path.isfile(path):
             continue
-        now = str(changes.get(name) or "")
-        if now.rpartition(":")[2] != function or ":" not in now:
+        new_name = str(changes.get(name) or "")
+        if new_name.rpartition(":")[2] != function or ":" not in new_name:
             raise UserError(
                 f"{run.path} was trained with {path}, and the file does not exist any more:"
-                f" restore it, or pass its new path as {name}, FILE.py:{function}"
+                f" restore the file, or pass its new path as {name}, FILE.py:{function}"
             )
-        moved[name] = now
+        moved[name] = new_name
     return moved
 
 
@@ -166,8 +166,8 @@ def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
         )
     if run.settings.get("checkpoint_every") is None:
         raise UserError(
-            f"{run.path} was trained without checkpoints, so it cannot be trained further: begin"
-            " anew with --checkpoint-every SECONDS and another --run-dir"
+            f"{run.path} was trained without checkpoints, so it cannot be trained further: start a"
+            " new run with --checkpoint-every 60 --run-dir NEW"
         )
     return None
 
@@ -185,7 +185,7 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
     return saved is None or saved.stat().st_mtime_ns < summary
 
 
-def _check_free(folder: Path) -> None:
+def _check_unlocked(folder: Path) -> None:
     """Check, before TensorFlow is imported, that no other process trains the run."""
     checkpoints = RunFolder(str(folder), resumed=True).checkpoints
     hint = "pass a folder that can be written"

@@ -29,14 +29,14 @@ from ..strategies.hardware import device_names
 from ..tracking.factory import tracking
 from ..tracking.names import check_trackers
 from ..versions import versions
-from ..workers.place import WorkerPlace, worker_place
+from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
 from .console import format_result, format_settings
-from .folder import RunFolder
-from .record import TrainResult, median_rate
 from .restart import OtherWorkersFolder, note_run
+from .run_folder import RunFolder
+from .run_record import TrainResult, median_rate
 from .settings import model_name
-from .user_model.functions import explain_user_errors, list_user_files
+from .user_model.user_functions import explain_user_errors, list_user_files
 
 if TYPE_CHECKING:
     import keras
@@ -56,7 +56,7 @@ def train(
     announce: Callable[[str], None] = print,
     verbose: int = 1,
     resume: bool = False,
-    or_sample: bool = True,
+    may_use_sample: bool = True,
     trial: SearchTrial | None = None,
 ) -> TrainResult:
     """Train a network, or your own model, with the settings in `config`.
@@ -70,7 +70,8 @@ def train(
             2 for the line only, as without a terminal.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
-        or_sample: Train on the embedded sample, and say so, if Fashion-MNIST cannot be downloaded.
+        may_use_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and
+            announce the sample.
         trial: The place of the run in a search.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch. The signals wait while files are
@@ -112,7 +113,7 @@ def train(
             check_writable_folder(Path(config.log_dir), option="--log-dir")
         data, own_files = None, list[str]()
         if config.model is None:
-            data = load_data(config, announce=announce, or_sample=or_sample)
+            data = load_data(config, announce=announce, may_use_sample=may_use_sample)
         else:
             own_files += list_user_files(config.model, config.data or "data")
         # 2. The strategy, before the user's file makes a tensor, and the number format.
@@ -125,7 +126,7 @@ def train(
             result = _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
             folder.upload()
             return dataclasses.replace(result, run_dir=folder.show(folder.path))
-    except NonFiniteWeightsError as error:  # found before the loss was not finite
+    except NonFiniteWeightsError as error:  # by a checkpoint, before the loss was not finite
         folder.discard()
         raise TrainingError(str(error)) from error
     except BaseException:
@@ -168,7 +169,7 @@ def _train(
         seconds = time.perf_counter() - start
         if folder.is_resumed:
             seconds = run_callbacks.total_time.seconds  # including the time before the resume
-        # A signal may have reached a single worker.
+        # A signal may have reached one worker only.
         interrupted = any(strategy.exchange("the end of the training", interrupted))
         # 6. The result. The summary is written before the large model file: the disk may be full,
         # and a batch system may not wait.
@@ -184,7 +185,7 @@ def _train(
     for line in format_result(result):
         announce(line)
     if received.first is not None:
-        resume = f"; kdist train --resume {folder.path} continues it" if checkpoint else ""
+        resume = f"; kdist train --resume {folder.path} continues the run" if checkpoint else ""
         announce(f"Interrupted by {received.first.name}: the run is saved in {folder.path}{resume}")
     return dataclasses.replace(result, signal=received.first)
 
@@ -193,22 +194,22 @@ def _train(
 
 
 def load_data(
-    config: TrainConfig, *, announce: Callable[[str], None] = print, or_sample: bool = True
+    config: TrainConfig, *, announce: Callable[[str], None] = print, may_use_sample: bool = True
 ) -> ImageData:
     """Load the images that `config` selects.
 
     Args:
         config: The settings.
         announce: Called with a line that names the source of the images.
-        or_sample: Whether the embedded sample may replace a data set that cannot be downloaded.
-            `False` for runs that are compared, which have to train on the same data.
+        may_use_sample: Whether the embedded sample may replace a data set that cannot be
+            downloaded. `False` for runs that are compared, which have to train on the same data.
 
     Raises:
         UserError: The images cannot be found, or `subset` exceeds the number of training images.
     """
     dataset = DATASETS[config.dataset]
     data = dataset.load(config.data_dir, announce)
-    if data.source == SAMPLE and not (or_sample or dataset.is_embedded):
+    if data.source == SAMPLE and not (may_use_sample or dataset.is_embedded):
         raise UserError(
             f"{config.dataset} was not found and could not be downloaded: pass --dataset sample to"
             " have all runs train on the embedded sample, or --data-dir"
@@ -266,7 +267,7 @@ def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
-    """Turn an out-of-memory error in the block into a `TrainingError` of a line."""
+    """Turn an out-of-memory error in the block into a `TrainingError` with the remedy."""
     try:
         yield
     except Exception as error:
@@ -320,8 +321,8 @@ class RunCallbacks:
     """The callbacks of a run in calling order; four callbacks also by name."""
 
     ordered: Sequence["keras.callbacks.Callback"]
-    stop: "StopAtAccuracy"
-    finite: "StopAtNonFinite"
+    stop_at_accuracy: "StopAtAccuracy"
+    stop_at_non_finite: "StopAtNonFinite"
     history: "keras.callbacks.History"
     total_time: "PrintTotalTime"
 
@@ -330,11 +331,11 @@ def _make_callbacks(
     config: TrainConfig,
     parts: "RunParts",
     folder: RunFolder,
-    more: Sequence["keras.callbacks.Callback"],
+    user_callbacks: Sequence["keras.callbacks.Callback"],
     verbose: int,
     trial: SearchTrial | None,
 ) -> RunCallbacks:
-    """Make the callbacks of a run, in calling order; `more` come from the caller."""
+    """Make the callbacks of a run, in calling order."""
     import keras
 
     from ..callbacks import (
@@ -344,7 +345,7 @@ def _make_callbacks(
         StopAtNonFinite,
         TrainingTelemetry,
     )
-    from ..callbacks.print_throughput import counts_images
+    from ..callbacks.print_throughput import can_count_images
     from .run_callbacks import make_progress
 
     line = min(verbose, 1)
@@ -354,7 +355,7 @@ def _make_callbacks(
     telemetry = None
     if config.telemetry is not None:
         telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
-    images = None if counts_images(parts.model) else parts.training_images
+    images = None if can_count_images(parts.model) else parts.training_images
     ordered = [
         # First, so that all callbacks below see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
@@ -363,30 +364,34 @@ def _make_callbacks(
         *([telemetry] if telemetry is not None else []),
         stop,
         total_time,
-        *more,
+        *user_callbacks,
         *make_progress(verbose, total_time),  # shows the measurements above
-        history,  # below the callbacks that add to `logs`
+        history,  # after all callbacks that add to `logs`, to record their values
         SaveTrainingData(folder.history, verbose=0),
     ]
     if folder.is_written:
-        # Last, to see all of `logs`.
+        # Last, to record the values that all callbacks have added to `logs`.
         ordered += _make_trackers(config, parts, folder, telemetry, trial, verbose=verbose)
     return RunCallbacks(
-        ordered=ordered, stop=stop, finite=finite, history=history, total_time=total_time
+        ordered=ordered,
+        stop_at_accuracy=stop,
+        stop_at_non_finite=finite,
+        history=history,
+        total_time=total_time,
     )
 
 
 def _make_stop(config: TrainConfig, trial: SearchTrial | None, *, verbose: int) -> "StopAtAccuracy":
     from ..callbacks import StopAtAccuracy
 
-    has_target = config.model is None or config.monitor is not None
-    if not has_target or (trial is not None and not trial.has_target):
+    has_metric = config.model is None or config.monitor is not None
+    if not has_metric or (trial is not None and not trial.has_target):
         budget = math.inf if config.time_budget is None else config.time_budget
         return StopAtAccuracy(None, time_budget=budget, verbose=verbose)
     return StopAtAccuracy(
         {config.monitor or "val_accuracy": config.target_accuracy},
         config.patience,
-        validation_freq=1 if config.validate else config.epochs + 1,  # never
+        validation_freq=1 if config.validate else config.epochs + 1,  # in no epoch
         time_budget=config.time_budget,
         verbose=verbose,
     )
@@ -496,8 +501,14 @@ def _fit(
 
     has_workers = parts.model.distribute_strategy.workers > 1
     # If a single worker left within an epoch, the remaining workers would wait forever.
-    ender = checkpoint or (StopAfterEpoch(received) if has_workers else RaiseAtBatchEnd(received))
-    callbacks = [*run_callbacks.ordered, RaiseWhenDiverged(run_callbacks.finite), ender]
+    stop_callback = checkpoint or (
+        StopAfterEpoch(received) if has_workers else RaiseAtBatchEnd(received)
+    )
+    callbacks = [
+        *run_callbacks.ordered,
+        RaiseWhenDiverged(run_callbacks.stop_at_non_finite),
+        stop_callback,
+    ]
     try:
         with end_trackers(run_callbacks.ordered):
             parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
@@ -523,7 +534,7 @@ def _make_result(
     received: Signals | None,
 ) -> TrainResult:
     history: dict[str, list[float]] = run_callbacks.history.history
-    stop = run_callbacks.stop
+    stop = run_callbacks.stop_at_accuracy
     accuracies = history.get("val_accuracy", [])
     return TrainResult(
         val_accuracy=accuracies[-1] if accuracies else None,
@@ -536,7 +547,7 @@ def _make_result(
         met_seconds=stop.met_seconds if stop.reached else None,
         interrupted=interrupted,
         signal=received,
-        diverged=run_callbacks.finite.found,
+        diverged=run_callbacks.stop_at_non_finite.found,
         run_dir=str(folder.path),
         history=history,
         model=model,

@@ -15,7 +15,7 @@ from ..callbacks import Checkpoint, PrintTotalTime, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..signals import ReceivedSignals
 from .config import TrainConfig
-from .folder import RunFolder
+from .run_folder import RunFolder
 
 
 class RunCheckpoint(Checkpoint):
@@ -52,10 +52,10 @@ class RunCheckpoint(Checkpoint):
         )
         self.options = dataclasses.replace(
             self.options,
-            held=held,
+            held_signals=held,
             data=data,
-            run=folder.remote,
-            any_rate=True,  # more epochs change the schedule
+            remote_run=folder.remote,
+            rate_may_differ=True,  # more epochs change the schedule
         )
         self._begin = begin
 
@@ -126,7 +126,10 @@ class DivergedError(Exception):
 
 
 class RaiseWhenDiverged(ResumableCallback):
-    """Raises `DivergedError` if the loss is not finite: Keras would validate, and end the epoch."""
+    """Raises `DivergedError` at the step whose loss is not finite.
+
+    Otherwise Keras would first finish the epoch and validate.
+    """
 
     def __init__(self, stop: StopAtNonFinite) -> None:
         super().__init__()
@@ -139,7 +142,7 @@ class RaiseWhenDiverged(ResumableCallback):
 
 
 class _Progress(keras.callbacks.ProgbarLogger):
-    """Base class that `Checkpoint` accepts: a progress display has no state to resume.
+    """Base class of progress displays, which have no state to resume.
 
     Args:
         total_time: The callback that counts the seconds, earlier in the list of callbacks.
@@ -161,7 +164,7 @@ class EpochLines(_Progress):
     """Prints one line per epoch, in place of Keras's progress bar."""
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print nothing yet."""
+        """Do nothing; replaces Keras's line at the start of an epoch, and Keras's bar."""
 
     on_train_batch_end = on_epoch_begin
 
@@ -174,7 +177,7 @@ class EpochLines(_Progress):
 class ShortBar(_Progress):
     """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
 
-    Keras prints a bar that is wider than the terminal anew at every step.
+    Keras would print a bar that is wider than the terminal in a new line at every step.
     """
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:

@@ -1,12 +1,14 @@
 """The settings of a run, in groups. A new setting needs a field and its help text here.
 
+`cli/options.py` makes the command line's options, and `config.py` checks settings together.
+
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
-The group of a setting matters:
+The first line of a class is its group's title in the help text. The group of a setting matters:
 
 - Only the groups in `SHAREABLE` are shown on a dashboard.
 - Settings of `Output` may change when a run is repeated, and settings of `Checkpoints` when it is
   resumed.
-- Settings of `Data`, `Model`, `Optimization` and `Execution` are tuned, but for those that
+- Settings of `Data`, `Model`, `Optimization` and `Execution` can be tuned, except for settings that
   `kdist/study/search_space.py` excludes.
 """
 
@@ -28,15 +30,15 @@ from ..fields import (
     join_names,
     join_notes,
 )
+from ..optimizers.optimizer_names import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
-from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
 from ..tracking.names import TRACKERS
 from .networks import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
-# rejected at once, not after the import of TensorFlow, whose own numbers end at 64 bits.
+# rejected before the import of TensorFlow, whose integers have 64 bits.
 Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More GPUs than a machine has. The actual number is checked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
@@ -47,7 +49,7 @@ BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # weights.
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
-Share = Annotated[float, Ge(0), Lt(1)]
+Fraction = Annotated[float, Ge(0), Lt(1)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class Data:
     Attributes:
         dataset: Data set.
         data_dir: Folder with the files of the data set.
-        subset: Train on this many images only (the first ones), and test on at most as many.
+        subset: Train on the first images only, of this number, and test on at most as many.
         augment: Randomly change the training images.
         augmentation: How `augment` changes the training images, besides flips.
         shift: Largest shift with `augmentation=shift`, as a fraction of height and width.
@@ -69,7 +71,7 @@ class Data:
     subset: Count | None = None
     augment: bool = True
     augmentation: Annotated[AugmentationName, HelpEnd(join_notes(AUGMENTATIONS))] = "shift"
-    shift: Share = 0.2
+    shift: Fraction = 0.2
     whole_pixels: bool = False
 
 
@@ -90,7 +92,7 @@ class Model:
     depth: Depth = 16
     width: Width = 10
     stem_pool: bool = False
-    dropout: Share = 0.01
+    dropout: Fraction = 0.01
     wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {join_names(WITH_WEIGHT_DECAY)}")] = (
         5e-6
     )
@@ -101,12 +103,12 @@ class OwnModel:
     """Your own model.
 
     Attributes:
-        model: `FILE.py:FUNCTION` that returns your own compiled model, in place of `network`; on
+        model: `FILE.py:FUNCTION` that returns your compiled model, in place of `network`; on
             the command line an argument, not an option.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or batches; `data` by default.
         monitor: Metric of your model between 0 and 1, such as val_accuracy, to which
-            `target_accuracy` and `patience` apply; without it, no target stops the run.
+            `target_accuracy` and `patience` apply; without `monitor`, no target stops the run.
     """
 
     model: str | None = None
@@ -149,7 +151,7 @@ class Optimization:
         base_lr: Learning rate for one replica.
         lr_rule: How the learning rate scales with the replicas; `auto` uses the optimizer's rule.
         optimizer: Optimizer.
-        momentum: Momentum (SGD's is Nesterov's), by default the optimizer's own.
+        momentum: Momentum (for SGD, Nesterov's); by default the optimizer's default.
         label_smoothing: Fraction of each label to spread over all classes.
         ema_momentum: Momentum per step of a moving average of the weights; the average is validated
             and saved instead of the weights.
@@ -165,9 +167,9 @@ class Optimization:
     base_lr: Annotated[float, Gt(0)] = 0.01
     lr_rule: Rule = "linear"
     optimizer: Annotated[OptimizerName, HelpEnd(join_notes(OPTIMIZERS))] = "sgd"
-    momentum: Annotated[Share | None, HelpEnd(f"for {join_names(WITH_MOMENTUM)} only")] = None
-    label_smoothing: Share = 0.0
-    ema_momentum: Share | None = None
+    momentum: Annotated[Fraction | None, HelpEnd(f"for {join_names(WITH_MOMENTUM)} only")] = None
+    label_smoothing: Fraction = 0.0
+    ema_momentum: Fraction | None = None
     ema_warmup: bool = False
     schedule: ScheduleName = "constant"
     decay_epochs: Annotated[float, Gt(0)] | None = None
@@ -232,7 +234,7 @@ class Checkpoints:
             `kdist train --resume` can continue a run that was killed; never by default.
         keep: Number of checkpoints to keep.
         preemption_signal: A signal besides SIGTERM after which the run saves a checkpoint and ends,
-            such as the one that Slurm's `--signal` sends before the time limit.
+            such as the signal that Slurm's `--signal` sends before the time limit.
     """
 
     checkpoint_every: Annotated[float, Gt(0)] | None = None
@@ -245,8 +247,8 @@ class Output:
     """Output and tracking.
 
     Attributes:
-        run_dir: New folder for the run's files; `runs/<date>` by default. It may be remote, such as
-            `s3://bucket/run`.
+        run_dir: New folder for the run's files; `runs/<date>` by default. The folder may be remote,
+            such as `s3://bucket/run`.
         log_dir: Folder for TensorBoard's files; turns TensorBoard on.
         track: Trackers, separated by commas.
         track_batches: Also track the metrics within an epoch, every this many steps.
@@ -259,8 +261,8 @@ class Output:
 
 
 FOLDERS = folder_names(Data, Output)
-NETWORK_SETTINGS = field_names(Data, Model, Optimization) - {"lr_rule"}
-"""Settings that the user's model decides itself."""
+SET_BY_OWN_MODEL = field_names(Data, Model, Optimization) - {"lr_rule"}
+"""Settings of kdist's networks: a user's model sets these itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
 """Settings that a dashboard may show. Paths may contain the name of a user or a company, so
 settings of all further groups stay private."""
@@ -283,4 +285,4 @@ def model_name(settings: Mapping[str, Any]) -> str:
         return f"{Path(path).stem}:{function}"
     known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
     network = NETWORKS.get(str(known["network"]))  # None for a network of a later version
-    return str(known["network"]) if network is None else network.named(known)
+    return str(known["network"]) if network is None else network.format_name(known)

@@ -20,34 +20,38 @@ ANY = "any"  # equal to every value
 _TOLERANCE = 1e-6  # machines round a computed number differently
 
 
-def first_difference(path: str, each: Sequence[Any]) -> tuple[str, list[Any]] | None:
+def first_difference(path: str, by_worker: Sequence[Any]) -> tuple[str, list[Any]] | None:
     """Return the path of the first difference, with every worker's value there; `None` if equal.
 
-    Numbers that are equal up to rounding are the same, and `ANY` is the same as every value.
+    `by_worker` has the value of each worker. Numbers that are equal up to rounding are the same,
+    and `ANY` is the same as every value.
 
     Example:
         >>> first_difference("layers[3]", [{"units": 2}, {"units": 4}])
         ('layers[3].units', [2, 4])
     """
-    if all(isinstance(value, Mapping) for value in each):
+    if all(isinstance(value, Mapping) for value in by_worker):
         dot = "." if path else ""
-        names = dict.fromkeys(name for values in each for name in values)
-        parts = [(f"{dot}{name}", [values.get(name, MISSING) for values in each]) for name in names]
+        names = dict.fromkeys(name for values in by_worker for name in values)
+        parts = [
+            (f"{dot}{name}", [values.get(name, MISSING) for values in by_worker]) for name in names
+        ]
         return _first_of_parts(path, parts)
-    if all(isinstance(value, list | tuple) for value in each):
-        lengths = [len(values) for values in each]
+    if all(isinstance(value, list | tuple) for value in by_worker):
+        lengths = [len(values) for values in by_worker]
         if len({*lengths}) > 1:
             return f"the length of {path}", lengths
-        places = enumerate(zip(*each, strict=True))
-        return _first_of_parts(path, [(f"[{at}]", list(items)) for at, items in places])
-    return None if all(_is_same(each[0], value) for value in each[1:]) else (path, list(each))
+        rows = enumerate(zip(*by_worker, strict=True))
+        return _first_of_parts(path, [(f"[{index}]", list(items)) for index, items in rows])
+    first, *others = by_worker
+    return None if all(_is_same(first, value) for value in others) else (path, list(by_worker))
 
 
 def _first_of_parts(
     path: str, parts: Sequence[tuple[str, list[Any]]]
 ) -> tuple[str, list[Any]] | None:
-    for end, each in parts:
-        found = first_difference(f"{path}{end}", each)
+    for end, by_worker in parts:
+        found = first_difference(f"{path}{end}", by_worker)
         if found is not None:
             return found
     return None
@@ -67,12 +71,12 @@ def hash_json(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-DEFAULT_SECONDS = 600.0
-"""The default of the longest wait for a worker. A strategy prefers the timeout of its collectives,
-and waits longer if its `hang_seconds` are longer."""
+DEFAULT_WAIT_SECONDS = 600.0
+"""The longest wait for a worker, unless the strategy's collectives have a timeout, or its
+`hang_seconds` are longer."""
 
 _FIRST_REPORT_SECONDS = 30.0
-_SLICE_MS = 250  # between two slices, Python handles signals, and failures are checked
+_POLL_MS = 250  # between two polls, Python handles signals, and failures are checked
 
 
 class Agreement:
@@ -88,7 +92,7 @@ class Agreement:
         workers: int,
         keys: Any,
         *,
-        timeout_seconds: float = DEFAULT_SECONDS,
+        timeout_seconds: float = DEFAULT_WAIT_SECONDS,
         failures: Callable[[], Sequence[str | None]] = tuple,
         may_take_longer: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
@@ -103,7 +107,7 @@ class Agreement:
         """Return the values of all workers, the chief's first; JSON has to hold them.
 
         Raises:
-            UserError: The workers are doing different things, or a worker has not come in time.
+            UserError: The workers are doing different things, or a worker does not arrive in time.
             TrainingError: A worker has failed; `LostWorkerError` if the reason is unknown.
         """
         if self._workers == 1:
@@ -114,15 +118,15 @@ class Agreement:
             [event, value] if worker == self._worker else self._wait_for(number, worker, event)
             for worker in range(self._workers)
         ]
-        # All workers have stored a value for this exchange, so all have read the last exchange's.
+        # All workers have stored a value for this exchange: all have read the values of the last.
         if number:
             self._keys.delete_key(self._key(number - 1, self._worker))
         events = [event for event, _ in everyone]
         if len(set(events)) > 1:
             raise _common_error(
-                f"the workers do different things: {_describe_by_worker(events)}; all have to make"
-                " the same models, and to call fit, evaluate and predict in the same order: do not"
-                " call them on the chief alone"
+                f"the workers do different things: {_describe_by_worker(events)}; all workers have"
+                " to create the same models, and to call fit, evaluate and predict in the same"
+                " order: call none of these on the chief alone"
             )
         return [value for _, value in everyone]
 
@@ -140,16 +144,18 @@ class Agreement:
         """
         if len(set(self.exchange(event, hash_json(list(values))))) == 1:
             return
-        each = self.exchange(event, list(values))
-        at = next(i for i, texts in enumerate(zip_longest(*each)) if len(set(texts)) > 1)
+        lists = self.exchange(event, list(values))
+        at = next(i for i, texts in enumerate(zip_longest(*lists)) if len(set(texts)) > 1)
         items = _describe_by_worker(self.exchange(event, describe(at)))
-        raise _common_error(f"the workers differ at {event}: {items}; it has to be the same on all")
+        raise _common_error(
+            f"the workers differ at {event}: {items}; all workers have to do the same"
+        )
 
     def _wait_for(self, number: int, worker: int, event: str) -> Any:
         start = self._clock()
         next_report = _FIRST_REPORT_SECONDS
         while True:
-            found = self._keys.get_key(self._key(number, worker), timeout_ms=_SLICE_MS)
+            found = self._keys.get_key(self._key(number, worker), timeout_ms=_POLL_MS)
             if found is not None:
                 return json.loads(found)
             self._check_failures()
@@ -157,9 +163,9 @@ class Agreement:
             if waited > self._timeout_seconds and not self._may_take_longer():
                 raise UserError(
                     f"worker {self._worker} has waited {waited:.0f} seconds for worker {worker} at"
-                    f" {event}: look at its output; all workers have to call fit, evaluate and"
-                    " predict in the same order. If it takes longer, raise hang_seconds of the"
-                    " strategy, or the timeout_seconds of its communication_options"
+                    f" {event}: look at the output of worker {worker}; all workers have to call"
+                    " fit, evaluate and predict in the same order. If the work takes longer, raise"
+                    " hang_seconds of the strategy, or timeout_seconds of its communication_options"
                 )
             if waited > next_report:
                 next_report *= 2
@@ -172,7 +178,7 @@ class Agreement:
         for worker, reason in enumerate(self._failures()):
             if reason is not None:
                 kind = LostWorkerError if is_lost(reason) else TrainingError
-                raise kind(f"worker {worker} has failed: {reason}; its output says more")
+                raise kind(f"worker {worker} has failed: {reason}; see its output")
 
     @staticmethod
     def _key(number: int, worker: int) -> str:
@@ -183,10 +189,11 @@ def _check_same(event: str, everyone: Sequence[Mapping[str, Any]]) -> None:
     for name in dict.fromkeys(name for values in everyone for name in values):
         found = first_difference(name, [values.get(name) for values in everyone])
         if found is not None:
-            path, each = found
+            path, by_worker = found
+            values = _describe_by_worker(_shorten(by_worker))
             raise _common_error(
-                f"the workers differ at {event}: {path} is {_describe_by_worker(_shorten(each))};"
-                " it has to be the same on all workers"
+                f"the workers differ at {event}: {path} is {values}; the value has to be the same"
+                " on all workers"
             )
 
 
@@ -207,17 +214,17 @@ def _describe_by_worker(values: Sequence[Any]) -> str:
     )
 
 
-_LONGEST = 60
+_LONGEST_TEXT = 60
 
 
 def _shorten(values: Sequence[Any]) -> list[str]:
     """Shorten long values to the parts around their first difference."""
     texts = [str(value) for value in values]
-    if max(map(len, texts)) <= _LONGEST:
+    if max(map(len, texts)) <= _LONGEST_TEXT:
         return texts
     same = next(
         (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1),
         min(map(len, texts)),
     )
-    start = max(0, same - _LONGEST // 2)
-    return [("…" * bool(start)) + text[start : start + _LONGEST] for text in texts]
+    start = max(0, same - _LONGEST_TEXT // 2)
+    return [("…" * bool(start)) + text[start : start + _LONGEST_TEXT] for text in texts]

@@ -18,27 +18,27 @@ from typing import Any
 
 from .._upstream.hooks import StepWatch
 from ..launch.child import Child
-from . import start_watch
+from . import start_timeout
 
 
 @contextlib.contextmanager
 def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Iterator[None]:
-    """Inside the `with` block, the workers find each other; end this process after a time limit.
+    """End this process if the workers do not find each other inside the `with` block in time.
 
     A single worker has no limit.
     """
     if len(addresses) == 1:
         yield
         return
-    watch = [sys.executable, "-I", str(Path(start_watch.__file__)), str(seconds), str(worker)]
+    watch = [sys.executable, "-I", str(Path(start_timeout.__file__)), str(seconds), str(worker)]
     with Child([*watch, *addresses]):
         yield
 
 
-EXIT_CODE = 124
+HANG_EXIT_CODE = 124
 """The exit code of the command `timeout`."""
 
-_SLOW_TIMES = 10
+_SLOW_FACTOR = 10
 _TICK_SECONDS = 1.0
 _STDERR = 2  # the file descriptor, as a program may replace `sys.stderr`
 _ANSWER_SECONDS = 5.0
@@ -85,10 +85,10 @@ class HangWatch(StepWatch):
         self._activities: list[str] = []
         self._known: set[str] = set()  # steps of the user's own loops
         self._steps, self._marks, self._last = 0, 0, clock()
-        self._slow: str | None = None
-        self._in_step, self._waits_at = False, ""
+        self._slow_work: str | None = None
+        self._in_step, self._waiting_event = False, ""
         self._is_ending, self._has_left = False, threading.Event()
-        self._silent: set[int] = set()
+        self._silent_workers: set[int] = set()
         self._published: str | None = None
 
     def start(self) -> None:
@@ -110,10 +110,10 @@ class HangWatch(StepWatch):
 
     @contextlib.contextmanager
     def watch_step(self, activity: str) -> Iterator[None]:
-        # Between two steps the loop may do anything, for any time, if no worker waits for it.
+        # Between two steps the loop may do anything, for any time, while no other worker waits.
         is_first = activity not in self._known
         with self.watch(activity):
-            self._slow = "the first step" if is_first else None
+            self._slow_work = "the first step" if is_first else None
             self.step_began()
             yield
             self.step_ended()
@@ -121,7 +121,7 @@ class HangWatch(StepWatch):
 
     @contextlib.contextmanager
     def slow(self, work: str) -> Iterator[None]:
-        before = self._slow
+        before = self._slow_work
         self._mark(work)
         try:
             yield
@@ -130,19 +130,19 @@ class HangWatch(StepWatch):
 
     @contextlib.contextmanager
     def waiting(self, event: str) -> Iterator[None]:
-        self._waits_at = event
-        self._mark(self._slow)
+        self._waiting_event = event
+        self._mark(self._slow_work)
         try:
             yield
         finally:
-            self._waits_at = ""
+            self._waiting_event = ""
 
     def record_trace(self) -> None:
-        self._slow = "a step that is traced"
+        self._slow_work = "a step that is traced"
 
     def step_began(self) -> None:
         self._in_step = True
-        self._mark(self._slow)
+        self._mark(self._slow_work)
 
     def step_ended(self) -> None:
         self._steps += 1
@@ -163,7 +163,7 @@ class HangWatch(StepWatch):
             self._give_up(idle)
 
     def _mark(self, slow: str | None) -> None:
-        self._slow = slow
+        self._slow_work = slow
         self._marks += 1
         self._last = self._clock()
 
@@ -183,10 +183,10 @@ class HangWatch(StepWatch):
 
     def _state(self) -> dict[str, Any]:
         doing = " in ".join(reversed(self._activities)) or "neither fit, evaluate nor predict"
-        if self._waits_at:
-            doing = f"{doing}, at {self._waits_at}"
+        if self._waiting_event:
+            doing = f"{doing}, at {self._waiting_event}"
         names = {"marks": self._marks, "steps": self._steps, "in_step": self._in_step}
-        return {**names, "doing": doing, "slow": self._slow}
+        return {**names, "doing": doing, "slow": self._slow_work}
 
     def _publish(self) -> None:
         state = json.dumps(self._state())
@@ -202,9 +202,9 @@ class HangWatch(StepWatch):
                 self._keys.delete_key(f"{_IDLE}/{self._worker}")
 
     def _has_expired(self, idle: float) -> bool:
-        if idle >= self._seconds * _SLOW_TIMES:
+        if idle >= self._seconds * _SLOW_FACTOR:
             return True
-        return idle >= self._seconds and not self._slow and not self.is_other_slow()
+        return idle >= self._seconds and not self._slow_work and not self.is_other_slow()
 
     def is_other_slow(self) -> bool:
         workers = (worker for worker in range(self._workers) if worker != self._worker)
@@ -220,30 +220,32 @@ class HangWatch(StepWatch):
         self._dump()
         self._is_ending = True
         self._exchange("stack", self._state())
-        # A worker that waits in a collective gets an error now, and leaves its step. A worker that
-        # does not leave keeps the rest waiting: it is stuck in its data or its own code.
+        # `_abort` makes every waiting collective fail, so that a waiting worker leaves its step. A
+        # worker that still does not leave is the culprit, stuck in its data or its program.
         self._abort()
         waits = self._has_left.wait(_LEAVE_SECONDS)
-        states = self._exchange("state", self._state() | {"waits": waits or bool(self._waits_at)})
+        states = self._exchange(
+            "state", self._state() | {"waits": waits or bool(self._waiting_event)}
+        )
         self._report(describe_states(states, self._seconds))
         if self._worker == 0:  # the store ends with the chief
             self._exchange("end", self._state())
         else:
             self._publish_key(f"{_HUNG}/end/{self._worker}", "{}")
-        self._end(EXIT_CODE)
+        self._end(HANG_EXIT_CODE)
 
-    def _exchange(self, event: str, own: dict[str, Any]) -> dict[int, dict[str, Any] | None]:
+    def _exchange(self, event: str, state: dict[str, Any]) -> dict[int, dict[str, Any] | None]:
         """Return the states of all workers, `None` for a worker that does not answer."""
-        self._publish_key(f"{_HUNG}/{event}/{self._worker}", json.dumps(own))
+        self._publish_key(f"{_HUNG}/{event}/{self._worker}", json.dumps(state))
         until = self._clock() + _ANSWER_SECONDS
-        states: dict[int, dict[str, Any] | None] = {self._worker: own}
+        states: dict[int, dict[str, Any] | None] = {self._worker: state}
         for other in range(self._workers):
-            if other != self._worker and other not in self._silent:
-                left = max(_POLL_SECONDS, until - self._clock())
-                found = self._read_key(f"{_HUNG}/{event}/{other}", left)
+            if other != self._worker and other not in self._silent_workers:
+                seconds = max(_POLL_SECONDS, until - self._clock())
+                found = self._read_key(f"{_HUNG}/{event}/{other}", seconds)
                 states[other] = None if found is None else json.loads(found)
-        self._silent |= {other for other, state in states.items() if state is None}
-        return states | dict.fromkeys(self._silent)
+        self._silent_workers |= {other for other, answer in states.items() if answer is None}
+        return states | dict.fromkeys(self._silent_workers)
 
     def _publish_key(self, key: str, value: str) -> None:
         if self._workers > 1:
@@ -268,29 +270,29 @@ def describe_states(states: Mapping[int, dict[str, Any] | None], seconds: float)
     if silent:
         who = f"{_name_workers(silent, ' does', ' do')} not answer"
     elif 0 < len(stuck) < len(known):
-        who = f"the others wait for {_name_workers(stuck)}"
+        who = f"the other workers wait for {_name_workers(stuck)}"
     elif len(behind) < len(known):
         who = f"{_name_workers(behind, ' is', ' are')} behind"
     else:
-        who = "all are in the same step" if len(known) > 1 else "it is stuck"
-    each = "; ".join(
-        f"worker {worker}: {state['steps']} steps ended, {_describe_activity(state)}"
+        who = "all workers are in the same step" if len(known) > 1 else "the worker is stuck"
+    activities = "; ".join(
+        f"worker {worker}: {state['steps']} steps done, {_describe_activity(state)}"
         for worker, state in known.items()
     )
     return (
-        f"kdist: error: no step has ended for {seconds:g} seconds: {who} ({each}). The stacks above"
-        " say where. If steps or callbacks take longer, raise hang_seconds of the strategy, or"
-        " KDIST_HANG_SECONDS"
+        f"kdist: error: no step has ended for {seconds:g} seconds: {who} ({activities}). The"
+        " stacks above say where. If steps or callbacks take longer, raise hang_seconds of the"
+        " strategy, or KDIST_HANG_SECONDS"
     )
 
 
 def _describe_activity(state: Mapping[str, Any]) -> str:
     if state["waits"]:
-        return f"waits for others in {state['doing']}"
+        return f"waits for other workers in {state['doing']}"
     return f"in {'data or computing of ' * bool(state['in_step'])}{state['doing']}"
 
 
-def _name_workers(numbers: list[int], one: str = "", several: str = "") -> str:
+def _name_workers(numbers: list[int], singular: str = "", plural: str = "") -> str:
     is_one = len(numbers) == 1
     names = " and ".join(map(str, numbers))
-    return f"worker{'s' * (not is_one)} {names}{one if is_one else several}"
+    return f"worker{'s' * (not is_one)} {names}{singular if is_one else plural}"

@@ -12,22 +12,25 @@ from ..fields import Folder, check_fields, fields_of
 AUTO: Literal["auto"] = "auto"
 MOST_WORKERS = 1024
 
-_GRACE = 30.0
-_LONGEST = 999_999  # eleven days; TensorFlow counts milliseconds in 32 bits
-_Seconds = Annotated[float, Ge(0), Le(_LONGEST)]
-_Wait = Annotated[float, Ge(1), Le(_LONGEST)]
+_DEFAULT_GRACE = 30.0
+_LONGEST_SECONDS = 999_999  # eleven days; TensorFlow counts milliseconds in 32 bits
+_SecondsOrZero = Annotated[float, Ge(0), Le(_LONGEST_SECONDS)]
+_PositiveSeconds = Annotated[float, Ge(1), Le(_LONGEST_SECONDS)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
     """Launch.
 
+    The first line is the title of the options' group in the help text.
+
     Attributes:
         workers: Number of workers; `None` starts one for each GPU, or one without GPUs.
-        ray: Start the workers on a Ray cluster, in this folder, which its machines have to share.
-        max_restarts: How often to restart all workers after one has failed.
-        elastic: When workers are killed or stand still, start those that are left again at once,
-            with checkpoints at the step after the newest.
+        ray: Start the workers on a Ray cluster, in this folder, which the cluster's machines have
+            to share.
+        max_restarts: How many times to restart all workers after a worker has failed.
+        elastic: When workers are killed or stand still, restart the remaining workers at once; with
+            checkpoints, training continues from the newest checkpoint.
         grace: Seconds after a signal until workers still running are killed.
         log_dir: Folder for the workers' log files.
 
@@ -39,20 +42,20 @@ class LaunchOptions:
     ray: bool = False
     max_restarts: Annotated[int, Ge(0)] = 0
     elastic: bool = False
-    grace: _Seconds = _GRACE
+    grace: _SecondsOrZero = _DEFAULT_GRACE
     log_dir: Folder | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.ray and (self.log_dir is not None or self.grace != _GRACE):
+        if self.ray and (self.log_dir is not None or self.grace != _DEFAULT_GRACE):
             raise UserError(
-                "received log_dir or grace with ray: remove them, as Ray keeps the workers' logs,"
-                " and ends workers at once"
+                "log_dir and grace have no effect with ray, as Ray keeps the workers' logs, and"
+                " ends workers at once: leave out --log-dir and --grace"
             )
         if self.ray and self.elastic and not self.max_restarts:
             raise UserError(
-                "received ray and elastic without max_restarts: pass the number of losses to go on"
-                " after, such as --max-restarts 3, as Ray counts each as a restart"
+                "received ray and elastic without max_restarts: pass --max-restarts 3, for"
+                " example, to survive the loss of three workers: Ray counts each loss as a restart"
             )
 
 
@@ -61,35 +64,35 @@ class WorkerSettings:
     """How long workers wait.
 
     Attributes:
-        heartbeat_seconds: A worker that is not heard of for this long is lost, and all end.
+        heartbeat_seconds: A worker without a heartbeat for this long is lost, and all workers end.
         hang_seconds: When no step has ended for this long, all workers print their stacks and end;
             0 for never.
-        start_timeout_seconds: How long a worker waits for all others to start.
+        start_timeout_seconds: How long a worker waits for all other workers to start.
     """
 
-    heartbeat_seconds: _Wait = 10.0
-    hang_seconds: _Seconds = 600.0
-    start_timeout_seconds: _Wait = 600.0
+    heartbeat_seconds: _PositiveSeconds = 10.0
+    hang_seconds: _SecondsOrZero = 600.0
+    start_timeout_seconds: _PositiveSeconds = 600.0
 
     def __post_init__(self) -> None:
         check_fields(self)
 
 
-_VARIABLES = {
+_SETTING_VARIABLES = {
     field.name: (f"KDIST_{field.name.upper()}", field) for field in fields_of(WorkerSettings)
 }
 
 
 def select_limits(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that set limits of workers' waits."""
-    names = {variable for variable, _ in _VARIABLES.values()}
+    names = {variable for variable, _ in _SETTING_VARIABLES.values()}
     return {name: text for name, text in environment.items() if name in names}
 
 
 def worker_settings(environment: Mapping[str, str], **given: float | None) -> WorkerSettings:
     """Return the settings of a worker."""
     found = {name: value for name, value in given.items() if value is not None}
-    for name, (variable, field) in _VARIABLES.items():
+    for name, (variable, field) in _SETTING_VARIABLES.items():
         text = environment.get(variable)
         if name in found or not text:
             continue

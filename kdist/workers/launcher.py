@@ -1,6 +1,6 @@
 """`launch`: runs a program on several workers of this machine, and restarts failed workers.
 
-`worker_processes.py` runs the workers of an attempt.
+`worker_processes.py` runs the workers of an attempt; `hang_detection.py` ends workers that hang.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from ..launch.child import Resources
 from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..launch.verdict import OUT_OF_MEMORY, judge_end, shell_code
 from .launch_options import LaunchOptions
-from .place import NOTES, worker_environment
+from .tf_config import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
 
 LOOPBACK = "127.0.0.1"
-_FIRST_OWN_PORT = 20_000  # above the ports of most services
+_FIRST_PORT = 20_000  # above the ports of most services
 _PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USAGE_ERROR = 2
-_FINAL = (0, USAGE_ERROR)  # exit codes without a restart
+_EXIT_CODES_WITHOUT_RESTART = (0, USAGE_ERROR)
 
 
 def print_outcome(outcome: WorkersOutcome, restart: str) -> None:
@@ -47,7 +47,7 @@ def print_outcome(outcome: WorkersOutcome, restart: str) -> None:
     if verdict.cause == "memory" and not verdict.is_reported and outcome.signal is None:
         how += f" ({OUT_OF_MEMORY}, most likely)"
     if worker.is_stopped:
-        how = "stood still, stopped by a signal, and was killed"
+        how = "was stopped by a signal, and then killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""
     error = worker.last_error()
     lines = [
@@ -91,11 +91,11 @@ class _Job:
         self._notes, self._events = notes, events
         self._gpus = [resources.gpus for resources in assigned]  # by worker that can be started
         self._restarts_left = options.max_restarts
-        self._answers: Mapping[str, Any] = {}
+        self._reported_sizes: Mapping[str, Any] = {}
         self._attempts = 0
 
     def run(self) -> int:
-        """Run the program until it succeeds or no restart follows; returns the exit code."""
+        """Run the program until it succeeds or no restart follows; return the exit code."""
         workers: int | None = len(self._gpus)
         code = 0
         while workers:
@@ -108,7 +108,7 @@ class _Job:
         return code
 
     def _describe_restart(self, outcome: WorkersOutcome) -> str:
-        """Describe the restart that follows; empty with `elastic`, for `_next_workers` decides."""
+        """Describe the restart that follows; empty with `elastic`, as `_next_workers` decides."""
         most = self._options.max_restarts
         is_last = _is_final(outcome) or not self._restarts_left
         if is_last or self._options.elastic:
@@ -119,16 +119,16 @@ class _Job:
         """Return the number of workers of the next attempt; `None` without a next attempt."""
         if _is_final(outcome):
             return None
-        self._answers = outcome.answers or self._answers
+        self._reported_sizes = outcome.answers or self._reported_sizes
         left = [gpus for at, gpus in enumerate(self._gpus) if at not in outcome.lost]
-        # A loss counts as a failure before any worker has reported its replicas and shards, or if
-        # no worker is left.
-        if self._options.elastic and outcome.lost and left and self._answers:
+        # A lost worker counts as a failed one until a worker has reported its replicas and shards,
+        # and if no worker is left.
+        if self._options.elastic and outcome.lost and left and self._reported_sizes:
             self._gpus = left
             workers = fitting_workers(
                 len(left),
-                replicas=self._answers.get("replicas", 1),
-                shards=self._answers.get("shards"),
+                replicas=self._reported_sizes.get("replicas", 1),
+                shards=self._reported_sizes.get("shards"),
             )
             print(
                 f"kdist launch: restarts with {workers} worker{'s' * (workers > 1)}",
@@ -163,7 +163,7 @@ class _Job:
 
 
 def _is_final(outcome: WorkersOutcome) -> bool:
-    return outcome.code in _FINAL or outcome.signal is not None
+    return outcome.code in _EXIT_CODES_WITHOUT_RESTART or outcome.signal is not None
 
 
 def check_program(command: Sequence[str]) -> list[str]:
@@ -194,7 +194,7 @@ def free_ports(count: int) -> list[int]:
     Workers listen on the ports only seconds later. Meanwhile the system gives connections ports of
     its own range, so free ports below this range are preferred.
     """
-    below = range(_FIRST_OWN_PORT, _first_port_of_connections())
+    below = range(_FIRST_PORT, _first_port_of_connections())
     # Simultaneous launches draw different ports; 0 is any free port.
     drawn = random.SystemRandom().sample(below, min(2 * count, len(below)))
     ports: list[int] = []
@@ -212,4 +212,4 @@ def _first_port_of_connections() -> int:
     try:
         return int(_PORTS_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
-        return _FIRST_OWN_PORT  # makes the range below empty
+        return _FIRST_PORT  # `free_ports` then prefers no range

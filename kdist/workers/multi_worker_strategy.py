@@ -1,7 +1,7 @@
 """`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's.
 
 Before the workers wait for each other, they compare their work (`agreement.py`). A worker that
-hangs or fails ends all workers (`hang_detection.py`, `worker_end.py`). `place.py` finds the
+hangs or fails ends all workers (`hang_detection.py`, `worker_end.py`). `tf_config.py` finds the
 cluster.
 """
 
@@ -28,19 +28,21 @@ from .._upstream.worker_failures import abort_collectives, find_failures
 from ..errors import LostWorkerError, UserError
 from ..launch.child import send_answer
 from ..spmd.collectives import Collectives, WorkerCollectives
-from ..spmd.explanation import describe_plan, line_of
+from ..spmd.explanation import describe_plan, find_user_line
 from ..spmd.fixed_order import WorkerFixedOrder
 from ..spmd.plan import GraphPlan
 from ..spmd.variables import GlobalVariables
-from ..strategies.devices import device_type, first_devices, use_one_core_each
+from ..strategies.devices import device_type, first_devices, run_operations_on_one_core
 from ..strategies.exact_strategy import ExactStrategy
-from .agreement import DEFAULT_SECONDS, Agreement
+from .agreement import DEFAULT_WAIT_SECONDS, Agreement
 from .hang_detection import HangWatch, limit_start
 from .launch_options import worker_settings
-from .place import find_cluster
+from .tf_config import find_cluster
 from .worker_end import end_together
 
-BUCKET_BYTES = 4 * 1024 * 1024
+# Default of `bytes_per_pack`. The buckets of one worker's replicas are larger: `_BUCKET_BYTES` in
+# `spmd/collectives.py`.
+DEFAULT_BYTES_PER_PACK = 4 * 1024 * 1024
 
 
 class _Extended(GlobalVariables, MultiWorkerExtended):
@@ -50,7 +52,7 @@ class _Extended(GlobalVariables, MultiWorkerExtended):
 # The limit with the better message has to expire first. `limit_start` names the missing workers, so
 # TensorFlow's wait for the chief is longer. `HangWatch` prints the work of all workers, so the wait
 # of an exchange is longer.
-_MARGIN_SECONDS = 30.0
+_START_MARGIN_SECONDS = 30.0
 _EXCHANGE_MARGIN_SECONDS = 60.0
 
 
@@ -70,21 +72,22 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         communication_options: A `tf.distribute.experimental.CommunicationOptions`. Gradients are
             sent in buckets of its `bytes_per_pack`, 4 MiB by default, while later gradients are
             still being computed. If a bucket is larger than all gradients together, they are sent
-            at once after the backward pass. With a `timeout_seconds`, a worker waits that long for
-            the rest. By default, a worker that compares its work with all workers waits for
-            `hang_seconds` and a minute, but at least 600 seconds, and longer for a worker that is
-            saving. Within a step it waits without limit.
+            all together after the backward pass. With a `timeout_seconds`, a worker waits that long
+            for the other workers. By default, a worker that compares its work with all workers
+            waits for `hang_seconds` and a minute, but at least 600 seconds, and longer for a worker
+            that is saving. Within a step a worker waits without limit.
         replicas: Number of replicas per worker, the same on all workers: the first `replicas`
             visible GPUs, or that many logical CPUs without a GPU. `None` uses every visible GPU, or
             the CPU without a GPU.
         shards: Number of parts of each batch, a multiple of the number of replicas. All results
-            have the same bits on any number of replicas and workers that divides it, with the same
-            shards, versions and kind of processor. `None` makes one part per replica: this is
-            faster, and equal up to rounding.
+            have the same bits on any number of replicas and workers that divides `shards`, with the
+            same `shards`, versions and kind of processor. `None` makes one part per replica, which
+            is faster; the results are then equal up to rounding.
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
-            as in `MirroredStrategy`. All workers have to read it together, as `model.save` does.
+            as in `MirroredStrategy`. All workers have to read the state together, as in
+            `model.save`.
         shard_weights: Whether the weights are divided, too, as in `MirroredStrategy`. All workers
-            have to read them together.
+            have to read the weights together.
         heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for the environment
             variable `KDIST_HEARTBEAT_SECONDS`, or 10.
@@ -133,9 +136,9 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         _check_resolver(resolver)
         devices = first_devices(replicas)
         if shards is not None:
-            use_one_core_each()
+            run_operations_on_one_core()
         send_answer(replicas=len(devices), shards=shards)  # the launcher may start fewer workers
-        self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
+        self.bucket_bytes = options.bytes_per_pack or DEFAULT_BYTES_PER_PACK
         self._agreement = Agreement(0, 1, worker_store)
         addresses, worker = worker_addresses(resolver)
         limit = settings.start_timeout_seconds
@@ -150,7 +153,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 divides_weights=shard_weights,
                 before_variable=self._compare_variable,
                 heartbeat_seconds=settings.heartbeat_seconds,
-                start_timeout_seconds=limit + _MARGIN_SECONDS,
+                start_timeout_seconds=limit + _START_MARGIN_SECONDS,
             )
         tf.distribute.Strategy.__init__(self, extended)
         self.workers, self.worker = worker_counts(self)
@@ -159,11 +162,11 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self.workers,
             worker_store,
             timeout_seconds=options.timeout_seconds
-            or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
+            or max(DEFAULT_WAIT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
             failures=lambda: find_failures(self),
             may_take_longer=lambda: not options.timeout_seconds and self.step_watch.is_other_slow(),
         )
-        self._start()
+        self._set_up()
         if self.workers > 1:
             patches.install_for_workers()
             worker_store.start_store(
@@ -258,8 +261,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self.compare_workers("reading a divided variable", {"the variable": name})
         except LostWorkerError as error:
             raise LostWorkerError(
-                f"{error}; the variable is divided over all workers, and to read it, as"
-                " model.save does, all of them are needed: save on all, not on the chief alone"
+                f"{error}; the variable is divided over all workers, so all have to read it"
+                " together, as in model.save: save on all workers, not on the chief alone"
             ) from error
 
     def compare_plan(self, plan: GraphPlan) -> None:
@@ -272,7 +275,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             if at == len(operations):
                 return "nothing more"
             operation, _, division = operations[at].rpartition(" at ")
-            return f"{operation} in {line_of(plan.operations[at].op)} (at {division})"
+            return f"{operation} in {find_user_line(plan.operations[at].op)} (at {division})"
 
         event = "the first call of a step"
         with self.step_watch.waiting(event):
@@ -296,7 +299,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             {
                 **versions,
                 "the number of replicas": devices,
-                "the number of parts of a batch": self.extended.parts,
+                "shards (by default, the number of replicas)": self.extended.parts,
                 "shard_optimizer": self.extended.divides_state,
                 "shard_weights": self.extended.divides_weights,
                 "bytes_per_pack": self.bucket_bytes,
@@ -317,10 +320,10 @@ def _check_resolver(resolver: Any) -> None:
             " tf.distribute.cluster_resolver.ClusterResolver, or None for the cluster in TF_CONFIG"
         )
     if resolver.cluster_spec().as_dict() and is_started():
-        where = "restart the kernel, and make it" if "ipykernel" in sys.modules else "make it"
+        restart = "restart the kernel, and " if "ipykernel" in sys.modules else ""
         raise UserError(
-            "TensorFlow has already started, and cannot become one of several workers any more:"
-            f" {where} at the top of the program, above the first tensor, model or dataset"
+            "TensorFlow has already started, so it is too late to join the cluster:"
+            f" {restart}create the strategy before the first tensor, model or dataset"
         )
 
 
@@ -341,10 +344,11 @@ def shard_by_data(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return dataset.with_options(options)
     if policy in (_Policy.OFF, _Policy.FILE):
         warnings.warn(
-            f"the dataset has auto_shard_policy={policy.name}, so its batches are not those of one"
-            " worker, and the model depends on the number of workers: use AutoShardPolicy.DATA"
+            f"the dataset has auto_shard_policy={policy.name}, so the batches differ from the"
+            " batches of one worker, and the model depends on the number of workers: use"
+            " AutoShardPolicy.DATA"
             + (
-                ", or let each worker read other data"
+                ", unless each worker's program already reads its own part of the data"
                 if policy == _Policy.OFF
                 else ", with which every worker reads all files"
             ),

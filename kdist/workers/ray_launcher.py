@@ -23,15 +23,15 @@ from ..launch.child import Child
 from ..launch.verdict import shell_code
 from .launch_options import LaunchOptions, select_limits
 from .launcher import USAGE_ERROR, free_ports
-from .place import NOTES, worker_environment
+from .tf_config import NOTES, worker_environment
 
 
 def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers of a Ray cluster until all workers have ended.
 
-    Without `RAY_ADDRESS` and without a cluster on this machine, Ray starts one here. With GPUs,
-    each worker has one. Returns the exit code of a worker that failed, if possible of one that lost
-    no other worker; 0 without a failure.
+    Without `RAY_ADDRESS` and without a cluster on this machine, Ray starts a cluster here. If there
+    are GPUs, each worker has one GPU. Returns the exit code of a worker that failed, if possible of
+    a worker that lost no other worker; 0 without a failure.
     """
     ray.init()
     gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -77,7 +77,7 @@ def _fit(trainer: DataParallelTrainer) -> None:
 
 
 def _begin_attempt(notes: Path) -> int | None:
-    """Count an attempt; returns the number of earlier attempts, `None` after a usage error."""
+    """Count an attempt; return the number of earlier attempts, `None` after a usage error."""
     if _was_misused(notes):
         return None
     attempt = len(list(notes.glob("attempt-*")))
@@ -91,7 +91,7 @@ def _was_misused(notes: Path) -> bool:
 
 
 def _exit_code(notes: Path) -> int:
-    """Return the first exit code of the last attempt; the code of a lost connection is no cause."""
+    """Return the first exit code of the last attempt, preferring any code over `LOST_CODE`."""
     last = len(list(notes.glob("attempt-*"))) - 1
     files = sorted(notes.glob(f"failure-{last}-*"), key=lambda file: file.stat().st_mtime_ns)
     codes = [int(file.name.rpartition("-")[2]) for file in files]
@@ -99,7 +99,7 @@ def _exit_code(notes: Path) -> int:
 
 
 def _run_worker(settings: Mapping[str, Any]) -> None:
-    """In an actor of Ray, run the program as a child process."""
+    """Run the program as a child process, in an actor of Ray."""
     rank = ray.train.get_context().get_world_rank()
     notes = Path(settings["notes"])
     attempt = broadcast_from_rank_zero(_begin_attempt(notes) if rank == 0 else None)
@@ -118,7 +118,7 @@ def _run_worker(settings: Mapping[str, Any]) -> None:
 _addresses: list[str] = []  # in an actor, the addresses of all workers
 
 
-def _own_address() -> str:
+def _find_free_address() -> str:
     return f"{ray.util.get_node_ip_address()}:{free_ports(1)[0]}"
 
 
@@ -131,7 +131,7 @@ class _Addresses(Backend):
 
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
         del backend_config
-        worker_group.execute(_set_addresses, worker_group.execute(_own_address))
+        worker_group.execute(_set_addresses, worker_group.execute(_find_free_address))
 
 
 class _AddressesConfig(BackendConfig):

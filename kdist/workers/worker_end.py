@@ -1,8 +1,8 @@
 """`end_together`: if a worker fails, all workers end with the reason.
 
 Every worker ends itself, also after another worker has failed, been killed or frozen: TensorFlow's
-heartbeats detect this (`_upstream/worker_failures.py`). `kdist launch` ends all workers that are
-left (`worker_processes.py`).
+heartbeats detect this (`_upstream/worker_failures.py`). `kdist launch` ends all remaining workers
+(`worker_processes.py`).
 """
 
 import functools
@@ -21,7 +21,7 @@ from .._upstream.worker_failures import (
     report_failure,
     run_exit_functions,
 )
-from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError, user_line
+from ..errors import LOST_CODE, LostWorkerError, failure_handlers, user_line
 
 _REPORT_SECONDS = 1.0
 _EXIT_SECONDS = 10.0
@@ -42,11 +42,11 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
             print(f"kdist: error: {where}: {error}", file=sys.stderr, flush=True)
         else:
             before(kind, error, trace)
-        # Python has an exit code of its own for Ctrl-C.
+        # For Ctrl-C, Python chooses the exit code.
         end(error, None if isinstance(error, KeyboardInterrupt) else 1)
 
     sys.excepthook = hook
-    FAILURE_HANDLERS.append(end)
+    failure_handlers.append(end)
     _handle_sigterm(worker)
 
 
@@ -78,12 +78,12 @@ def _end_process(
 def _error_message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # any error of the user's own `__str__`
+    except Exception:  # any error of a user's `__str__`
         return "(its message cannot be shown)"
 
 
 def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
-    """Print the failures of the other workers; return whether all of them lack a reason."""
+    """Print the failures of the other workers; return whether all were lost without an error."""
     reasons = {
         other: reason
         for other, reason in enumerate(failures)

@@ -16,20 +16,20 @@ from types import FrameType
 from typing import IO, Any
 
 from ..launch.child import PIPE, Child, Resources
-from ..launch.verdict import TRACEBACK, error_lines, last_error, shell_code
+from ..launch.verdict import ERROR_STARTS, error_lines, last_error, shell_code
 
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
 # Signals that only carry a message, and do not ask a program to end.
-MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
-_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *MESSAGES)
+HARMLESS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *HARMLESS_SIGNALS)
 # Time to notice that the reader of the output is gone.
 _POLL_SECONDS = 1.0
 _READ_SECONDS = 2.0
 # Longest time from an uncaught error to the end of its process.
 _LONGEST_END_SECONDS = 60.0
 # Lines arrive as they are printed, and a crash prints the stacks of all threads.
-_VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+_WORKER_VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 # Errors of TensorFlow on a worker that has lost its connection to a worker.
 _LOST_CONNECTION = re.compile(
     r"^\S*(UnavailableError|AbortedError|CancelledError|DeadlineExceededError|ConnectionError"
@@ -37,7 +37,7 @@ _LOST_CONNECTION = re.compile(
     r"|heartbeat",
     re.MULTILINE,
 )
-_MOST_LINES = 400
+_MOST_ERROR_LINES = 400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ class WorkersOutcome:
         failed: The worker that failed first; `None` without a failure.
         seconds: Seconds from the start until `failed` ended, or until all workers ended.
         signal: First signal to this process that asks it to end; `None` without such a signal.
-        lost: Indices of the workers that were killed from outside, as the system does without
-            memory, or that a signal had stopped.
-        answers: The answers (`child.answer`) of the first worker that has any.
+        lost: Indices of the workers that were killed from outside, as Linux does when memory runs
+            out, or that a signal had stopped.
+        answers: The answers (`send_answer`) of the first worker that has any.
     """
 
     code: int
@@ -109,7 +109,7 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         events.put(signal.Signals(number))
 
-    handlers = {number: signal.getsignal(number) for number in _PASSED}
+    handlers = {number: signal.getsignal(number) for number in _PASSED_SIGNALS}
     handlers = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
         for number in handlers:
@@ -129,7 +129,7 @@ class _Group:
         self._workers = workers
         self._grace = grace
         self._kill_at: float | None = None
-        self._ended_at: float | None = None  # time when this process ended the remaining workers
+        self._told_to_end_at: float | None = None  # the remaining workers, by this process
 
     def seconds_left(self) -> float:
         """Return the seconds until the next check."""
@@ -159,22 +159,24 @@ class _Group:
     def _has_failed(self, worker: "Worker") -> bool:
         """Whether a worker has failed, and did not only end because this process told it to end."""
         return (
-            not self._was_told_to_end(worker) or worker.is_stopped or worker.failed_at is not None
+            not self._may_have_been_told_to_end(worker)
+            or worker.is_stopped
+            or worker.failed_at is not None
         )
 
-    def _was_told_to_end(self, worker: "Worker") -> bool:
+    def _may_have_been_told_to_end(self, worker: "Worker") -> bool:
         """Whether a worker may have ended because this process told it to, after a failure.
 
-        A worker that was killed from outside was not told to end, even if its end is seen late:
-        first may come the end of a worker that has lost the connection to it.
+        A worker that was killed from outside was not told to end, even if this process first sees
+        the end of a worker that lost the connection to the killed worker.
         """
         is_killed_by_others = worker.code == -signal.SIGKILL and not worker.was_killed
-        is_later = self._ended_at is not None and worker.ended_at > self._ended_at
+        is_later = self._told_to_end_at is not None and worker.ended_at > self._told_to_end_at
         return is_later and not is_killed_by_others
 
     def _was_lost(self, worker: "Worker") -> bool:
         """Whether a signal that this process did not send has ended or stopped a worker."""
-        was_told = self.signal is not None or self._was_told_to_end(worker)
+        was_told = self.signal is not None or self._may_have_been_told_to_end(worker)
         return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
 
     def has_lost(self, worker: "Worker") -> bool:
@@ -184,7 +186,7 @@ class _Group:
 
     def _failure_order(self, worker: "Worker") -> tuple[bool, float]:
         """Return a sort key: lost workers first, then times of failures, lost connections last."""
-        if self._was_lost(worker):  # always a cause: an error elsewhere sends no signal
+        if self._was_lost(worker):  # always a cause: another worker's error sends no signal
             return False, 0.0
         at = worker.failed_at
         return worker.output.lost_connection(), worker.ended_at if at is None else at
@@ -192,13 +194,13 @@ class _Group:
     def _pass_on(self, number: signal.Signals) -> None:
         for worker in self._workers:
             worker.send(number)
-        if number in MESSAGES:
+        if number in HARMLESS_SIGNALS:
             return
         if self.signal is None:
             self.signal = number
             self._kill_by(time.monotonic() + self._grace)
             print(
-                f"kdist launch: {number.name}: waits until the workers' work is whole, for up to"
+                f"kdist launch: received {number.name}: the workers may finish and save for up to"
                 f" {self._grace:g} s (--grace); a second signal kills them",
                 file=sys.stderr,
                 flush=True,
@@ -207,14 +209,14 @@ class _Group:
             self._kill_by(time.monotonic())
 
     def _end_others(self, seconds: float) -> None:
-        if self._ended_at is not None or self.signal is not None:
+        if self._told_to_end_at is not None or self.signal is not None:
             return
-        self._ended_at = time.monotonic()
+        self._told_to_end_at = time.monotonic()
         for worker in self._workers:
             if worker.check_stopped():
                 worker.kill()
             worker.send(signal.SIGTERM)
-        self._kill_by(self._ended_at + min(seconds, self._grace))
+        self._kill_by(self._told_to_end_at + min(seconds, self._grace))
 
     def _kill_by(self, at: float) -> None:
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
@@ -267,11 +269,13 @@ class Worker:
         self.is_stopped = self.was_killed = False
         self.ended_at = 0.0
         # The user's values of these variables take precedence.
-        own = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
+        defaults = {
+            name: value for name, value in _WORKER_VARIABLES.items() if name not in os.environ
+        }
         self._child = Child(
             command,
             resources=resources,
-            environment={**own, **environment},
+            environment={**defaults, **environment},
             output=PIPE,
             errors=PIPE,
         )
@@ -279,7 +283,7 @@ class Worker:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """The values that the worker has passed to `child.answer`."""
+        """The values that the worker has passed to `send_answer`."""
         return self._child.answers
 
     @property
@@ -315,8 +319,8 @@ class Worker:
         self.output.join(_READ_SECONDS)
 
 
-_whole_lines = threading.Lock()
-_TRACEBACK_BYTES = tuple(start.encode() for start in TRACEBACK)
+_line_lock = threading.Lock()
+_TRACEBACK_BYTES = tuple(start.encode() for start in ERROR_STARTS)
 
 
 class WorkerOutput:
@@ -339,7 +343,7 @@ class WorkerOutput:
         self.failed_at: float | None = None
         self.is_closed = False
         self._prefix = prefix
-        self._errors: collections.deque[bytes] = collections.deque(maxlen=_MOST_LINES)
+        self._errors: collections.deque[bytes] = collections.deque(maxlen=_MOST_ERROR_LINES)
         self._log = open(log, "ab") if log else None  # noqa: SIM115 - closed by `join`
         self._threads = [
             threading.Thread(target=self._copy, args=(stream, is_error), daemon=True)
@@ -350,7 +354,7 @@ class WorkerOutput:
             thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for the output of an ended process; its own processes may hold the streams open."""
+        """Wait for the output of an ended process; its children may hold the streams open."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -374,7 +378,7 @@ class WorkerOutput:
                 self._errors.append(whole)
                 if whole.startswith(_TRACEBACK_BYTES):
                     self.failed_at = time.monotonic()
-            with _whole_lines:
+            with _line_lock:
                 self._write(to, whole)
         source.close()
 

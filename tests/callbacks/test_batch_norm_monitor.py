@@ -89,19 +89,25 @@ def off(**known):
     ("layer", "cause"),
     [
         (
-            off(kept=0.2, values=2, unchanged=True, frozen=True),
+            off(initial_weight=0.2, values_per_channel=2, unchanged=True, frozen=True),
             "never updated, as the layer is fro",
         ),
-        (off(kept=0.2, values=2, unchanged=True), "never updated; pass the training"),
-        (off(kept=0.2, values=2, replicas=0.3), r"differ by 0\.30 between replicas"),
-        (near(name="off", replicas=0.3), "the replicas drifted"),
-        (off(kept=0.2, values=2), "momentum is too high for so few steps, so 20 % of"),
-        (off(kept=0.05, values=99, apart=0.6), r"replicas' rows differ by 0\.60 and the layer is"),
         (
-            off(kept=0.05, values=15, apart=0.4),
-            "the batch per replica is too small, 15 values per channel",
+            off(initial_weight=0.2, values_per_channel=2, unchanged=True),
+            "never updated; pass the training",
         ),
-        (off(kept=0.05, values=16), "the weights change faster"),
+        (off(initial_weight=0.2, replica_gap=0.3), r"differ by 0\.30 between replicas"),
+        (near(name="off", replica_gap=0.3), "the replicas drifted"),
+        (off(initial_weight=0.2, values_per_channel=2), "they lag: after so few steps 20 % of"),
+        (
+            off(initial_weight=0.05, values_per_channel=99, batch_gap=0.6),
+            r"replicas' rows differ by 0\.60, and the layer is",
+        ),
+        (
+            off(initial_weight=0.05, values_per_channel=15, batch_gap=0.4),
+            "the batch per replica has only 15 values per channel",
+        ),
+        (off(initial_weight=0.05, values_per_channel=16), "the weights change faster"),
         (near(name="off", mean=float("nan")), "NaN or infinite"),
         (near(name="off", variance=float("inf")), "NaN or infinite"),
     ],
@@ -113,11 +119,12 @@ def test_each_cause_from_numbers(layer, cause):
 
 
 def test_no_line_up_to_the_thresholds():
-    assert diagnose([near(mean=0.5, replicas=0.1, kept=1.0, values=1)], EQUAL) is None
+    layer = near(mean=0.5, replica_gap=0.1, initial_weight=1.0, values_per_channel=1)
+    assert diagnose([layer], EQUAL) is None
 
 
 def test_a_loss_that_is_larger_at_inference_is_told_of_small_gaps_too():
-    layers = [near(name="off", mean=0.2, values=6000, apart=0.3), near()]
+    layers = [near(name="off", mean=0.2, values_per_channel=6000, batch_gap=0.3), near()]
     assert diagnose(layers, (0.4, 0.49)) is None
     assert diagnose(layers, (0.6, 0.4)) is None  # as with dropout
     for equal in ((-10.0, -10.0), (1e-7, 2e-7)):
@@ -138,7 +145,7 @@ def test_gap_and_losses_against_numpy():
     norm = model.get_layer("norm")
     assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, batch[0]), rel=1e-4)
     assert logs["batch_norm_gap"][-1] == max(gap.mean, gap.variance)
-    assert (gap.values, gap.kept, monitor.steps) == (20, 0.5**4, 4)
+    assert (gap.values_per_channel, gap.initial_weight, monitor.steps) == (20, 0.5**4, 4)
     assert logs["batch_norm_replica_gap"] == [0, 0]
 
     gamma, beta, mean, variance = norm.get_weights()
@@ -179,7 +186,7 @@ def test_two_replicas(make, parts, in_scope):
     norm, (gap,) = model.get_layer("norm"), monitor.gaps
     # As a file holds it: replica 0's.
     assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, *shares), rel=1e-4)
-    assert gap.values == (4 if parts == 2 else 9)
+    assert gap.values_per_channel == (4 if parts == 2 else 9)
     assert (logs["batch_norm_replica_gap"][0] > 0) == (parts == 2)
     moving = norm.moving_mean, norm.moving_variance
     copies = [[c.numpy() for c in strategy.experimental_local_results(v.value)] for v in moving]
@@ -204,7 +211,7 @@ def the_line(capsys):
 
 def test_statistics_that_lag(capsys):
     monitored(one_norm(stock_norm()), data(mean=3.0))
-    assert "momentum is too high for so few steps, so 98 % of" in the_line(capsys)
+    assert "they lag: after so few steps 98 % of" in the_line(capsys)
 
 
 def test_replicas_that_drifted(capsys):
@@ -218,7 +225,7 @@ def test_a_batch_per_replica_that_is_too_small(capsys):
     train = data(16)
     batch = tuple(part[:2] for part in train)
     monitored(one_norm(stock_norm(momentum=0.5)), train, batch=batch, batch_size=2)
-    assert "the batch per replica is too small, 2 values per channel" in the_line(capsys)
+    assert "the batch per replica has only 2 values per channel" in the_line(capsys)
 
 
 def test_a_frozen_layer(capsys):
@@ -313,7 +320,7 @@ def test_masks_and_layers_called_twice_count_their_values_once():
     both = np.concatenate([values, (2 * x + 1).reshape(-1, 3)])
     (gap,) = monitor.gaps
     assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, both), rel=1e-4)
-    assert gap.values == 30
+    assert gap.values_per_channel == 30
 
 
 def test_steps_count_in_executions_and_go_on_in_a_resumed_run():
@@ -326,7 +333,7 @@ def test_steps_count_in_executions_and_go_on_in_a_resumed_run():
     resumed.set_state({"steps": 8})
     model.fit(*data(), batch_size=16, verbose=0, callbacks=[resumed])
     assert resumed.steps == 12
-    assert resumed.gaps[0].kept == pytest.approx(0.99**12)
+    assert resumed.gaps[0].initial_weight == pytest.approx(0.99**12)
 
 
 def test_it_reports_nan_without_a_warning(capsys):
@@ -353,7 +360,7 @@ X, Y = data(4)
 
 @pytest.mark.parametrize("batch", [X, (X, Y[:3]), (X[:, :2], Y), (X, Y, Y, Y)], ids=len)
 def test_a_batch_that_the_model_does_not_take_is_refused_before_an_epoch(batch):
-    words = r"(?s)batch has arrays of shapes \(4, .*pass one batch as fit"
+    words = r"(?s)batch has arrays of shapes \(4, .*pass a batch in the form that fit"
     with pytest.raises(UserError, match=words):
         monitored(one_norm(stock_norm()), data(), batch=batch)
 

@@ -74,9 +74,8 @@ def test_a_missing_accuracy_names_what_there_is_and_how_to_mend_it():
         tiny_fit([StopAtAccuracy()], validate=False)
     message = str(error.value)
     assert "needs val_accuracy, but epoch 1 reported accuracy, loss:" in message
-    assert 'metrics=["accuracy"]' in message
     assert "validation_data" in message
-    with pytest.raises(UserError, match="reported loss, val_loss:"):
+    with pytest.raises(UserError, match=r'reported loss, val_loss: .*metrics=\["accuracy"\]'):
         tiny_fit([StopAtAccuracy()], model=traced_model(metrics=()))
 
 
@@ -159,8 +158,8 @@ def test_a_target_never_met_is_told_with_the_best_value(capsys):
     callback = run_on_a_clock(StopAtAccuracy(targets), epochs)
     assert (callback.reached, callback.met_epoch) == (False, None)
     assert capsys.readouterr().out == (
-        "Target val_accuracy > 0.85, accuracy > 0.9 never met in 2 epochs in a row: best"
-        " val_accuracy 0.8600, best accuracy 0.5000\n"
+        "Target val_accuracy > 0.85, accuracy > 0.9 not met in 2 consecutive epochs; best of all"
+        " epochs: val_accuracy 0.8600, accuracy 0.5000\n"
     )
     run_on_a_clock(StopAtAccuracy(validation_freq=2), [{"loss": 1.0}])
     assert "no epoch was compared" in capsys.readouterr().out
@@ -172,7 +171,7 @@ def test_the_time_budget_ends_training_at_the_end_of_an_epoch(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Time budget of 25 seconds used up"
     assert lines[1] == "Early stopping after epoch 3"
-    assert "never met" in lines[2]
+    assert "not met" in lines[2]
 
 
 def test_the_time_before_a_resumption_counts_in_the_budget():

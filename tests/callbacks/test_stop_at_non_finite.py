@@ -114,7 +114,7 @@ def test_the_next_fit_is_not_stopped():
 
 def test_it_says_where_and_what_to_do(capsys):
     tiny_fit([Log(loss=math.nan), StopAtNonFinite()])
-    line = "Training stopped: loss was nan in epoch 1, step 1: lower the learning rate\n"
+    line = "Training stopped, as loss was nan in epoch 1, step 1: lower the learning rate\n"
     assert capsys.readouterr().out == line
 
 

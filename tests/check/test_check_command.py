@@ -53,7 +53,7 @@ def check(*arguments):
 
 @pytest.mark.usefixtures("folder")
 def test_a_step_is_explained_without_training(monkeypatch, capsys):
-    monkeypatch.setattr("kdist.tools.check.training.run_check", None)
+    monkeypatch.setattr("kdist.tools.check.check_model.run_check", None)
     assert check("my_model.py:build", "--replicas", "2", "--batch-size", "20") == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith(" on 2 replicas (CPU:0, CPU:1), a batch of 20 rows:")
@@ -82,9 +82,9 @@ def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
     monkeypatch.setattr(cases, "CASES", {name: cases.CASES[name] for name in names})
     assert check("--devices", "--replicas", "2") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("CPU:0, CPU:1; float64: equal is within 1e-09")
+    assert lines[0].startswith("CPU:0, CPU:1; float64: 'equal' means: within 1e-09")
     assert lines[1].split() == [*names[0].split(), "equal"]
-    assert lines[-1] == "1 of 1 are equal to one replica of stock Keras"
+    assert lines[-1] == "1 of 1 models match one replica of stock Keras"
 
 
 def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypatch, capsys):
@@ -95,12 +95,12 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
             differences=found, errors=errors, unrepeatable=(), precision="float32", steps="1"
         )
 
-    monkeypatch.setattr("kdist.tools.check.training.run_check", run)
+    monkeypatch.setattr("kdist.tools.check.check_model.run_check", run)
     assert check("--devices") == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "NOT EQUAL" in line] == ["dropout"]
     assert "    2 replicas: fails: NCCL is broken" in lines
-    assert lines[-1] == f"{len(cases.CASES) - 1} of {len(cases.CASES)} are equal to one replica" + (
+    assert lines[-1] == f"{len(cases.CASES) - 1} of {len(cases.CASES)} models match one replica" + (
         " of stock Keras"
     )
 
@@ -109,8 +109,8 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "either a model, FILE.py:FUNCTION, or --devices"),
-        (["my_model.py:build", "--devices"], "either a model"),
+        ([], "a model .FILE.py:FUNCTION. or --devices, not both"),
+        (["my_model.py:build", "--devices"], "needs a model .* not both"),
         (["nosuch.py:build"], "there is no file nosuch.py"),
         (["my_model.py"], "FILE.py:FUNCTION"),
         (["my_model.py:build", "--replicas", "1"], "replicas has to be from 2"),
@@ -119,14 +119,14 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_refused_before_anything_is_made(arguments, message, monkeypatch):
-    monkeypatch.setattr("kdist.tools.check.training.make_strategies", None)
+    monkeypatch.setattr("kdist.tools.check.check_model.make_strategies", None)
     with pytest.raises(UserError, match=message):
         check(*arguments)
 
 
 def test_one_gpu_has_nothing_to_compare_with(monkeypatch):
     monkeypatch.setattr(command, "visible_gpus", lambda _: ["0"])
-    with pytest.raises(UserError, match="there is one GPU"):
+    with pytest.raises(UserError, match="machine has one GPU"):
         check("--devices")
 
 

@@ -12,8 +12,8 @@ from kdist.spmd.fixed_order import FixedOrder
 from kdist.spmd.operation import LOCAL, RULES, Decision
 from kdist.spmd.placements import REPLICATE
 from kdist.strategies.exact_strategy import ExactStrategy
-from kdist.tools.check.batches import read_batches
-from kdist.training.user_model.data import check_data_result
+from kdist.tools.check.check_batches import read_batches
+from kdist.training.user_model.user_data import check_data_result
 from keras import layers, ops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -72,7 +72,7 @@ GOOD = {
         "float64",
     ),
     "gan": (gan, "float64"),
-    "float32": (lambda: sequential(layers.Dense(4, dtype="float32")), "float32 (a layer of it"),
+    "float32": (lambda: sequential(layers.Dense(4, dtype="float32")), "float32 (a layer computes"),
     "casts": (lambda: sequential(layers.Dense(4), Float32()), "float64"),
     "mixed": (mixed, "float16"),
 }
@@ -116,7 +116,7 @@ def test_the_first_difference_is_named():
     assert first.gap > 1e-3
     assert not result.unrepeatable
     assert "2 replicas: differs from step 1 on\n    weights sequential" in str(result)
-    assert "each operation of its steps has the values of one device" in str(result)
+    assert "no operation was divided wrongly, so the inputs of the steps differ" in str(result)
 
 
 def sums_off_by(monkeypatch, factor):
@@ -144,7 +144,7 @@ def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
 
 def test_the_operation_that_is_divided_wrong_is_named(monkeypatch):
     def wrong(op):
-        return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
+        return Decision([LOCAL, REPLICATE], [op.placements[0].as_plain()])
 
     monkeypatch.setitem(RULES, "Cumsum", wrong)
     result = check(lambda: sequential(layers.Lambda(lambda x: tf.cumsum(x, 0))))
@@ -160,12 +160,12 @@ def test_bits_are_those_of_one_replica_and_another_order_of_a_sum_is_found(monke
     found = check(build, replicas=(2, 4), bits=True)
     assert found.equal
     assert str(found).startswith("equal to one replica of 4 shards\n")
-    made = FixedOrder._sum
+    made = FixedOrder._sum_parts
 
     def otherwise(self, parts):
         return made(self, parts if len({*self.devices}) == 1 else [parts[i] for i in (0, 2, 1, 3)])
 
-    monkeypatch.setattr(FixedOrder, "_sum", otherwise)
+    monkeypatch.setattr(FixedOrder, "_sum_parts", otherwise)
     found = check(build, replicas=(2, 4), bits=True)
     assert not found.equal
     first = found.differences["2 replicas"][0]
@@ -214,10 +214,15 @@ def test_an_error_on_several_replicas_names_the_line():
     [
         (lambda: sequential(layers.Reshape((5,))), (X, Y), {}, "does not train on one replica"),
         (lambda: 3, (X, Y), {}, "build returned int, expected a compiled"),
-        (sequential(), (X, Y), {}, "without calling it"),
+        (sequential(), (X, Y), {}, r"pass build, not build\(\)"),
         (sequential, (X[:1], Y[:1]), {}, "fewer than 2 samples"),
         (sequential, tf.data.Dataset.from_tensor_slices((X, Y)), {}, "single samples"),
-        (sequential, tf.data.Dataset.from_tensors((X, Y)), {"batch_size": 8}, "of their own"),
+        (
+            sequential,
+            tf.data.Dataset.from_tensors((X, Y)),
+            {"batch_size": 8},
+            "are batched already",
+        ),
     ],
 )
 def test_bad_input(build, data, options, message):

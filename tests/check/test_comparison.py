@@ -108,11 +108,11 @@ def test_a_result_says_where_it_begins():
         (result(), "2 replicas: equal"),
         (result(differences={"2 replicas": found}), "differs from step 2 on\n    loss: NaN"),
         (result(errors={"2 replicas": "too bad"}), "2 replicas: fails: too bad"),
-        (result(unrepeatable=found), "two runs on one replica, such as by a draw"),
+        (result(unrepeatable=found), "two runs on one replica differ, perhaps by a draw"),
     ):
         assert says in str(one)
         assert one.equal == (says == "2 replicas: equal")
-    with pytest.raises(AssertionError, match="depends on the number of replicas\nNOT EQUAL"):
+    with pytest.raises(AssertionError, match="runs differ from the run on one replica\nNOT EQUAL"):
         result(errors={"2 replicas": "too bad"}).assert_equal()
 
 

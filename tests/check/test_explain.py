@@ -136,8 +136,8 @@ def test_the_line_that_needs_all_rows_is_named(strategy, step, line, gathered, d
     assert found.gathered >= gathered
     if divided[1] < 1:
         assert found.places[0] is place
-        assert f"about {1 - found.divided_share:.0%}" in found.message()
-        assert place.name[:60] in found.message()
+        assert f"about {1 - found.divided_share:.0%}" in found.warning()
+        assert place.name[:60] in found.warning()
 
 
 @pytest.mark.parametrize(("whole", "is_told"), [(4, False), (6, True)])
@@ -146,9 +146,9 @@ def test_a_message_tells_of_a_felt_share_in_places_that_fit_a_screen(whole, is_t
     places = tuple(Place(name, {"Sort": None}, flops=1.0) for name in names)
     work = Work(divided=100.0 - whole, whole=float(whole), repeated=0.0)
     found = Explanation(2, 64, work, places, rounds=1, summed=0.0, gathered=0.0)
-    assert (found.message() is not None) is is_told
+    assert (found.warning() is not None) is is_told
     if is_told:
-        head, told = found.message().split(": ", 2)[1:]
+        head, told = found.warning().split(": ", 2)[1:]
         assert head.startswith("about 6% of this step cannot be divided")
         first, second, rest = told.split("; ")
         assert (first, rest) == ("model.py:31: x = tf.sort(x) (Sort)", "c (Sort) and 1 more")
@@ -183,7 +183,7 @@ def test_the_update_of_an_embedding_is_no_work_that_could_be_divided(strategy):
     step = explained(strategy, build, (np.zeros((ROWS, FEATURES), "int32"), Y)).step
     assert step.gathered > 0
     assert step.work.whole == 0
-    assert step.message() is None
+    assert step.warning() is None
 
 
 def test_bad_input_is_refused(strategy):

@@ -11,7 +11,12 @@ import numpy as np
 from kdist._upstream.callback_attributes import STATEFUL
 from kdist._upstream.seeds import make_global_seed_state
 from kdist.callbacks import Checkpoint
-from kdist.checkpoint.values import assign_values, copy_values, metric_variables, state_variables
+from kdist.checkpoint.variable_values import (
+    assign_values,
+    copy_values,
+    metric_variables,
+    state_variables,
+)
 
 SAMPLES, BATCH, STEPS, EPOCHS = 44, 8, 6, 3
 X = np.random.default_rng(0).normal(size=(SAMPLES, 8)).astype("float32")

@@ -12,6 +12,7 @@ from kdist._upstream.fit import start_fit_at
 from kdist.data import training_batches
 from keras.src.backend.common import global_state
 from recorded_fits import Position, Recorder, assert_same, record, steps_of, trained_from
+from replicas import assert_equal
 
 COUNT = 21  # six batches of four, of which the last has one
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 1), np.uint8)
@@ -123,15 +124,15 @@ KINDS = {
     "PyDataset without end": (Endless, EVERY_FOUR),
     "PyDataset without end, with workers": (lambda: Endless(workers=2), EVERY_FOUR),
 }
-ON_REPLICAS = ["own", "own, mapped", "own, read on", "arrays", "tf.data", "tf.data, cached"]
-ON_REPLICAS += ["tf.data, repeated twice", "tf.data, filtered", "generator", "PyDataset"]
+ON_REPLICAS = ["own", "own, read on", "arrays", "tf.data, filtered", "generator", "PyDataset"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_begins_amid_its_data(kind):
     make, options = KINDS[kind]
+    options = options | {"epochs": 3}
     whole, _ = record(make, **options)
-    for start in [(0, 3), (1, 2), (2, 0)]:
+    for start in [(0, 3), (2, 1)]:
         seen, _ = record(make, start=start, **options)
         assert_same(seen, trained_from(whole, start))
 
@@ -146,11 +147,13 @@ def test_a_fit_on_replicas_begins_amid_its_data(kind):
 
 
 @pytest.mark.parametrize("kind", ["own", "arrays", "tf.data", "PyDataset"])
-def test_an_epoch_that_has_no_batch_left_ends(kind):
+def test_a_fit_begins_at_the_end_or_the_beginning_of_an_epoch(kind):
     make, options = KINDS[kind]
+    options = options | {"epochs": 3}
     whole, _ = record(make, **options)
-    seen, _ = record(make, start=(1, 6), **options)
-    assert_same(seen, trained_from(whole, (2, 0)))
+    for start in [(0, 6), (1, 0)]:
+        seen, _ = record(make, start=start, **options)
+        assert_same(seen, trained_from(whole, (1, 0)))
 
 
 def test_executions_of_several_steps_begin_where_they_are_asked_to():
@@ -159,8 +162,7 @@ def test_executions_of_several_steps_begin_where_they_are_asked_to():
     seen, _ = record(own, start=(1, 3), steps_per_execution=2)
     rows = [rows for step, rows in trained_from(whole, (1, 3)) if isinstance(step, str)]
     found = [rows for step, rows in seen if isinstance(step, str)]
-    for row, expected in zip(found, rows, strict=True):
-        np.testing.assert_array_equal(row, expected)
+    assert_equal(found, rows)
     assert steps_of(seen)[:3] == [(1, 3), (1, 5), (2, 0)]
 
 
@@ -243,9 +245,9 @@ SENTENCES = {
         {},
         r"it does not keep an order \(deterministic=False\)",
     ),
-    "Python": (from_generator, {}, "if the data give the same in every run"),
-    "generator": (generator, EVERY_FOUR, "if the data give the same in every run"),
-    "PyDataset": (Files, {}, "if the data give the same in every run"),
+    "Python": (from_generator, {}, "if the data give the same batches in every run"),
+    "generator": (generator, EVERY_FOUR, "if the data give the same batches in every run"),
+    "PyDataset": (Files, {}, "if the data give the same batches in every run"),
 }
 
 
@@ -265,5 +267,5 @@ def test_a_py_dataset_that_is_shuffled_without_a_seed(monkeypatch):
 
 
 def test_without_a_fit_it_is_said_when_to_call_it():
-    with pytest.raises(RuntimeError, match="call this in `on_train_begin`"):
+    with pytest.raises(RuntimeError, match="call `start_fit_at` in `on_train_begin`"):
         start_fit_at(Recorder(), epoch=1, batch=0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import NonFiniteWeightsError
 from resumed_training import (
     EPOCHS,
@@ -26,40 +26,41 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 @pytest.fixture(scope="module")
 def model():
-    made = network()
-    made.compile(
-        keras.optimizers.SGD(0.05, momentum=0.9),
-        "sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-    )
-    return made
+    model = network()
+    optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    """What the training has reached that was not interrupted."""
+    return Training(model).uninterrupted()
 
 
 def places(folder):
-    return [(one.epoch, one.batch) for one in checkpoint_files(folder)]
+    return [(checkpoint.epoch, checkpoint.batch) for checkpoint in checkpoint_files(folder)]
 
 
 @pytest.mark.parametrize(
     ("step", "place"),
     [(1, (0, 1)), (STEPS, (0, STEPS)), (STEPS + 2, (1, 2)), (VALIDATION, (0, STEPS))],
 )
-def test_sigterm_saves_at_the_end_of_the_step(model, tmp_path, step, place, capsys):
+def test_sigterm_saves_at_the_end_of_the_step(model, expected, tmp_path, step, place, capsys):
     before = signal.getsignal(signal.SIGTERM)
     training = Training(model)
-    expected = training.uninterrupted()
-    training.uninterrupted(epochs=1)
     with pytest.raises(SystemExit) as ended:
         training.reset()
         training.fit(Terminate(step), Checkpoint(tmp_path, every_seconds=None, verbose=0))
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
     assert places(tmp_path)[0] == place
-    said = f"SIGTERM: saved in epoch {place[0] + 1} after step {place[1]}"
+    said = f"SIGTERM: training saved in epoch {place[0] + 1} after step {place[1]}"
     assert said in capsys.readouterr().out
     assert training.killed(tmp_path).differences(expected) == []
 
 
-def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, tmp_path, capsys):
+def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, expected, tmp_path, capsys):
     """Also after the last: what follows `fit` would be cut short when the machine is taken away."""
 
     class AtEpochEnd(Terminate):
@@ -68,7 +69,6 @@ def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, tmp_path, cap
                 self.kill()
 
     training = Training(model)
-    expected = training.uninterrupted()
     for epoch in (1, EPOCHS - 1):
         folder = tmp_path / str(epoch)
         training.reset()
@@ -98,9 +98,9 @@ def test_without_preemption_a_signal_is_left_alone(model, tmp_path):
     assert received == [1]
 
 
-def test_a_training_that_is_over(model, tmp_path, capsys):
+def test_a_training_that_is_over(model, expected, tmp_path, capsys):
     training = Training(model)
-    expected = training.killed(tmp_path, 4)
+    training.killed(tmp_path, 4)
     capsys.readouterr()
     seen = Kill(1)
     history = model.fit(*training.data, callbacks=[seen, Checkpoint(tmp_path)], **training.options)
@@ -143,10 +143,9 @@ def test_a_signal_in_the_validation_of_the_epoch_in_which_a_callback_stops(model
     assert found.differences(expected) == []
 
 
-def test_signals_in_two_validations_of_one_epoch(model, tmp_path):
+def test_signals_in_two_validations_of_one_epoch(model, expected, tmp_path):
     """The second process trains no step, whose logs it could save."""
     training = Training(model)
-    expected = training.uninterrupted()
     for _ in range(2):
         with pytest.raises(SystemExit):
             training.reset()
@@ -187,7 +186,6 @@ def finite(folder):
 @pytest.mark.parametrize("every_steps", [1, STEPS])
 def test_weights_that_are_nan_stop_the_training_and_are_not_saved(model, tmp_path, every_steps):
     training = Training(model)
-    training.uninterrupted(epochs=1)
     training.reset()
     checkpoint = Checkpoint(tmp_path, every_steps=every_steps, verbose=0)
     with pytest.raises(NonFiniteWeightsError, match="kernel is not finite after step 2 of epoch 2"):
@@ -214,7 +212,7 @@ def test_a_value_that_is_infinite_from_the_start_is_saved(tmp_path):
     assert places(tmp_path) == [(1, 0)]
 
 
-def test_a_full_disk_does_not_end_the_training(model, tmp_path, monkeypatch, capsys):
+def test_a_full_disk_does_not_end_the_training(model, expected, tmp_path, monkeypatch, capsys):
     write = CheckpointStore._write
 
     def full(store, epoch, batch, arrays, state):
@@ -231,7 +229,7 @@ def test_a_full_disk_does_not_end_the_training(model, tmp_path, monkeypatch, cap
     lines = capsys.readouterr().out.splitlines()
     assert lines.count("Checkpoint not saved, training continues: No space left on device") == 15
     monkeypatch.setattr(CheckpointStore, "_write", write)
-    assert training.resumed(tmp_path).differences(training.uninterrupted()) == []
+    assert training.resumed(tmp_path).differences(expected) == []
 
 
 def test_a_signal_while_the_disk_is_full_says_that_nothing_is_saved(
@@ -248,7 +246,7 @@ def test_a_signal_while_the_disk_is_full_says_that_nothing_is_saved(
     assert ended.value.code == 143
     assert places(tmp_path) == []
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == "SIGTERM: not saved in epoch 1 after step 2: No space left on device"
+    assert last == "SIGTERM: training not saved in epoch 1 after step 2: No space left on device"
 
 
 def test_a_fit_that_failed_lets_go_of_the_folder_and_the_signals(model, tmp_path):

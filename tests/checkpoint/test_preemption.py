@@ -60,7 +60,7 @@ def test_another_thread_leaves_signals_alone():
 
 
 def test_an_unknown_signal():
-    with pytest.raises(UserError, match="preemption has 'TERM', which is no signal: pass names"):
+    with pytest.raises(UserError, match="unknown signal 'TERM' in preemption: pass names"):
         PreemptionSignals(["TERM"])
 
 

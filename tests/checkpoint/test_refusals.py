@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
-from kdist.checkpoint.values import copy_values, state_variables
+from kdist.checkpoint.variable_values import copy_values, state_variables
 from kdist.errors import RefusedCheckpointsError, UserError
+from replicas import assert_equal
 from resumed_training import BATCH, Kill, KilledError, X, Y
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -37,15 +38,15 @@ def folder(tmp_path_factory):
     [
         (
             {"layers": [keras.layers.Dense(5, activation="relu")]},
-            "layers[1].units is 5 here and 4 there",
+            "layers[1].units is 5 here and 4 in the checkpoint",
         ),
         (
             {"layers": [keras.layers.Dense(4, activation="gelu")]},
-            'layers[1].activation is "gelu" here and "relu" there',
+            'layers[1].activation is "gelu" here and "relu" in the checkpoint',
         ),
         (
             {"layers": [keras.layers.Dense(4, activation="relu"), keras.layers.Dropout(0.5)]},
-            "the length of layers is 4 here and 3 there",
+            "the length of layers is 4 here and 3 in the checkpoint",
         ),
         (
             {"optimizer": keras.optimizers.SGD(0.2, momentum=0.9)},
@@ -53,11 +54,11 @@ def folder(tmp_path_factory):
         ),
         (
             {"optimizer": keras.optimizers.Adam(0.1)},
-            'optimizers[0].class is "Adam" here and "SGD" there',
+            'optimizers[0].class is "Adam" here and "SGD" in the checkpoint',
         ),
-        ({"loss": "mae"}, 'loss is "mae" here and "mse" there'),
-        ({"size": 40}, "data.steps is 5 here and 6 there"),
-        ({"size": 43}, "data.arrays.samples is 43 here and 44 there"),
+        ({"loss": "mae"}, 'loss is "mae" here and "mse" in the checkpoint'),
+        ({"size": 40}, "data.steps is 5 here and 6 in the checkpoint"),
+        ({"size": 43}, "data.arrays.samples is 43 here and 44 in the checkpoint"),
     ],
     ids=["units", "activation", "layers", "rate", "optimizer", "loss", "data", "samples"],
 )
@@ -67,7 +68,7 @@ def test_another_training(folder, options, difference):
         trained(folder, **options)
     message = str(refused.value)
     assert message.startswith(f"{folder} has checkpoints of another training: {difference}")
-    assert message.endswith("pass another folder, or train as before")
+    assert message.endswith("pass another folder, or restore the settings of the earlier training")
     assert "\n" not in message
     assert {path.name: path.read_bytes() for path in folder.glob("*.safetensors")} == before
 
@@ -90,12 +91,11 @@ def test_another_model_without_a_description(tmp_path):
     def fit(units):
         model = Own(units)
         model.compile("sgd", "mse", run_eagerly=True)
-        before = [v.numpy().copy() for v in model.variables]
+        before = [variable.numpy().copy() for variable in model.variables]
         try:
             model.fit(X, Y, verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
         except UserError:
-            after = [v.numpy() for v in model.variables]
-            assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+            assert_equal(model.variables, before)
             raise
 
     fit(4)
@@ -224,4 +224,4 @@ def test_a_callback_that_is_made_while_the_first_fit_is_called_is_refused(tmp_pa
     """Python has looked up `model.fit` before its arguments, and so before the patches."""
     command = [sys.executable, "-c", LATE, str(tmp_path / "checkpoints")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "UserError: Checkpoint was made while fit was called, which is too late" in done.stderr
+    assert "UserError: Checkpoint was created inside the call of fit, too late" in done.stderr

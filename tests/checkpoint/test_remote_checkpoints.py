@@ -228,7 +228,9 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(monkeypatch):
         raise PermissionError("Access Denied")
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
-    with pytest.raises(UserError, match="cannot write memory://bucket/run: Access Denied; check"):
+    with pytest.raises(
+        UserError, match="cannot write to memory://bucket/run: Access Denied; check"
+    ):
         opened("memory://bucket/run")
     monkeypatch.setattr(MemoryFileSystem, "find", refuse)
     with pytest.raises(UserError, match="cannot read memory://bucket: Access Denied; check"):
@@ -239,9 +241,9 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(monkeypatch):
     ("address", "words"),
     [
         ("ram://a", "folder is ram://a, which cannot be opened .*not known.*s3fs"),
-        (Path("memory://a"), "an address is text, such as s3://bucket/run, not a Path"),
-        ("memory://", "an address is text, such as s3://bucket/run"),
-        ("", "folder has to be a path"),
+        (Path("memory://a"), "pass an address as text: Path turns s3:// into s3:/"),
+        ("memory://", "pass an address as text"),
+        ("", "folder is an empty path"),
     ],
 )
 def test_addresses_that_cannot_be_opened(address, words):
@@ -252,7 +254,7 @@ def test_addresses_that_cannot_be_opened(address, words):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for make in (lambda: Checkpoint("gs://b/run"), lambda: TrainConfig(run_dir="gs://b/run")):
-        with pytest.raises(UserError, match=r"needs fsspec.*pip install 'kdist\[remote\]'"):
+        with pytest.raises(UserError, match=r"fsspec is needed.*pip install 'kdist\[remote\]'"):
             make()
     assert Checkpoint("runs/1").options.folder == "runs/1"
 

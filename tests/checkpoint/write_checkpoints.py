@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from kdist.checkpoint import store as store_module
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint import checkpoint_folder
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 
 KILLED_AT = 3
 
@@ -17,7 +17,7 @@ def die():
 
 
 def main(folder, point):
-    replace, write = Path.replace, store_module.write_checkpoint
+    replace, write = Path.replace, checkpoint_folder.write_checkpoint
     store = CheckpointStore(folder)
     found = store.read_newest()
     epoch = found[0].epoch if found else 0
@@ -37,7 +37,7 @@ def main(folder, point):
         return write(file, arrays, state)
 
     if point != "never":
-        Path.replace, store_module.write_checkpoint = replaced, written
+        Path.replace, checkpoint_folder.write_checkpoint = replaced, written
     while True:
         epoch += 1
         weight = np.full(100_000, epoch, "float32")

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import re
@@ -36,25 +35,38 @@ def run(*arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
-def imported_by(arguments):
-    code = (
-        "import sys\nsys.argv = ['kdist', *%r]\nfrom kdist.cli import main\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
-        "print('IMPORTED', *[name for name in %r if name in sys.modules])"
-    )
-    code %= (list(arguments), (*HEAVY, "numpy"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    lines = done.stdout.splitlines()
-    return lines[-2], lines[-1], done.stderr
+# In one process, as each that is started takes longer than all of them.
+COMMANDS = """
+import contextlib, io, json, sys
+from kdist.cli import main
+ends = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["kdist", *arguments]
+    code = None
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(
+        io.StringIO()
+    ) as errors:
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    imported = [name for name in %r if name in sys.modules]
+    ends.append((code, imported, errors.getvalue()))
+print(json.dumps(ends))
+"""
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["sweep", "scaling", "--help"]]
-)
-def test_help_imports_nothing_heavy(arguments):
-    code, imported, _ = imported_by(arguments)
-    assert code == "CODE 0"
-    assert imported == "IMPORTED"
+def ends_of(*commands, heavy=HEAVY):
+    """Return the exit codes, heavy imports and errors of commands that one process runs."""
+    command = [sys.executable, "-c", COMMANDS % (heavy,), json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_help_imports_nothing_heavy():
+    commands = ["--help"], ["train", "--help"], ["sweep", "scaling", "--help"]
+    assert ends_of(*commands, heavy=(*HEAVY, "numpy")) == [[0, [], ""]] * 3
 
 
 MISTAKES = [
@@ -64,7 +76,7 @@ MISTAKES = [
     (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),
     (["--width", "many"], "Invalid value for --width: expected an integer, received 'many'"),
     (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
-    (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
+    (["--dataset", "sample", "--data-dir", "/data"], "which comes with kdist"),
     (["--data-dir", "/no/such/folder"], "/no/such/folder"),
     (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' has no data_batch_1"),
     (["--dataset", "sample", "--subset", "20000"], "20000"),
@@ -77,44 +89,17 @@ MISTAKES = [
     (["--no-such"], "Unknown option: --no-such"),
     (["m.py:build", "extra"], "Unused Tokens: ['extra']"),
     (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
-    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 does nothing with checkpoint_every=None"),
+    (["--preemption-signal", "SIGUSR1"], "SIGUSR1 has no effect if checkpoint_every=None"),
 ]
-# In one process, as each that is started takes longer than all of them.
-MISTAKEN = """
-import contextlib, io, json, sys
-from kdist.cli import main
-ends = []
-for arguments in json.loads(sys.argv[1]):
-    sys.argv = ["kdist", "train", *arguments]
-    code = None
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-    imported = [name for name in %r if name in sys.modules]
-    ends.append((code, imported, errors.getvalue()))
-print(json.dumps(ends))
-"""
 
 
-@functools.cache
-def ends_of_mistakes():
-    arguments = json.dumps([arguments for arguments, _ in MISTAKES])
-    command = [sys.executable, "-c", MISTAKEN % (HEAVY,), arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=[str(given) for given, _ in MISTAKES])
-def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(number):
-    code, imported, stderr = ends_of_mistakes()[number]
-    assert code == 2
-    assert imported == []
-    assert stderr.count("\n") == 1
-    assert stderr.startswith("kdist: error: ")
-    assert MISTAKES[number][1] in stderr
+def test_a_mistake_is_one_line_and_exit_2_before_tensorflow():
+    ends = ends_of(*(["train", *arguments] for arguments, _ in MISTAKES))
+    for (code, imported, stderr), (arguments, words) in zip(ends, MISTAKES, strict=True):
+        assert (code, imported) == (2, []), arguments
+        assert stderr.startswith("kdist: error: ")
+        assert stderr.count("\n") == 1
+        assert words in stderr
 
 
 def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path, monkeypatch):
@@ -122,11 +107,11 @@ def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path
         nobody.bind(("127.0.0.1", 0))  # and listens not
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{nobody.getsockname()[1]}")
         monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-        code, _, stderr = imported_by(["train", "--dataset", "cifar10"])
-    assert code == "CODE 2"
+        ((code, _, stderr),) = ends_of(["train", "--dataset", "cifar10"])
+    assert code == 2
     assert stderr.count("\n") == 1
     assert "kdist: error: CIFAR-10 was not found and could not be downloaded (URL fetch" in stderr
-    assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as data_dir" in stderr
+    assert "cifar-10-python.tar.gz on another machine, unpack the file, and pass its" in stderr
 
 
 def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
@@ -308,7 +293,7 @@ def test_an_unexpected_error_has_its_trace(monkeypatch, capsys):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     code, line = end_of(monkeypatch, capsys, fail)
     assert code == 2
-    assert line.startswith("kdist: error: Keras's backend is jax, and kdist trains with TensorFlow")
+    assert line.startswith("kdist: error: Keras's backend is jax, but kdist trains with TensorFlow")
 
 
 def test_an_output_that_nobody_reads_is_left_silently():

@@ -13,7 +13,7 @@ from kdist.cli import main, make_app
 from kdist.cli.options import parse_integer
 from kdist.errors import UserError
 from kdist.fields import check_fields
-from kdist.study.driver import Outcome
+from kdist.study.run_trials import Outcome
 from kdist.study.sweep_kinds import ThroughputSweep
 
 

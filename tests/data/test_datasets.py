@@ -19,12 +19,12 @@ def test_an_embedded_set_has_its_images_and_no_folder(name):
     assert len(data.train_images) == DATASETS[name].training_images
     assert len(lines) == 1
     check_data_dir(name, None)
-    with pytest.raises(UserError, match=f"received dataset={name} and data_dir=here"):
+    with pytest.raises(UserError, match=f"received data_dir=here with dataset={name}"):
         TrainConfig(dataset=name, data_dir="here")
 
 
 @pytest.mark.parametrize("name", [name for name, one in DATASETS.items() if not one.is_embedded])
 def test_another_set_is_read_from_a_folder_or_found(name):
     check_data_dir(name, "here")
-    with pytest.raises(UserError, match="data_dir 'here' .*; expected the . files of"):
+    with pytest.raises(UserError, match="data_dir 'here' .*, expected the . files of"):
         DATASETS[name].load("here", print)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist.data.flip_and_shift import RandomVariants
+from kdist.data.flip_and_shift import RandomFlipAndShift
 from kdist.errors import UserError
 
 
@@ -23,7 +23,7 @@ def with_coordinates(content):
 
 
 def variants_of(images, *, seed=(1, 2), **options):
-    return RandomVariants(images, **options)(range(len(images)), seed=seed).numpy()
+    return RandomFlipAndShift(images, **options)(range(len(images)), seed=seed).numpy()
 
 
 def found_transforms(variants):
@@ -89,7 +89,9 @@ def test_is_what_a_loop_over_pixels_gives(shape, shift, whole_pixels, seed):
 def test_large_shifts_of_small_images(shape, indices, shift, whole_pixels, seed):
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     indices = [index % len(images) for index in indices]
-    variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)(indices, seed=seed)
+    variants = RandomFlipAndShift(images, shift=shift, whole_pixels=whole_pixels)(
+        indices, seed=seed
+    )
     assert variants.dtype == tf.float32
     draws = tf.random.stateless_uniform((3, len(indices)), seed, minval=-1, maxval=1).numpy()
     longest = np.float32(shift) * np.float32(shape[1:3])[:, np.newaxis]
@@ -144,5 +146,5 @@ def test_no_shift_only_mirrors():
 
 @pytest.mark.parametrize("shift", [-0.1, 1.5, math.nan])
 def test_a_shift_out_of_range_is_an_error(shift):
-    with pytest.raises(UserError, match="expected a fraction of height and width, from 0 to 1"):
-        RandomVariants(np.zeros((1, 4, 4, 1), np.uint8), shift=shift)
+    with pytest.raises(UserError, match="has to be a fraction of height and width, from 0 to 1"):
+        RandomFlipAndShift(np.zeros((1, 4, 4, 1), np.uint8), shift=shift)

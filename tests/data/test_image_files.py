@@ -25,6 +25,7 @@ from kdist.data.image_files import (
     read_sample,
 )
 from kdist.errors import UserError
+from replicas import assert_equal
 
 RANDOM = np.random.default_rng(1)
 ARRAYS = {
@@ -86,8 +87,7 @@ def fill(folder, contents):
 def assert_is_fashion(data, source):
     assert data.source == str(source)
     parts = (data.train_images[..., 0], data.train_labels, data.test_images[..., 0])
-    for part, array in zip((*parts, data.test_labels), ARRAYS.values(), strict=True):
-        np.testing.assert_array_equal(part, array)
+    assert_equal([*parts, data.test_labels], [*ARRAYS.values()])
     assert data.train_labels.dtype == data.test_labels.dtype == np.int32
 
 
@@ -143,11 +143,11 @@ def test_the_sample_is_taken_when_asked_for(capsys, tmp_path):
 
 
 def test_a_given_folder_without_the_files_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="none' has no train-images.*; expected the 4 files"):
+    with pytest.raises(UserError, match="none' has no train-images.*, expected the 4 files"):
         fashion_mnist(data_dir=tmp_path / "none")
     folder = fill(tmp_path / "given", FASHION)
     (folder / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(UserError, match="has no t10k-labels-idx1-ubyte.gz; expected the 4 files"):
+    with pytest.raises(UserError, match="has no t10k-labels-idx1-ubyte.gz, expected the 4 files"):
         fashion_mnist(data_dir=folder)
 
 
@@ -238,10 +238,10 @@ def test_cifar10_without_a_network(tmp_path):
 
 
 def test_a_folder_without_cifar10_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="none' has no data_batch_1.*; expected the 6 files"):
+    with pytest.raises(UserError, match="none' has no data_batch_1.*, expected the 6 files"):
         cifar10(data_dir=tmp_path / "none")
     (fill(tmp_path / "given" / CIFAR10_FOLDER, CIFAR) / "data_batch_2").unlink()
-    with pytest.raises(UserError, match=f"{CIFAR10_FOLDER}' has no data_batch_2; expected"):
+    with pytest.raises(UserError, match=f"{CIFAR10_FOLDER}' has no data_batch_2, expected"):
         cifar10(data_dir=tmp_path / "given")
 
 

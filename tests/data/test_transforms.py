@@ -125,7 +125,7 @@ def test_the_seed_decides_and_any_number_of_images_will_do(augmentation):
 def test_images_that_do_not_fit_are_an_error():
     images = tf.zeros((1, 4, 8, 3))
     for change in (RandomCrop(9, padding=2), RandomCutout((5, 2))):
-        with pytest.raises(UserError, match="pixels was asked for of images of .* choose a smal"):
+        with pytest.raises(UserError, match="window .* is larger than the images .*: pass a smal"):
             change(images, seed=SEED)
 
 

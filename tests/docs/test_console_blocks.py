@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 from command_options import all_options, options_of, split_command
-from kdist.cli.launch import keep_program
+from kdist.cli.launch import separate_program_arguments
 from markdown_pages import PAGES, ROOT, blocks, inline_code, page_id
 
 # Programs of others, which the pages call without kdist's options.
@@ -68,7 +68,7 @@ def check(words):
 
 def split_program(words):
     """The options of `kdist launch`, and the program that it starts."""
-    own, _, program = " ".join(keep_program(words)).partition(" -- ")
+    own, _, program = " ".join(separate_program_arguments(words)).partition(" -- ")
     return own.split()[1:], program.split()
 
 

@@ -8,8 +8,8 @@ import sys
 import kdist
 import pytest
 from kdist.callbacks.save_training_data import COLUMNS as HISTORY
-from kdist.study.experiment import COLUMNS as POINTS
-from kdist.study.search_results import COLUMNS as TRIALS
+from kdist.study.experiment import POINT_COLUMNS as POINTS
+from kdist.study.search_results import TRIAL_COLUMNS as TRIALS
 from markdown_pages import ROOT, documented_objects
 
 # Where the modules are documented that `kdist/__init__.pyi` names.

@@ -37,9 +37,9 @@ def test_a_tensorflow_that_crashes_or_hangs():
     first, crash = check_tensorflow({"end": "crash"}, program=program)
     assert first == Finding("one", "good", "works")
     assert (crash.name, crash.state) == ("TensorFlow", "broken")
-    assert crash.text == "its process ended with signal SIGILL: a word: the last line"
+    assert crash.text == "the check's process ended with signal SIGILL: a word: the last line"
     (hang,) = check_tensorflow({"end": "hang"}, program=program, seconds=0.5)
-    assert (hang.state, "not done after 0.5 seconds" in hang.text) == ("broken", True)
+    assert (hang.state, "not ended after 0.5 seconds" in hang.text) == ("broken", True)
 
 
 def doctor(folder, *arguments, **environment):

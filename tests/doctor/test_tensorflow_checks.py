@@ -42,12 +42,15 @@ def test_versions_and_another_backend(monkeypatch):
         ([10.0, 10.0], 0.1, False, "good", "4 logical CPUs in 100.0 ms"),
         ([10.0, 9.0], 0.01, True, "broken", "the sum is 9, expected 10"),
         ([float("nan")], 0.01, True, "broken", "the sum is nan, expected 10"),
+        ([10.0, 9.0], 0.01, False, "broken", "the sum is 9, expected 10"),
     ],
 )
 def test_all_reduce(totals, seconds, on_gpus, state, text):
     found = judge_all_reduce(4, totals, seconds, on_gpus=on_gpus)
     assert found.state == state
     assert text in found.text
+    if state == "broken":
+        assert ("NCCL" in found.remedy) is on_gpus
 
 
 def test_an_all_reduce_over_logical_cpus():

@@ -225,7 +225,7 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     refused(tmp_path / "nothing", "nothing is not a folder: pass the folder that kdist train")
     refused(run[0] / "model.keras", r"for a model file, call kdist.load_model\(path, strategy")
     refused(tmp_path, "cannot evaluate .*not a run folder")
-    refused(run[0], "is embedded", data_dir="here")
+    refused(run[0], "which comes with kdist", data_dir="here")
     plain = tmp_path / "plain"
     plain.mkdir()
     settings = {**json.loads((run[0] / "config.json").read_text()), "ema_momentum": None}

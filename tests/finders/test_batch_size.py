@@ -18,7 +18,7 @@ from kdist.tools.find.batch_size import (
     search_largest,
 )
 from kdist.tools.find.batch_size_try import make_full_batches
-from kdist.training.user_model.functions import UserFunctions
+from kdist.training.user_model.user_functions import UserFunctions
 
 MODEL = """
 import keras
@@ -69,7 +69,7 @@ def tries(monkeypatch):
         def run(arguments):
             batch = arguments["batch_size"]
             if batch > limit:
-                return BatchSizeTry(batch_size=batch, works=False, lacks=lacks, end=end)
+                return BatchSizeTry(batch_size=batch, works=False, missing_resource=lacks, end=end)
             return BatchSizeTry(batch_size=batch, works=True, samples_per_second=4 * batch)
 
         monkeypatch.setattr(batch_size, "run_try", run)
@@ -107,7 +107,7 @@ def test_not_one_sample(model, tries):
         find_batch_size(model, announce=said.append)
     assert str(said[0]) == "batch 16: not enough memory (SIGSEGV: boom)"
     tries(0, lacks="data")
-    with pytest.raises(TrainingError, match="fewer samples than one per replica"):
+    with pytest.raises(TrainingError, match="fewer samples than replicas"):
         find_batch_size(model)
 
 
@@ -171,7 +171,7 @@ def test_real_tries(model):
     )
     program = [sys.executable, "-c", text]
     result = run_try(arguments | {"batch_size": 600}, program=program)
-    assert (result.works, result.lacks) == (False, "memory")
+    assert (result.works, result.missing_resource) == (False, "memory")
     assert TRY_VARIABLE not in os.environ
 
 
@@ -217,7 +217,7 @@ def test_what_a_file_prints_is_no_result(tmp_path):
     assert result.works
     # A dataset without a full batch is empty: the data are too few, which is no error.
     few = run_try(arguments | {"batch_size": 21})
-    assert (few.works, few.lacks) == (False, "data")
+    assert (few.works, few.missing_resource) == (False, "data")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 15, 16, 17, 100, 1000, 4095])
@@ -272,7 +272,9 @@ def run_program(text):
     ],
 )
 def test_a_process_that_dies_of_memory_is_a_try(text, how):
-    assert run_program(text) == BatchSizeTry(batch_size=8, works=False, lacks="memory", end=how)
+    assert run_program(text) == BatchSizeTry(
+        batch_size=8, works=False, missing_resource="memory", end=how
+    )
 
 
 def test_a_process_that_dies_of_something_else_is_an_error():

@@ -17,13 +17,10 @@ def find(*arguments):
     return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
 
 
-def test_rate_of_the_example(tmp_path):
-    command = [sys.executable, "-m", "kdist", "find", "rate", MODEL, "--steps=12", "--batch-size=8"]
-    done = subprocess.run(
-        [*command, "--replicas=2", "--output=found"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "suggested learning rate: " in done.stdout
+def test_rate_of_the_example(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    find("rate", MODEL, "--steps=12", "--batch-size=8", "--replicas=2", "--output=found")
+    assert "suggested learning rate: " in capsys.readouterr().out
     assert "<svg" in (tmp_path / "found" / "learning-rate.html").read_text()
 
 
@@ -47,8 +44,8 @@ def test_batch_passes_its_options(monkeypatch, capsys):
         "most": 65536,
     }
     assert capsys.readouterr().out.splitlines() == [
-        "largest batch size per replica that works: 100 (the next larger does not fit into the"
-        " memory)",
+        "largest batch size per replica that works: 100 (the next larger size that was tried did"
+        " not fit into memory)",
         "use --batch-size 95",
     ]
 

@@ -116,7 +116,7 @@ def test_the_picture():
         suggestion=found.suggestion,
     )
     batches, average, suggested = figure.charts[0].series
-    assert len(batches.drawn) == len(average.drawn) - 1 == len(found.rates) - 1
+    assert len(batches.visible_points) == len(average.visible_points) - 1 == len(found.rates) - 1
     assert suggested.name == f"suggested: {found.suggestion:.2g}"
     assert {point.x for point in suggested.points} == {found.suggestion}
     assert "<circle" in figure.charts[0].svg()

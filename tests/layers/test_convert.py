@@ -163,7 +163,7 @@ def test_layers_of_every_class_are_converted(make):
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(UserError, match="received to='sync': pass \"synchronized\""):
+    with pytest.raises(UserError, match="to is 'sync', but has to be \"synchronized\""):
         convert_batch_norm(functional(), to="sync")
 
 

@@ -122,8 +122,8 @@ def test_replicas_train_as_one(float64):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"depth_radius": -1}, "depth_radius=-1; expected an integer of at least 0"),
-        ({"depth_radius": 2.0}, "depth_radius=2.0; expected an integer"),
+        ({"depth_radius": -1}, "depth_radius is -1, but has to be an integer of at least 0"),
+        ({"depth_radius": 2.0}, "depth_radius is 2.0, but has to be an integer"),
         ({"bias": 0}, "bias is 0, but has to be a number above 0 and finite"),
         ({"alpha": -0.1}, "alpha is -0.1, but has to be a number of at least 0 and finite"),
         ({"beta": float("inf")}, "beta is inf, but has to be a number of at least 0 and finite"),

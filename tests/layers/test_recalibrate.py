@@ -241,7 +241,7 @@ def broken(x):
         (broken, OSError, "disk"),
         (lambda x: [x, x * np.nan], UserError, "NaN"),
         (lambda x: [x, x[:, :2]], tf.errors.InvalidArgumentError, "incompatible"),
-        (lambda x: [], UserError, "without any batch"),
+        (lambda x: [], UserError, "data has no batch"),
     ],
 )
 def test_an_error_leaves_the_model_as_it_was(make, error, words):
@@ -273,10 +273,10 @@ def unbuilt():
 @pytest.mark.parametrize(
     ("make", "values", "words"),
     [
-        (no_norm, data(), "there is none"),
+        (no_norm, data(), "the model has no keras"),
         (frozen, data(), "all are frozen"),
         (unbuilt, data(), "not built"),
-        (two_norms, 3, "received int for data"),
+        (two_norms, 3, "data has the type int"),
     ],
 )
 def test_bad_arguments(make, values, words):

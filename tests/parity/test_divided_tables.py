@@ -140,18 +140,18 @@ def on_one_replica(name):
 def lookups(monkeypatch):
     """Return the lookups in parts of the planned steps."""
     found = []
-    original = partition._plan
+    original = partition._plan_step
 
     def plan(*args):
         planned = original(*args)
         found.extend(
             each
-            for each in planned.plan.operations
+            for each in planned[0].operations
             if Partial(ONE_TERM) in each.decision.output_placements
         )
         return planned
 
-    monkeypatch.setattr(partition, "_plan", plan)
+    monkeypatch.setattr(partition, "_plan_step", plan)
     return found
 
 

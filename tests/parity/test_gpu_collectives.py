@@ -34,14 +34,14 @@ def test_replicas_give_what_one_gives(name, replicas, monkeypatch):
     strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=replicas == 3)
     assert isinstance(strategy.collectives().cross_device_ops, CollectiveAllReduce)
     summed = []
-    sums = Collectives._sum
+    sums = Collectives._sum_parts
 
     def recorded(self, parts):
         if not self._is_collective(parts[0]):
             summed.append(parts[0])
         return sums(self, parts)
 
-    monkeypatch.setattr(Collectives, "_sum", recorded)
+    monkeypatch.setattr(Collectives, "_sum_parts", recorded)
     harness.assert_same(CASES[name], on_one_replica(name), harness.train(CASES[name], strategy))
     assert not [part for part in summed if part.dtype.is_floating and part.shape.rank]
 

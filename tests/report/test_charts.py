@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.report.charts import Chart, Figure, Point, Series
-from kdist.report.sources import read_study
+from kdist.report.find_records import read_study
 from kdist.report.write_report import draw_learning_curves, draw_search, draw_sweep, name_series
 from kdist.training.config import TrainConfig
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from report_folders import (
     accuracy_rows,
     scaling_rows,
@@ -24,7 +24,7 @@ from report_folders import (
 
 
 def charts_of(figure):
-    return {chart.title: chart for chart in figure.drawn}
+    return {chart.title: chart for chart in figure.visible_charts}
 
 
 def curves_of(*runs):
@@ -43,7 +43,7 @@ def test_the_curves_of_a_run(tmp_path):
 def test_a_chart_for_each_column_that_was_logged(tmp_path):
     extra = {"batch_norm_gap": [0.9, 0.4, 0.2]}
     plain, watched = write_run(tmp_path / "plain"), write_run(tmp_path / "watched", extra=extra)
-    title = "Batch norm: moving statistics, batch"
+    title = "Batch norm: gap of moving statistics and batch"
     assert title not in charts_of(curves_of(plain))
     plain_series, watched_series = charts_of(curves_of(plain, watched))[title].series
     assert plain_series.points == []
@@ -54,7 +54,7 @@ def test_a_run_of_which_nothing_is_known_is_not_drawn(tmp_path):
     run = write_run(tmp_path / "a")
     for file in ("summary.json", "history.csv"):
         (run / file).unlink()
-    assert draw_learning_curves([read_run(run, unfinished=True)]).drawn == []
+    assert draw_learning_curves([read_run(run, unfinished=True)]).visible_charts == []
 
 
 def drawn(folder, kind, rows):
@@ -62,8 +62,8 @@ def drawn(folder, kind, rows):
     sweep = read_study(write_sweep(folder, kind, rows))
     figure = draw_sweep(sweep, sweep.experiment.summarize(sweep.done))
     return {
-        chart.title: {s.name: {point.x: point for point in s.drawn} for s in chart.series}
-        for chart in figure.drawn
+        chart.title: {s.name: {point.x: point for point in s.visible_points} for s in chart.series}
+        for chart in figure.visible_charts
     }
 
 
@@ -80,10 +80,10 @@ def test_speed_and_step_time_by_batch(tmp_path):
 
 def test_accuracy_and_time_to_target_have_bars(tmp_path):
     found = drawn(tmp_path / "s", "accuracy", accuracy_rows())
-    point = found["Seconds to the target"]["lr rule linear"][32]
+    point = found["Time to target, seconds"]["lr rule linear"][32]
     assert (point.y, point.low, point.high) == (29, 28, 30)
     # One of three seeds reached the target with the batch of 64.
-    assert list(found["Seconds to the target"]["lr rule none"]) == [32]
+    assert list(found["Time to target, seconds"]["lr rule none"]) == [32]
     best = found["Best validation accuracy"]["lr rule linear"][32]
     assert best.high == pytest.approx(0.895)
     never = [row | {"reached_target": False} for row in accuracy_rows()]
@@ -130,7 +130,7 @@ def search(folder, scores, *, reached=(None,) * 3, **options):
 
 def test_a_chart_for_each_hyperparameter_that_varied(tmp_path):
     figure = search(tmp_path / "s", [2.0, 3.0, 1.0])
-    axes = {chart.axis: chart for chart in figure.charts}
+    axes = {chart.x_label: chart for chart in figure.charts}
     assert list(axes) == ["Trial", "base_lr", "optimizer", "ema_momentum"]
     first = {name: chart.series[0].points[0].x for name, chart in axes.items()}
     assert first == {"Trial": 1, "base_lr": 0.0001, "optimizer": "sgd", "ema_momentum": "None"}
@@ -167,7 +167,7 @@ def places(chart):
 
 
 def make_chart(*points, style="markers", **options):
-    return Chart(title="Height", axis="Width", series=[Series("s", points, style)], **options)
+    return Chart(title="Height", x_label="Width", series=[Series("s", points, style)], **options)
 
 
 def test_points_are_at_their_numbers():
@@ -209,7 +209,7 @@ def test_texts_beside_each_other_do_not_touch():
 
 
 def test_words_are_escaped_and_points_have_their_numbers_as_hints():
-    chart = Chart(title="<a>", axis="&", series=[Series("<b>", [Point(1, 2, 1.5, 2.5)])])
+    chart = Chart(title="<a>", x_label="&", series=[Series("<b>", [Point(1, 2, 1.5, 2.5)])])
     assert "<a>" in texts(chart)
     (hint,) = elements(chart, "title")
     assert hint.text == "<b>: 1, 2 (1.5 to 2.5)"
@@ -235,7 +235,7 @@ def test_any_numbers_give_a_chart(pairs, log, from_zero, style):
 
 
 def test_a_legend_names_several_series_each_in_its_colour():
-    chart = Chart(title="", axis="", series=[Series("a", []), Series("b", [])])
+    chart = Chart(title="", x_label="", series=[Series("a", []), Series("b", [])])
     (first, blue), (second, orange) = Figure(caption="", charts=[chart, chart]).legend
     assert (first, second) == ("a", "b")
     assert blue != orange

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from kdist.report.sources import find_sources
+from kdist.report.find_records import find_records
 from kdist.report.write_report import make_runs_table, make_sections, render_report
-from kdist.study.folder import FORMAT
+from kdist.study.study_folder import FORMAT
 from report_folders import (
     accuracy_rows,
     scaling_rows,
@@ -18,7 +18,7 @@ from report_folders import (
 
 
 def sections_of(*paths):
-    return make_sections(find_sources([str(path) for path in paths]))
+    return make_sections(find_records([str(path) for path in paths]))
 
 
 def test_runs_of_different_data_sets_are_not_compared(tmp_path):
@@ -38,7 +38,7 @@ def test_the_title_names_a_single_record_and_counts_several(tmp_path):
     write_run(tmp_path / "a")
     point = sweep / "points" / "b32-linear-seed0" / "run"
     for path, title in ((sweep, "s"), (point, "b32-linear-seed0"), (tmp_path, "1 sweep, 1 run")):
-        assert f"<h1>{title}</h1>" in render_report(find_sources([str(path)]))
+        assert f"<h1>{title}</h1>" in render_report(find_records([str(path)]))
 
 
 def test_the_best_run_comes_first(tmp_path):
@@ -52,7 +52,7 @@ def test_the_best_run_comes_first(tmp_path):
 
 
 def lines(path):
-    table = make_runs_table(find_sources([str(path)]).runs)
+    table = make_runs_table(find_records([str(path)]).runs)
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
@@ -141,7 +141,7 @@ def test_a_search_among_runs_is_shown(tmp_path):
     assert failures.rows == [("trial-5", "the loss was not finite: epoch 1, step 4")]
     (figure,) = section.figures
     # The dropout did not vary; the trial that failed has no score.
-    assert [chart.axis for chart in figure.charts] == ["Trial", "base_lr", "batch_size"]
+    assert [chart.x_label for chart in figure.charts] == ["Trial", "base_lr", "batch_size"]
     assert [point.x for point in figure.charts[0].series[0].points] == [1, 2, 3, 4, 5]
 
 
@@ -175,6 +175,6 @@ def test_a_damaged_search_is_skipped_with_the_reason(tmp_path, file, content):
     write_run(tmp_path / "a")
     search = write_search(tmp_path / "tune", search_trials())
     (search / file).write_text(content)
-    ((path, reason),) = find_sources([str(tmp_path)]).skipped
+    ((path, reason),) = find_records([str(tmp_path)]).skipped
     assert path == str(search)
     assert reason

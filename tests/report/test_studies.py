@@ -2,9 +2,9 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.sources import find_sources, read_study
-from kdist.study.experiment import COLUMNS
-from kdist.study.folder import FORMAT
+from kdist.report.find_records import find_records, read_study
+from kdist.study.experiment import POINT_COLUMNS
+from kdist.study.study_folder import FORMAT
 from kdist.study.sweep_kinds import ThroughputSweep
 from report_folders import accuracy_rows, throughput_rows, write_run
 from report_folders import write_sweep as write_whole_sweep
@@ -18,7 +18,7 @@ def write_sweep(folder, **about):
 
 
 def point(name="one", /, **values):
-    row = dict.fromkeys(COLUMNS) | {"kind": "throughput", "status": "done"}
+    row = dict.fromkeys(POINT_COLUMNS) | {"kind": "throughput", "status": "done"}
     row |= {"name": name, "batch_size": 8, "replicas": 1, "images_per_step": 8}
     return row | {"images_per_sec": 50.0} | values
 
@@ -44,12 +44,12 @@ def test_rows_that_are_damaged_are_told(tmp_path, content):
 
 def test_another_version_is_told(tmp_path):
     write_sweep(tmp_path, format=99)
-    with pytest.raises(UserError, match="has format 99, this kdist reads 5"):
+    with pytest.raises(UserError, match="has format 99, but this version of kdist reads format 5"):
         read_study(tmp_path)
 
 
 def test_no_sweep_is_told(tmp_path):
-    with pytest.raises(UserError, match="not the folder of a study"):
+    with pytest.raises(UserError, match="not the folder of a sweep or search"):
         read_study(tmp_path / "missing")
     for text in ("{", "[" * 100_000):
         (tmp_path / "study.json").write_text(text)
@@ -58,18 +58,18 @@ def test_no_sweep_is_told(tmp_path):
 
 
 def sweep_of(tmp_path, kind, rows):
-    return find_sources([str(write_whole_sweep(tmp_path / "s", kind, rows))]).sweeps[0]
+    return find_records([str(write_whole_sweep(tmp_path / "s", kind, rows))]).sweeps[0]
 
 
 def test_whole_trainings_are_among_the_runs_and_timed_ones_are_not(tmp_path):
     folder = write_whole_sweep(tmp_path / "accuracy", "accuracy", accuracy_rows()[:2])
     timed = write_whole_sweep(tmp_path / "timed", "throughput", throughput_rows()[:1])
     write_run(timed / "points" / "b8-r1-round1" / "run", validate=False)
-    sources = find_sources([str(tmp_path)])
+    sources = find_records([str(tmp_path)])
     assert [run.name for run in sources.runs] == ["b32-linear-seed0", "b32-linear-seed1"]
     (folder / "points" / "b32-linear-seed0" / "run" / "summary.json").unlink()
     (folder / "points" / "b32-linear-seed1" / "run" / "config.json").unlink()
-    sources = find_sources([str(tmp_path)])
+    sources = find_records([str(tmp_path)])
     assert [run.name for run in sources.runs] == ["b32-linear-seed0 (unfinished)"]
     ((path, reason),) = sources.skipped
     assert path.endswith("b32-linear-seed1/run")

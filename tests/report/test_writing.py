@@ -136,7 +136,7 @@ def test_the_page_is_beside_the_runs(tmp_path, monkeypatch):
     monkeypatch.chdir("runs/b")
     page, _ = write_report(["c", "../a"])
     assert page == tmp_path / "runs" / "report.html"
-    with pytest.raises(UserError, match="c, /dev/null have no folder in common: pass the page"):
+    with pytest.raises(UserError, match="c, /dev/null have no folder in common: pass --output"):
         write_report(["c", "/dev/null"])
 
 
@@ -158,7 +158,7 @@ def test_an_output_that_cannot_be_written(tmp_path, output):
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        ("", "--output has to be a path, received an empty one"),
+        ("", "--output is an empty path: leave it out"),
         ("\udcff.html", "--output has to be a path in UTF-8"),
         ("/dev/full", "cannot write /dev/full: it is not a regular file; pass another --output"),
         (".", "cannot write .: it is not a regular file"),

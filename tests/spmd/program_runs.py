@@ -133,7 +133,11 @@ class Runs:
                 first = tf.Variable(0.0)
                 beside.enter_context(self.strategy.extended.colocate_vars_with(first))
             if divided:
-                beside.enter_context(mock.patch.multiple(divided_variables, SMALLEST=2, _MOST=2.0))
+                beside.enter_context(
+                    mock.patch.multiple(
+                        divided_variables, LEAST_ELEMENTS=2, _LARGEST_UNEVENNESS=2.0
+                    )
+                )
             step = self._step(tf.identity)
 
         def run(*batches):
@@ -147,7 +151,7 @@ class Runs:
         with contextlib.ExitStack() as beside:
             beside.enter_context(mock.patch.object(partition, "WEIGHT_BYTES", 100))
             if divided == WEIGHTS:  # Rows are looked up in parts, although the tables are small.
-                fewer = mock.patch.object(indexing, "_fewer_rows", return_value=True)
+                fewer = mock.patch.object(indexing, "_has_fewer_elements", return_value=True)
                 beside.enter_context(fewer)
             self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
 

@@ -13,7 +13,7 @@ import kdist
 import numpy as np
 import tensorflow as tf
 from kdist.spmd import partition
-from kdist.spmd.functions import kernel_of
+from kdist.spmd.functions import kernel_name
 from kdist.spmd.placements import REPLICATE, ListOf, Partial, Shard
 from kdist.spmd.plan import GraphPlan
 from tensorflow.python.distribute import values
@@ -437,7 +437,7 @@ def _rule_of(op):
     """Return the name of the rule of an operation."""
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return op.type
-    kernel = kernel_of(op)
+    kernel = kernel_name(op)
     return f"kernel:{kernel}" if kernel else "XlaCall"
 
 

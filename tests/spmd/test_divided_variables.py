@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.spmd.divided_variables import DividedVariable, Division, division_of
+from kdist.spmd.divided_variables import DividedVariable, Division, choose_division
 from replicas import assert_close, divide
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small", "verified")
@@ -339,11 +339,11 @@ def test_an_update_outside_of_a_step_is_made_once():
 def test_a_division_is_even(parts, monkeypatch):
     monkeypatch.undo()  # the sizes of users
     for shape in [(3, 3, 160, 160), (768, 30522), (30522, 768), (513, 512), (8192,), (1, 4096)]:
-        division = division_of(shape, parts)
+        division = choose_division(shape, parts)
         assert sum(division.sizes) == shape[division.axis]
         assert len(division.sizes) == parts
         assert max(division.sizes) * parts <= 1.05 * shape[division.axis]
     for shape in [(10,), (64, 63), (3, 3, 7, 65), (None, 4096), None, ()]:
-        assert division_of(shape, parts) is None
-    assert division_of((4096, 4096), 1) is None
-    assert division_of((9, 1000), 4) == Division(1, (250, 250, 250, 250))
+        assert choose_division(shape, parts) is None
+    assert choose_division((4096, 4096), 1) is None
+    assert choose_division((9, 1000), 4) == Division(1, (250, 250, 250, 250))

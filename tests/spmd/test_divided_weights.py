@@ -8,6 +8,7 @@ import tensorflow as tf
 from kdist.spmd import partition, program
 from kdist.spmd.divided_variables import DividedVariable
 from kdist.spmd.placements import REPLICATE, Partial
+from kdist.spmd.plan import PlannedExchange
 from kdist.spmd.reduction import ONE_TERM
 from kdist.spmd.tensor_facts import StageNumber
 from replicas import assert_close
@@ -37,9 +38,9 @@ class Gathers:
 
 
 def weights_read(stage):
-    """Return the keys of the gathered weights that are arguments of a stage."""
-    results = [key for key in stage.inputs if isinstance(key, program.ExchangeResult)]
-    return [key for key in results if key.round is not None]
+    """Return the gathers of weights that are arguments of a stage."""
+    results = [key for key in stage.inputs if isinstance(key, PlannedExchange)]
+    return [key for key in results if key.is_weight]
 
 
 def step_of_layers(strategy, layers=LAYERS):
@@ -86,7 +87,7 @@ def test_no_stage_keeps_a_whole_weight(monkeypatch):
     step_of_layers(kdist.MirroredStrategy(replicas=2, shard_weights=True))
     made = gathers.programs[-1]
     for number, stage in made.stages.items():
-        assert {key.round for key in weights_read(stage)} <= {number.round}
+        assert {key.stage.round for key in weights_read(stage)} <= {number.round}
         assert not [
             t for t in stage.outputs if t.shape == (WIDTH, WIDTH) and t.op.type == "Identity"
         ]
@@ -264,13 +265,13 @@ def run_on_rows(strategy, step, rows):
 def plans(monkeypatch):
     """Return the plans of the steps that are traced."""
     found = []
-    original = partition._plan
+    original = partition._plan_step
 
     def plan(*args):
-        found.append(original(*args).plan)
+        found.append(original(*args)[0])
         return original(*args)
 
-    monkeypatch.setattr(partition, "_plan", plan)
+    monkeypatch.setattr(partition, "_plan_step", plan)
     return found
 
 

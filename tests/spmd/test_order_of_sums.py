@@ -1,8 +1,11 @@
 """Sums add their summands in one order on every replica, also after TensorFlow's optimizer."""
 
 import kdist
+import numpy as np
 import pytest
 import tensorflow as tf
+from kdist.spmd.collectives import ExchangedRows
+from replicas import assert_equal
 from tensorflow.python.eager import context
 
 
@@ -46,3 +49,18 @@ def test_no_replica_adds_three_terms_in_an_order_of_its_own(fn):
     divided = tf.function(lambda rows: strategy.run(fn, args=(rows,)), autograph=False)
     assert max(_optimized_sums(stock, x)) > 2  # TensorFlow's own sums
     assert max(_optimized_sums(divided, x), default=0) <= 2
+
+
+def test_each_shard_gets_its_rows_of_the_sum_in_the_fixed_order():
+    """One machine with one or several devices, as several workers: no shard adds by itself."""
+    shards = np.random.default_rng(0).normal(size=(4, 9, 3)).astype("float32")
+    expected = (shards[0] + shards[2]) + (shards[1] + shards[3])
+    assert not np.array_equal(expected, shards[0] + shards[1] + shards[2] + shards[3])
+    for replicas in (1, 2, 4):
+        strategy = kdist.MirroredStrategy(replicas=replicas, shards=4)
+        parts = [tf.constant(shard) for shard in shards]
+        rows = ExchangedRows(parts, shape=(9, 3), axis=0, sizes=[3, 2, 2, 2])
+        (scattered,) = strategy.collectives().scatter_sums([rows])
+        assert_equal(scattered, np.split(expected, [3, 5, 7]))
+        (summed,) = strategy.collectives().sum_all([parts])
+        assert_equal(summed, [expected] * 4)

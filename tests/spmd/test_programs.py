@@ -118,7 +118,7 @@ def test_scalars_that_differ_between_replicas_are_refused():
 
 def test_a_dataset_of_scalars_is_refused():
     strategy = kdist.MirroredStrategy(replicas=2)
-    with pytest.raises(UserError, match="call `batch`"):
+    with pytest.raises(UserError, match=r"call dataset\.batch\(n\)"):
         strategy.experimental_distribute_dataset(tf.data.Dataset.range(4))
 
 

@@ -81,7 +81,7 @@ def compute(op, inputs):
 @contextmanager
 def cudnn(written):
     """Let Keras choose cuDNN and write formulas for its operations, counted by their types."""
-    copy = Stage.copy
+    copy = Stage.copy_operation
 
     def write(stage, op, inputs):
         if op.type not in TYPES:
@@ -92,7 +92,7 @@ def cudnn(written):
 
     with (
         mock.patch.object(RNN, "_is_gpu_available", return_value=True),
-        nullcontext() if ON_GPUS else mock.patch.object(Stage, "copy", write),
+        nullcontext() if ON_GPUS else mock.patch.object(Stage, "copy_operation", write),
     ):
         yield
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.checkpoint.values import to_json
+from kdist.checkpoint.variable_values import to_json
 from replicas import divide
 
 X = np.arange(12.0).reshape(6, 2)

@@ -21,7 +21,7 @@ def run(step, rows=ROWS):
 
 
 def wrong_rows(op):
-    return Decision([LOCAL, REPLICATE], [op.placements[0].plain()])
+    return Decision([LOCAL, REPLICATE], [op.placements[0].as_plain()])
 
 
 def wrong_sum(op):
@@ -53,7 +53,7 @@ def with_another_inner_size(op):
     [
         ("Cumsum", wrong_rows, lambda x: tf.cumsum(x, 0), "not"),
         ("Max", wrong_sum, lambda x: tf.reduce_max(x), "not"),
-        ("Sum", wrong_copy, lambda x: tf.reduce_sum(x), "other values"),
+        ("Sum", wrong_copy, lambda x: tf.reduce_sum(x), "values differ"),
         ("Tanh", said_to_be_equal, lambda x: tf.tanh(x), "said to be equal"),
         ("Relu", with_another_size, lambda x: tf.nn.relu(x), "rows, not"),
         ("Sinh", with_another_inner_size, lambda x: tf.sinh(x), "has the shape"),
@@ -148,7 +148,7 @@ def test_a_variable_that_is_changed_in_an_unknown_way_is_trusted():
 def twice(op):
     def emit(stage, op, inputs):
         handle, value = inputs
-        return stage.copy(op, [handle, 2.0 * value])
+        return stage.copy_operation(op, [handle, 2.0 * value])
 
     return Decision([LOCAL, REPLICATE], [], emit)
 

@@ -34,12 +34,14 @@ def dense_step(x, labels, kernel):
 
 def described(planned):
     """Return the row of a table that describes a planned operation."""
-    ways = [type(way).__name__ for way in planned.ways if not isinstance(way, Keep)]
+    conversions = [
+        type(each).__name__ for each in planned.conversions if not isinstance(each, Keep)
+    ]
     is_gradient = planned.op.name.startswith("gradient_tape/")
     cells = [
         f"`{planned.op.type}`{', gradient' if is_gradient else ''}",
         ", ".join(f"`{placement}`" for placement in planned.placements),
-        ", ".join(f"`{way}`" for way in ways) or "as they are",
+        ", ".join(f"`{name}`" for name in conversions) or "as they are",
         ", ".join(f"`{placement}`" for placement in planned.decision.output_placements) or "none",
         str(planned.stage),
     ]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.strategies import devices
-from kdist.strategies.tensorflow_logging import VARIABLE
+from kdist.strategies.tensorflow_logging import LOG_LEVEL_VARIABLE
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ def test_device_names_as_in_tensorflow(name):
         ({"replicas": 0}, "at least 1"),
         ({"replicas": 2.0}, "an integer"),
         ({"replicas": True}, "an integer"),
-        ({"replicas": 99}, "replicas=99, .* this CPU is split into [0-9]+ replicas at most"),
+        ({"replicas": 99}, "replicas=99, .* CPU can be split into at most [0-9]+ replicas"),
         ({"devices": []}, "empty list"),
         ({"devices": "CPU:0"}, "has to be a list"),
         ({"devices": [0, 1]}, "has to be a list"),
         ({"devices": ["GPU:0"]}, "unknown device GPU:0: available are CPU:0"),
         ({"devices": ["/cpu:0", "CPU:0"]}, "each device only once"),
-        ({"devices": ["CPU:0"], "replicas": 1}, "one of the two"),
+        ({"devices": ["CPU:0"], "replicas": 1}, "pass only one of these arguments"),
     ],
 )
 def test_bad_devices_are_refused(arguments, words):
@@ -69,8 +69,8 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
         "import kdist\nimport tables\nstrategy = kdist.MirroredStrategy(replicas=2)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert "late.py:3: strategy = kdist.MirroredStrategy(replicas=2)) above" in done.stderr
-    assert done.stderr.rstrip().endswith(", and above imports that make one")
+    assert "late.py:3: strategy = kdist.MirroredStrategy(replicas=2)) before" in done.stderr
+    assert done.stderr.rstrip().endswith(", and before imports that create tensors")
 
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):
@@ -101,7 +101,7 @@ def test_a_prepared_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_a
         [sys.executable, "-i", "-c", code],
         capture_output=True,
         text=True,
-        env={name: value for name, value in os.environ.items() if name != VARIABLE},
+        env={name: value for name, value in os.environ.items() if name != LOG_LEVEL_VARIABLE},
         stdin=subprocess.DEVNULL,
     )
     assert done.stdout == "[8, 1, 2, 4]\n1 thread\n"

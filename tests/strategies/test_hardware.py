@@ -57,7 +57,9 @@ def test_devices_are_lines_of_another_process(monkeypatch, kind):
 )
 def test_devices_that_cannot_be_listed_are_an_error(monkeypatch, ended, last):
     listing(monkeypatch, **ended)
-    with pytest.raises(UserError, match=f"`kdist devices` fails, and so would every run: {last}$"):
+    with pytest.raises(
+        UserError, match=rf"TensorFlow cannot start here \(`kdist devices`\): {last}$"
+    ):
         describe_machine()
 
 

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import tensorflow as tf
 from kdist.strategies import devices
-from kdist.strategies.tensorflow_logging import VARIABLE, drop_messages, quiet_stderr
+from kdist.strategies.tensorflow_logging import LOG_LEVEL_VARIABLE, drop_messages, quiet_stderr
 
 HEAD = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
 INFORMATION = (
@@ -43,7 +43,7 @@ def written(capfd):
 
 
 def test_standard_error_of_libraries_is_filtered_and_restored(monkeypatch, capfd):
-    monkeypatch.setenv(VARIABLE, "2")
+    monkeypatch.setenv(LOG_LEVEL_VARIABLE, "2")
     assert written(capfd) == FOREIGN + ERROR
     with pytest.raises(ZeroDivisionError), quiet_stderr():
         os.write(2, FOREIGN.encode())
@@ -53,9 +53,9 @@ def test_standard_error_of_libraries_is_filtered_and_restored(monkeypatch, capfd
 
 
 def test_level_0_and_no_level_show_everything(monkeypatch, capfd):
-    monkeypatch.setenv(VARIABLE, "0")
+    monkeypatch.setenv(LOG_LEVEL_VARIABLE, "0")
     assert written(capfd) == INFORMATION + FOREIGN + ERROR
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(LOG_LEVEL_VARIABLE)
     assert written(capfd) == INFORMATION + FOREIGN + ERROR
 
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from kdist.strategies import exact_strategy
 from kdist.tools.check.cases import CASES
+from kdist.tools.check.check_model import make_strategies, run_check
 from kdist.tools.check.check_options import CheckOptions
-from kdist.tools.check.training import make_strategies, run_check
 
 ROWS = np.ones((10, 12), "float32")
 

@@ -3,7 +3,6 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.study.folder import StudyFolder
 from kdist.study.search_results import (
     best_settings,
     make_trials_table,
@@ -11,8 +10,9 @@ from kdist.study.search_results import (
     sort_trials,
 )
 from kdist.study.search_settings import Search
+from kdist.study.study_folder import StudyFolder
 from kdist.training.config import TrainConfig
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from report_folders import search_trials, write_run, write_search
 
 TIMED = Search(
@@ -48,7 +48,7 @@ def test_a_trial_that_missed_the_target_counts_ten_times_and_a_closer_one_less(t
 
 def test_a_trial_without_a_score_has_failed(tmp_path):
     nan = {"val_loss": ["nan"]}
-    with pytest.raises(UserError, match="val_loss was not finite in any epoch"):
+    with pytest.raises(UserError, match="no epoch has a finite val_loss"):
         result(tmp_path / "a", Search(objective="val_loss"), (0.5,), extra=nan)
     run = write_run(tmp_path / "b", (0.5,))
     summary = json.loads((run / "summary.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 from fake_runs import FakeProcess
 from kdist.cli import make_app
 from kdist.errors import UserError
-from kdist.report.sources import read_study
+from kdist.report.find_records import read_study
 from kdist.study.search_results import sort_trials
 from kdist.study.search_run import tune
 from kdist.study.search_settings import Search
@@ -79,7 +79,7 @@ def test_the_same_command_resumes_a_search(here, end):
     assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
     word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full;"
     assert word in out
-    assert out.endswith("1 trial ended in out: run the same command again to resume.\n")
+    assert out.endswith("1 trial ended in out: run the command again to resume.\n")
     again = FakeTrials()
     code, out = run(again)
     assert code == 0
@@ -96,7 +96,7 @@ def test_a_finished_search_shows_its_results_and_takes_more_trials(here):
     assert "Best trial: trial-2" in out
     assert out.endswith(
         "The search in out is finished: pass a larger --max-trials to continue, or another --output"
-        " for a new one\n"
+        " for a new search\n"
     )
     assert run(start, max_trials=4)[0] == 0
     assert start.names == ["trial-3"]
@@ -107,7 +107,7 @@ def test_failures_in_a_row_stop_a_search(here):
     code, out = run(start, max_failures=2, width=300)
     assert (code, start.names) == (1, ["trial-0", "trial-1"])
     assert "No trial was completed.\n" in out
-    words = "the last 2 trials failed, with 'ValueError: no' (pass a larger --max-failures);"
+    words = "the last 2 trials failed, with the error 'ValueError: no'; raise --max-failures;"
     assert f"Stopped: {words} 2 trials ended in out" in out
     assert run(start, max_failures=3)[0] == 0
 
@@ -133,7 +133,7 @@ def test_no_trial_that_beat_the_target_is_said(here):
     start = FakeTrials()
     code, out = run(start, objective="seconds_to_target", config=config, width=200)
     assert code == 0
-    assert "No trial beat the target accuracy of 0.85; such trials score at least ten times" in out
+    assert "No trial beat the target accuracy of 0.85; a trial that misses the target gets" in out
     assert start.begun[0].search.has_target
 
 

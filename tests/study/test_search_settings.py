@@ -5,10 +5,10 @@ import sys
 
 import pytest
 from kdist.errors import UserError
-from kdist.study.folder import StudyFolder, StudyInfo
 from kdist.study.search_run import divide_machine, tune
 from kdist.study.search_settings import MAY_CHANGE, Search, refuse_tuned
 from kdist.study.search_trials import find_min_epochs
+from kdist.study.study_folder import StudyFolder, StudyInfo
 from kdist.training.config import TrainConfig
 
 
@@ -23,7 +23,10 @@ from kdist.training.config import TrainConfig
         ({"workers": 0}, "workers has to be from 1 to 1024, received 0"),
         ({"config": TrainConfig(validate=False)}, "received validate, which a search sets itself"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
-        ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
+        (
+            {"tuner": "hyperband", "space": {"epochs": [1, 2]}},
+            "epochs, which Hyperband sets itself",
+        ),
         ({"space": {"depht": [10]}}, "has depht, which cannot be tuned"),
     ],
 )
@@ -42,7 +45,7 @@ def test_a_setting_that_is_tuned_is_not_given_too():
 
 def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs sklearn"):
+    with pytest.raises(UserError, match="package sklearn is needed"):
         Search(tuner="bayesian")
 
 

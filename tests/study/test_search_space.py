@@ -25,10 +25,10 @@ BASE = TrainConfig(epochs=4, depth=10, width=1)
         ({"width": 2}, "has to be a list of choices, or a table with min and max; received 2"),
         ({"width": []}, "has to be a list of choices"),
         ({"width": [1, 1]}, "has a repeated choice"),
-        ({"width": [1, [2]]}, r"with width \[2\]: width has to be an integer"),
-        ({"depth": [10, 12]}, "with depth 12: depth has to be 6n \\+ 4"),
-        ({"depth": {"min": 10, "max": 22, "step": 3}}, "with depth 13"),
-        ({"dropout": {"min": 0.0, "max": 1.0}}, "with dropout 1.0"),
+        ({"width": [1, [2]]}, r"setting, width \[2\]: width has to be an integer"),
+        ({"depth": [10, 12]}, "setting, depth 12: depth has to be 6n \\+ 4"),
+        ({"depth": {"min": 10, "max": 22, "step": 3}}, "setting, depth 13"),
+        ({"dropout": {"min": 0.0, "max": 1.0}}, "setting, dropout 1.0"),
         ({"warmup_epochs": [0, 4]}, "leaves no epoch at the full learning rate"),
         ({"optimizer": {"min": 1, "max": 2}}, "optimizer needs a list of choices"),
         ({"wd": {"min": 0.1}}, "needs min and max, and may have step and sampling; received"),
@@ -37,8 +37,11 @@ BASE = TrainConfig(epochs=4, depth=10, width=1)
         ({"wd": {"min": "a", "max": 0.1}}, "the range of wd needs finite numbers"),
         ({"width": {"min": 1, "max": 2.5}}, "the range of width needs integers"),
         ({"wd": {"min": 0, "max": 1, "sampling": "log"}}, "a min above 0 with sampling=log"),
-        ({"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}}, "a factor above 1"),
-        ({"width": {"min": 1, "max": 4, "step": 0}}, "needs a step above 0"),
+        (
+            {"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}},
+            "needs a step, a factor above 1",
+        ),
+        ({"width": {"min": 1, "max": 4, "step": 0}}, "needs a step above 0; rec"),
         ({"width": {"min": 1, "max": 4, "sampling": "even"}}, "needs a sampling of linear, log"),
     ],
 )
@@ -55,7 +58,7 @@ def test_a_tunable_setting_takes_its_own_value(name):
 
 def test_the_setting_is_named_that_does_not_suit_the_others():
     base = TrainConfig(schedule="exponential", decay_epochs=2)
-    with pytest.raises(UserError, match="decay_epochs=2.0 does nothing with schedule=constant"):
+    with pytest.raises(UserError, match="decay_epochs=2.0 has no effect if schedule=constant"):
         SearchSpace(DEFAULT_SPACE, base=base)
     together = {"schedule": ["exponential"], "decay_epochs": [2, 5]}
     assert set(SearchSpace(together, base=TrainConfig()).dimensions) == set(together)
@@ -63,7 +66,9 @@ def test_the_setting_is_named_that_does_not_suit_the_others():
 
 def test_the_default_space_is_one():
     parts = SearchSpace(DEFAULT_SPACE, base=BASE).dimensions
-    assert parts["base_lr"] == Range(least=0.001, most=0.05, step=None, sampling="log", whole=False)
+    assert parts["base_lr"] == Range(
+        least=0.001, most=0.05, step=None, sampling="log", is_integer=False
+    )
     assert parts["batch_size"] == Choice((16, 32, 64, 128))
 
 
@@ -118,5 +123,5 @@ def test_a_network_is_searched_in_the_settings_that_it_has():
     space = Search(config=TrainConfig(network="cifar10_net")).space
     assert "dropout" not in space
     assert set(space) == set(DEFAULT_SPACE) - {"dropout"}
-    with pytest.raises(UserError, match="depth=10 does nothing with network"):
+    with pytest.raises(UserError, match="depth=10 has no effect if network"):
         Search(space={"depth": [10]}, config=TrainConfig(network="cifar10_net"))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import UserError
-from kdist.study.folder import StudyFolder
 from kdist.study.search_settings import Search
 from kdist.study.search_trials import SearchTrials
+from kdist.study.study_folder import StudyFolder
 from kdist.training.config import TrainConfig
 
 SPACE = {"base_lr": {"min": 0.001, "max": 0.1, "sampling": "log"}}
@@ -211,7 +211,7 @@ def test_checkpoints_are_there_for_as_long_as_they_are_needed(
 def test_the_process_of_a_search_takes_no_device(tmp_path):
     """A GPU's memory is left to the trials: TensorFlow still takes the number of its threads."""
     code = f"""
-from kdist.study.folder import StudyFolder
+from kdist.study.study_folder import StudyFolder
 from kdist.study.search_settings import Search
 from kdist.study.search_trials import SearchTrials
 trials = SearchTrials(Search(max_trials=3), StudyFolder({str(tmp_path)!r}, "trial"), [])

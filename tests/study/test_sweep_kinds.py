@@ -5,8 +5,8 @@ import math
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.errors import UserError
-from kdist.study.experiment import COLUMNS
-from kdist.study.folder import StudyFolder, StudyInfo
+from kdist.study.experiment import POINT_COLUMNS
+from kdist.study.study_folder import StudyFolder, StudyInfo
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from kdist.study.sweep_run import check_experiment
 from kdist.study.tables import Spread
@@ -48,9 +48,9 @@ def experiment(request):
 
 
 def test_columns_are_declared(experiment):
-    assert {*experiment.setting, *experiment.required} <= {*COLUMNS}
+    assert {*experiment.setting_columns, *experiment.required_columns} <= {*POINT_COLUMNS}
     for point in experiment.make_points():
-        assert list(point.columns) == list(COLUMNS)
+        assert list(point.columns) == list(POINT_COLUMNS)
 
 
 def test_settings_are_the_fields(experiment):
@@ -86,7 +86,7 @@ def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
 
     assert [opened(), opened()] == [False, True]
     other.write_text("more data")
-    with pytest.raises(UserError, match=r"contains another study: .*other\.py has changed since;"):
+    with pytest.raises(UserError, match=r"contains another study: .*other\.py has changed;"):
         opened()
     other.write_text("data")
     assert opened()
@@ -163,7 +163,7 @@ def test_a_table_of_accuracies(here):
     code, out = run(runs, experiment, output="out")
     assert code == 0
     assert "40.0 (30.0-50.0)" in out
-    assert "Time to validation accuracy above 0.8" in out
+    assert "Time to target: validation accuracy above 0.8" in out
     assert "never" in out
     assert "0 of 3" in out
     assert "Failed: b32-r2-none-seed0: ValueError: no" in out

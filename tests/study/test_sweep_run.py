@@ -11,10 +11,10 @@ import sys
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
 from kdist.errors import UserError
-from kdist.report.sources import read_study
+from kdist.report.find_records import read_study
 from kdist.signals import Interrupted, signal_of
-from kdist.study.experiment import COLUMNS
-from kdist.study.folder import StudyFolder
+from kdist.study.experiment import POINT_COLUMNS
+from kdist.study.study_folder import StudyFolder
 from kdist.study.sweep_run import sweep
 from rich.console import Console
 
@@ -46,7 +46,7 @@ def test_a_sweep_leaves_rows_and_a_table(here, runs):
     folder = only_folder(here)
     rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
     assert [row["name"] for row in rows] == NAMES
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == list(POINT_COLUMNS)
     assert rows[0]["error"] == ""
     assert json.loads((folder / "points.json").read_text())[0]["batch_size"] == 8
     assert sorted(row["name"] for row in read_study(folder).rows) == sorted(NAMES)

@@ -10,25 +10,25 @@ import types
 from contextlib import closing
 
 import pytest
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.launch.verdict import judge_end
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
-from kdist.study.driver import Driver
-from kdist.study.experiment import COLUMNS
-from kdist.study.folder import StudyFolder
+from kdist.study.experiment import POINT_COLUMNS
+from kdist.study.run_trials import TrialRunner
+from kdist.study.study_folder import StudyFolder
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep, time_to_target
 from kdist.study.sweep_run import SweepPoints
 from kdist.study.trial import Trial, measure_run
-from kdist.study.trial_process import TrialProcess, can_be_resumed, make_order
+from kdist.study.trial_process import TrialProcess, can_be_resumed, make_request
 from kdist.training.config import SearchTrial
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from report_folders import write_run
 from rich.console import Console
 
 AXES = {"name": "b8", "batch_size": 8, "replicas": 1, "global_batch": 8}
-POINT = Trial(name="b8", config={"batch_size": 8}, columns=dict.fromkeys(COLUMNS) | AXES)
+POINT = Trial(name="b8", config={"batch_size": 8}, columns=dict.fromkeys(POINT_COLUMNS) | AXES)
 
 
 def run_folder(run, *, images=512, **options):
@@ -65,7 +65,7 @@ class OnePoint(SweepPoints):
 
     def __init__(self, point, experiment, folder):
         self.experiment, self._folder, self._points = experiment, folder, [point]
-        self.left, self._rows, self.total = [point], {}, 1
+        self.points_to_run, self._rows, self.total = [point], {}, 1
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def process(monkeypatch, tmp_path, place):
         monkeypatch.setattr("kdist.study.trial_process.make_command", lambda order: command)
         folder = StudyFolder(tmp_path)
         study = OnePoint(point, experiments[kind], folder)
-        outcome = Driver(study, folder, [], Console(quiet=True)).run()
+        outcome = TrialRunner(study, folder, [], Console(quiet=True)).run()
         if outcome.signal is not None or outcome.stopped:
             return outcome
         (row,) = outcome.rows
@@ -115,19 +115,19 @@ def test_a_process_killed_for_its_memory(process):
 
 
 def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
-    assert "its run cannot be used: not a run folder" in process("")["error"]
+    assert "the run cannot be used: not a run folder" in process("")["error"]
     run_folder(tmp_path / "run")
     (tmp_path / "run" / "history.csv").write_text("epoch,seconds\n")
-    assert "it has no epoch, or no training images" in process(copy_run(tmp_path))["error"]
+    assert "the run has no finished epoch" in process(copy_run(tmp_path))["error"]
     (tmp_path / "run" / "summary.json").write_text("{")
-    assert "its run cannot be used: summary.json" in process(copy_run(tmp_path))["error"]
+    assert "the run cannot be used: summary.json" in process(copy_run(tmp_path))["error"]
 
 
 def test_a_run_without_a_speed_has_failed(process, tmp_path):
     write_run(tmp_path / "run", (0.5,), rates=(1.0,))
     row = process(copy_run(tmp_path))
     assert (row["status"], row["images_per_sec"]) == ("failed", None)
-    assert "it has no images_per_sec" in row["error"]
+    assert "the run has no images_per_sec" in row["error"]
 
 
 def diverging(run, *, epochs):
@@ -189,18 +189,18 @@ SAVED = Trial(name="b8", config={"checkpoint_every": 9, "width": 2}, columns=POI
 def cut_short(place, point=SAVED):
     """A point whose process was killed behind its first checkpoint."""
     (place / "run").mkdir(parents=True, exist_ok=True)
-    (place / "order.json").write_text(json.dumps(make_order(point, place) | {"resume": False}))
+    (place / "request.json").write_text(json.dumps(make_request(point, place) | {"resume": False}))
     with closing(CheckpointStore(place / "run" / "checkpoints")) as store:
         store.commit(epoch=1, batch=2, arrays={}, state={})
 
 
 def test_only_a_run_with_checkpoints_and_the_same_settings_is_resumed(tmp_path):
-    order = make_order(SAVED, tmp_path)
+    order = make_request(SAVED, tmp_path)
     assert not can_be_resumed(tmp_path, order)
     cut_short(tmp_path)
     assert can_be_resumed(tmp_path, order)
     for config in ({**SAVED.config, "width": 3}, {**SAVED.config, "checkpoint_every": None}):
-        other = make_order(dataclasses.replace(SAVED, config=config), tmp_path)
+        other = make_request(dataclasses.replace(SAVED, config=config), tmp_path)
         assert not can_be_resumed(tmp_path, other)
         cut_short(tmp_path / "other", dataclasses.replace(SAVED, config=config))
     assert not can_be_resumed(tmp_path / "other", other)
@@ -212,7 +212,7 @@ def test_a_point_that_was_cut_short_is_resumed_and_its_checkpoints_removed(
     run_folder(tmp_path / "run")
     shutil.copytree(tmp_path / "run", place / "run")
     cut_short(place)
-    order = str(place / "order.json")
+    order = str(place / "request.json")
     row = process(f"assert '\"resume\": true' in open({order!r}).read()", point=SAVED)
     assert row["status"] == "done", row
     assert not (place / "run" / "checkpoints").exists()
@@ -232,7 +232,7 @@ def test_a_resumed_point_that_fails_keeps_its_checkpoints(process, place, end, e
     (place / "errors.log").write_text("Error: of the first process\n")
     row = process(f"import os, sys; {end}", point=SAVED)
     assert (row["status"], row["error"][: len(error)]) == ("failed", error)
-    assert can_be_resumed(place, make_order(SAVED, place))
+    assert can_be_resumed(place, make_request(SAVED, place))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, place, wo
     cut_short(place)
     outcome = process(f"import sys; sys.exit('OSError: {words}')", point=SAVED)
     assert outcome.stopped.startswith("No space left on device")
-    assert can_be_resumed(place, make_order(SAVED, place))
+    assert can_be_resumed(place, make_request(SAVED, place))
 
 
 # Inside of the process
@@ -251,7 +251,7 @@ def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, place, wo
 @pytest.fixture
 def order(tmp_path, monkeypatch):
     """The order of this process, to resume a run."""
-    file = tmp_path / "order.json"
+    file = tmp_path / "request.json"
     (tmp_path / "run").mkdir()
     config = {"run_dir": str(tmp_path / "run")}
     file.write_text(json.dumps({"config": config, "search": None, "resume": True}))

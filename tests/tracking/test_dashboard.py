@@ -28,7 +28,10 @@ def test_what_would_be_sent_shows_every_value():
 
 
 def test_it_says_what_it_needs_without_an_account(monkeypatch):
-    with pytest.raises(UserError, match="run `wandb login` or set WANDB_API_KEY"):
+    with pytest.raises(UserError, match="WANDB_MODE is offline: unset WANDB_MODE"):
+        dashboard(project="kdist")
+    monkeypatch.delenv("WANDB_MODE")
+    with pytest.raises(UserError, match="run `wandb login`, or set WANDB_API_KEY"):
         dashboard(project="kdist")
 
 

@@ -98,7 +98,7 @@ def test_none_is_no_tracker(nothing):
     ("names", "words"),
     [
         ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, none"),
-        (["none", "wandb"], "none together with wandb"),
+        (["none", "wandb"], "'none' together with wandb"),
         ([1], "unknown tracker 1"),
     ],
 )

@@ -88,7 +88,8 @@ def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at, doing, tmp_pa
     with pytest.warns(UserWarning, match="The recorder could not") as warned:
         fit(tracker)
     assert [str(w.message) for w in warned if "recorder" in str(w.message)] == [
-        f"The recorder could not {doing} (OSError: no space left): training continues without it"
+        f"The recorder could not {doing} (OSError: no space left): training continues without"
+        " The recorder"
     ]
     names = [name for name, *_ in tracker.calls]
     if fails_at == "finish":

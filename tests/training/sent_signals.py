@@ -19,7 +19,8 @@ import keras
 import numpy as np
 from kdist.errors import UserError
 from kdist.training import model as training_model
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
+from small_network import small_model
 
 SMALL = "--dataset sample --subset 96 --depth 10 --width 1 --batch-size 32 --replicas 1"
 STEPS = 3  # of an epoch
@@ -34,17 +35,6 @@ PHASES: dict[str, tuple[int, int] | None] = {
     "first batch, twice": None,
     "saving, twice": (2, 2 * STEPS),
 }
-
-
-def small_model(_: Any, data: Any, strategy: Any, plan: Any) -> keras.Model:
-    """Stands in for the WideResNet, which takes ten times as long to trace."""
-    layers = [keras.Input(data.image_shape), keras.layers.Flatten()]
-    layers += [keras.layers.BatchNormalization(), keras.layers.Dense(10)]
-    model = strategy.build(lambda: keras.Sequential(layers))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    with strategy.scope():
-        model.compile(keras.optimizers.SGD(plan.learning_rate), loss, metrics=["accuracy"])
-    return model
 
 
 class Send(keras.callbacks.Callback):

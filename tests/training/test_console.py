@@ -35,7 +35,7 @@ def test_a_run_without_an_epoch_or_a_model_says_so(tmp_path):
         ),
         (
             {"val_accuracy": [0.5]},
-            {"images/s": "90 (of one epoch, with its start)"},
+            {"images/s": "90 (of one epoch, including its start)"},
         ),
     ],
 )

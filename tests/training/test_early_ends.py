@@ -15,8 +15,8 @@ from kdist.launch.verdict import is_out_of_memory
 from kdist.signals import ENDING
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.record import read_run
 from kdist.training.run import train
+from kdist.training.run_record import read_run
 from sent_signals import PHASES, STEPS, problems_of, small_model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
     ("phase", "number"),
     [
         *((phase, signal.SIGTERM) for phase in PHASES),
-        # The others are handled as it is; where nothing was trained, by its name.
-        *((phase, one) for phase in ("start", "saving") for one in ENDING if one != signal.SIGTERM),
+        # Other signals are handled as SIGTERM; where nothing was trained, by their names.
+        *(("start", number) for number in ENDING if number != signal.SIGTERM),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -124,7 +124,7 @@ def little_room():
 
 
 def test_a_disk_without_room_for_the_model(small, little_room):
-    words = r"cannot write .*/run/model\.keras: File too large; free some space"
+    words = r"cannot write .*/run/model\.keras: File too large; free disk space"
     with pytest.raises(UserError, match=words):
         small()
     assert names_in(small.folder) == ["config.json", "history.csv", "summary.json"]

@@ -36,22 +36,19 @@ def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp
     images = fashion_mnist(sample=True, announce=[].append).subset(48)
     few = dataclasses.replace(DATASETS["sample"], load=lambda *_: images)
     monkeypatch.setitem(DATASETS, "sample", few)
-    config = TrainConfig(
-        dataset="sample", batch_size=24, replicas=2, epochs=1,
-        run_dir=str(tmp_path / "r"), **settings,
-    )  # fmt: skip
+    folder = tmp_path / "run"
+    sizes = {"batch_size": 48, "replicas": 1, "epochs": 1}
+    config = TrainConfig(dataset="sample", run_dir=str(folder), **sizes, **settings)
     lines = []
     result = train(config, announce=lines.append, verbose=0)
     assert any(line.split() == ["model", model] for line in lines)
-    if parameters is not None:
-        summary = json.loads((tmp_path / "r" / "summary.json").read_text())
-        assert summary["parameters"] == parameters
+    assert json.loads((folder / "summary.json").read_text())["parameters"] == parameters
     (found,) = evaluate(result.run_dir, announce=lines.append)
     assert found.metrics["accuracy"] == pytest.approx(result.val_accuracy, abs=1e-6)
     assert found.metrics["loss"] == pytest.approx(result.history["val_loss"][-1], rel=1e-4)
 
 
-def data(channels):
+def make_data(channels):
     images = np.random.default_rng(0).integers(0, 256, (12, 32, 32, channels)).astype(np.uint8)
     labels = np.arange(12) % 2
     return ImageData(
@@ -64,29 +61,29 @@ def data(channels):
 @pytest.mark.parametrize("augmentation", ["shift", "crop", "cutout"])
 def test_batches_of_each_augmentation(augmentation, channels):
     config = TrainConfig(augmentation=augmentation, batch_size=8)
-    made = data(channels)
-    training, validation = make_pipelines(config, made, make_plan(config, replicas=1))
+    images = make_data(channels)
+    training, validation = make_pipelines(config, images, make_plan(config, replicas=1))
     (first, _), *_ = training.as_numpy_iterator()
-    tested = np.concatenate([images for images, _ in validation.as_numpy_iterator()])
+    tested = np.concatenate([batch for batch, _ in validation.as_numpy_iterator()])
     assert first.shape == (8, 32, 32, channels)
-    pixels, axes = np.float64(made.test_images), (0, 1, 2)
+    pixels, axes = np.float64(images.test_images), (0, 1, 2)
     expected = (pixels - pixels.mean(axes)) / pixels.std(axes)
     np.testing.assert_allclose(tested, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_crops_are_windows_of_the_reflected_image():
     config = TrainConfig(augmentation="crop", batch_size=12)
-    made = data(1)
-    training, _ = make_pipelines(config, made, make_plan(config, replicas=1))
+    data = make_data(1)
+    training, _ = make_pipelines(config, data, make_plan(config, replicas=1))
     (images, labels), *_ = training.as_numpy_iterator()
-    of = Standardization.of(made.train_images)
-    whole = np.pad(of(made.train_images), ((0, 0), (4, 4), (4, 4), (0, 0)), "reflect")
-    assert sorted(labels) == sorted(made.train_labels)
+    standardize = Standardization.of(data.train_images)
+    whole = np.pad(standardize(data.train_images), ((0, 0), (4, 4), (4, 4), (0, 0)), "reflect")
+    assert sorted(labels) == sorted(data.train_labels)
     for image in images:
         windows = (
-            one[top : top + 32, left : left + 32]
+            flipped[top : top + 32, left : left + 32]
             for source in whole
-            for one in (source, source[:, ::-1])
+            for flipped in (source, source[:, ::-1])
             for top in range(9)
             for left in range(9)
         )
@@ -95,11 +92,11 @@ def test_crops_are_windows_of_the_reflected_image():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_cutout_covers_a_square_of_a_crop_with_the_mean_color(channels):
-    made = data(channels)
+    data = make_data(channels)
 
     def first(augmentation):
         config = TrainConfig(augmentation=augmentation, batch_size=12)
-        training, _ = make_pipelines(config, made, make_plan(config, replicas=1))
+        training, _ = make_pipelines(config, data, make_plan(config, replicas=1))
         return next(training.as_numpy_iterator())
 
     (crops, labels), (images, same) = first("crop"), first("cutout")

@@ -17,9 +17,10 @@ from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model import load_own_data, make_own_model
-from kdist.training.record import read_run
+from kdist.training.run_record import read_run
 from kdist.training.settings import model_name
-from kdist.training.user_model.functions import load_functions
+from kdist.training.user_model.user_functions import load_functions
+from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -200,6 +201,7 @@ def stock(path, function, data, given=(), *, epochs=2, batch=16, rate=None):
     training, validation = names[data](**dict(given))
     build = names[function]
     model = build(keras_tuner.HyperParameters()) if function == "build" else build()
+    model.run_eagerly = True  # sooner than to trace it
     if rate is not None:
         model.optimizer.learning_rate = rate
     arguments = {"x": training, "shuffle": False}
@@ -214,18 +216,15 @@ def stock(path, function, data, given=(), *, epochs=2, batch=16, rate=None):
     return model, history.history
 
 
-def equal(one, other, tolerance=1e-11):
-    pairs = list(zip(one.get_weights(), other.get_weights(), strict=True))
-    assert len(pairs) > 1
-    for got, expected in pairs:
-        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
+def equal(model, expected):
+    assert len(expected.weights) > 1
+    assert_close(model.get_weights(), expected.get_weights(), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize(
     ("function", "data", "replicas", "rate"),
     [
         ("build", "data", 2, 0.01),
-        ("build", "data", 3, 0.01),
         ("build", "batches", 2, None),
         ("build", "rows", 3, None),
         ("build", "sized", 2, 0.02),
@@ -260,8 +259,18 @@ def test_weights_are_saved_where_a_configuration_raises(run, tmp_path):
     equal(opened, trained)
 
 
-def test_the_files_of_a_run_name_the_users_model(run, path):
-    result = run()
+@pytest.fixture(scope="module")
+def finished(path, tmp_path_factory):
+    """The result of a run, and its lines."""
+    lines = []
+    folder = str(tmp_path_factory.mktemp("finished") / "run")
+    sizes = {"replicas": 2, "epochs": 2, "batch_size": 8, "val_batch_size": 3}
+    settings = TrainConfig(model=f"{path}:build", run_dir=folder, checkpoint_every=1e-9, **sizes)
+    return train(settings, announce=lines.append, verbose=0), "\n".join(lines)
+
+
+def test_the_files_of_a_run_name_the_users_model(finished, path):
+    result, lines = finished
     summary = json.loads(Path(result.run_dir, "summary.json").read_text())
     assert summary["data"] == "data() of mine.py"
     assert (summary["training_images"], summary["validation_images"]) == (40, 10)
@@ -272,7 +281,6 @@ def test_the_files_of_a_run_name_the_users_model(run, path):
     assert settings["model"] == f"{path}:build"
     for name in ("depth", "dataset", "optimizer", "base_lr", "target_accuracy"):
         assert name not in settings
-    lines = "\n".join(run.lines)
     assert "mine:build" in lines
     assert "val_loss" in lines
     assert "WideResNet" not in lines
@@ -311,7 +319,8 @@ def test_a_run_is_resumed_on_other_replicas(run, path, tmp_path):
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras's, after an epoch
 def test_a_resumed_run_has_the_order_of_data_of_any_size(run, tmp_path):
     """To read their first batch, for its size, changes the order of what is read next."""
-    settings = {"data": "of_any_size_and_order", "batch_size": 32, "val_batch_size": 32}
+    sizes = {"replicas": 1, "batch_size": 32, "val_batch_size": 32}
+    settings = {"data": "of_any_size_and_order", **sizes}
     whole = run("build", **settings, epochs=3)
     run("build", "parts", **settings, epochs=1, checkpoint_every=1e-9)
     resumed = resume_run(tmp_path / "parts", {"epochs": 3}, verbose=0, announce=print)
@@ -319,7 +328,7 @@ def test_a_resumed_run_has_the_order_of_data_of_any_size(run, tmp_path):
 
 
 def test_a_run_of_other_data_is_not_resumed(run, path, tmp_path):
-    run(name="parts", epochs=1, checkpoint_every=1e-9)
+    run(name="parts", epochs=1, replicas=1, checkpoint_every=1e-9)
     source = path.read_text()
     try:
         # Of another length, or Python would take the bytecode of the same second for it.
@@ -331,8 +340,8 @@ def test_a_run_of_other_data_is_not_resumed(run, path, tmp_path):
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_a_run_is_evaluated_on_its_validation_data(run, replicas):
-    result = run(checkpoint_every=1e-9)
+def test_a_run_is_evaluated_on_its_validation_data(finished, replicas):
+    result, _ = finished
     options = EvaluateOptions(replicas=replicas)
     lines = []
     (found,) = evaluate(result.run_dir, options, announce=lines.append)
@@ -398,10 +407,6 @@ def test_a_target_stops_a_run_that_monitors_it(run):
     result = run("classify", epochs=5, **target)
     assert (result.epochs, result.reached_target) == (1, True)
     assert read_run(Path(result.run_dir)).summary_number("met_epoch") == 1
-    without = run("classify", "without", epochs=3, data="signs")
-    assert (without.epochs, without.reached_target) == (3, False)
-    budget = run("classify", "budget", epochs=3, data="signs", time_budget=1e-9)
-    assert (budget.epochs, budget.reached_target) == (1, False)
 
 
 def test_a_schedule_of_the_users_is_left_alone(run):
@@ -426,13 +431,13 @@ def test_a_schedule_of_the_users_is_left_alone(run):
 )
 def test_what_is_wrong_is_told_and_leaves_nothing(run, tmp_path, function, settings, words):
     with pytest.raises(UserError, match=words):
-        run(function, **settings)
+        run(function, replicas=1, **settings)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras's, after an epoch
 def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
-    unknown = {"data": "of_any_size", "batch_size": 32, "val_batch_size": 32}
+    unknown = {"data": "of_any_size", "replicas": 1, "batch_size": 32, "val_batch_size": 32}
     result = run("build", **unknown, epochs=1)
     summary = json.loads(Path(result.run_dir, "summary.json").read_text())
     assert (summary["global_batch"], summary["training_images"]) == (12, None)
@@ -442,12 +447,12 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"depth": 10}, "depth=10 does nothing with model=.*build: remove it"),
-        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 does nothing with model="),
-        ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing with monitor=None"),
-        ({"patience": 3}, "patience=3 does nothing"),
+        ({"depth": 10}, "depth=10 has no effect if model=.*build: leave out depth"),
+        ({"base_lr": 0.1, "wd": 0.0}, "base_lr=0.1 has no effect if model="),
+        ({"target_accuracy": 0.9}, "target_accuracy=0.9 has no effect if monitor=None"),
+        ({"patience": 3}, "patience=3 has no effect"),
         ({"monitor": "val_auc", "validate": False}, "needs validation, but validate=False"),
-        ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
+        ({"monitor": "val_loss"}, "that rises, received monitor=val_loss"),
         ({"data": "other.py:data"}, "there is no file other.py"),
     ],
 )
@@ -458,7 +463,7 @@ def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
 
 @pytest.mark.parametrize("name", ["data", "monitor"])
 def test_settings_of_a_users_model_are_refused_without_one(name):
-    with pytest.raises(UserError, match=f"{name}=x does nothing with model=None"):
+    with pytest.raises(UserError, match=f"{name}=x has no effect if model=None.*, or pass model$"):
         TrainConfig(**{name: "x"})
 
 
@@ -472,7 +477,7 @@ def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):
     check_experiment(experiment)
     assert all(point.config["model"] == own["model"] for point in experiment.make_points())
     aims = {"lr_rules": ["none"], "base_lr": 0.1, "base_batch": 32, "seeds": 1}
-    with pytest.raises(UserError, match="an accuracy sweep sets the learning rate"):
+    with pytest.raises(UserError, match="an accuracy sweep cannot vary it"):
         AccuracySweep(train=own, batch_sizes=[8], replicas=[1], **aims)
 
 

@@ -5,7 +5,6 @@ import functools
 
 import fsspec
 import keras
-import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from kdist.errors import UserError
@@ -13,9 +12,11 @@ from kdist.report.write_report import write_report
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.folder import RunFolder
 from kdist.training.restart import note_run, restore_after_restart
-from kdist.workers.place import NOTES, RESTART_COUNT
+from kdist.training.run_folder import RunFolder
+from kdist.workers.tf_config import NOTES, RESTART_COUNT
+from replicas import assert_equal
+from small_network import At, KilledError, kill, small_model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -23,8 +24,8 @@ ADDRESS = "memory://bucket/run"
 SETTINGS = {
     "dataset": "sample",
     "subset": 96,
-    "batch_size": 16,
-    "replicas": 2,
+    "batch_size": 32,
+    "replicas": 1,
     "epochs": 2,
     "momentum": 0.9,
     "checkpoint_every": 1e-9,  # after every step
@@ -32,41 +33,15 @@ SETTINGS = {
 }
 
 
-class KilledError(Exception):
-    """The process is gone."""
-
-
-class Kill(keras.callbacks.Callback):
-    """Ends the process in a step of the second epoch."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        if (self.epoch, batch) == (1, 1):
-            raise KilledError
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.epoch = epoch
-
-    def get_state(self):
-        return {}
-
-    def set_state(self, state):
-        pass
-
-
-def tiny(config, data, strategy, plan):
-    layers = [keras.Input(data.image_shape), keras.layers.Flatten(), keras.layers.Dropout(0.3)]
-    layers += [keras.layers.Dense(data.classes, activation="softmax")]
-    model = strategy.build(lambda: keras.Sequential(layers))
-    with strategy.scope():
-        optimizer = keras.optimizers.SGD(plan.learning_rate, momentum=config.momentum)
-        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model
+def make_kill():
+    """Return a callback that ends the process in a step of the second epoch."""
+    return At(2, 2, kill)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(training_model, "make_model", tiny)
-    monkeypatch.setattr(evaluator, "make_model", tiny)
+    monkeypatch.setattr(training_model, "make_model", small_model)
+    monkeypatch.setattr(evaluator, "make_model", small_model)
     yield
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]
@@ -91,7 +66,7 @@ def rows_of(text):
 def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
     whole, _ = begin(tmp_path / "whole")
     with pytest.raises(KilledError):
-        begin(ADDRESS, Kill())
+        begin(ADDRESS, make_kill())
     names = remote_names()
     assert [name for name in names if "/" not in name] == [
         "config.json",
@@ -106,8 +81,7 @@ def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
     assert f"{ADDRESS}/model.keras" in "\n".join(lines)
     assert "/kdist-" not in printed + "\n".join(lines)
     assert result.run_dir == ADDRESS
-    pairs = zip(result.model.get_weights(), whole.model.get_weights(), strict=True)
-    assert all(np.array_equal(a, b) for a, b in pairs)
+    assert_equal(result.model.get_weights(), whole.model.get_weights())
     storage = fsspec.filesystem("memory")
     expected = (tmp_path / "whole" / "history.csv").read_text()
     assert rows_of(storage.cat("/bucket/run/history.csv").decode()) == rows_of(expected)
@@ -115,7 +89,7 @@ def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
 
     assert resume_run(ADDRESS, announce=lines.append) is None
     assert lines[-1].startswith(f"{ADDRESS} is finished after 2 epochs: nothing is left to train")
-    with pytest.raises(UserError, match=f"{ADDRESS} was trained with batch_size=16"):
+    with pytest.raises(UserError, match=f"{ADDRESS} was trained with batch_size=32"):
         resume_run(ADDRESS, {"batch_size": 8})
     with pytest.raises(UserError, match=f"the run folder {ADDRESS} is not empty"):
         begin(ADDRESS)
@@ -125,7 +99,7 @@ def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
 def test_evaluate_watch_and_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KilledError):
-        begin(ADDRESS, Kill())
+        begin(ADDRESS, make_kill())
     evaluate_run = functools.partial(evaluate, ADDRESS, announce=[].append)
     [newest] = evaluate_run(EvaluateOptions(replicas=1))
     assert newest.file.startswith("e000001-b000000001")
@@ -159,7 +133,9 @@ def test_a_run_that_cannot_be_uploaded_at_its_end_stays_on_the_disk(monkeypatch)
         def on_train_end(self, logs=None):
             monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
 
-    with pytest.raises(UserError, match=f"cannot write {ADDRESS}: Access Denied; the run is in"):
+    with pytest.raises(
+        UserError, match=f"cannot write to {ADDRESS}: Access Denied; the run is kept in"
+    ):
         begin(ADDRESS, Refuse(), checkpoint_every=None, epochs=1)
     assert remote_names() == []
 
@@ -180,7 +156,7 @@ def test_restarted_workers_find_the_run(tmp_path):
     again = environment | {RESTART_COUNT: "1"}
     assert restore_after_restart(again, {}, None) == ({"run_dir": ADDRESS}, None)
     with pytest.raises(KilledError):
-        begin(ADDRESS, Kill())
+        begin(ADDRESS, make_kill())
     assert restore_after_restart(again, {}, None) == ({"run_dir": ADDRESS}, ADDRESS)
     own, resume = restore_after_restart(again, {"epochs": 3}, None)
     assert resume_run(resume, own, announce=[].append, verbose=0).epochs == 3

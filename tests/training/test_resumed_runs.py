@@ -13,16 +13,17 @@ import keras
 import numpy as np
 import pytest
 from kdist.checkpoint import checkpoint_files
-from kdist.checkpoint.store import CheckpointStore
+from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.training import model as training_model
 from kdist.training import resume_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
-from kdist.training.folder import RunFolder
-from kdist.training.record import read_run
 from kdist.training.run import train
-from small_network import small_model
+from kdist.training.run_folder import RunFolder
+from kdist.training.run_record import read_run
+from replicas import assert_close, assert_equal
+from small_network import At, KilledError, kill, small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer_in_module")]
@@ -33,50 +34,15 @@ SETTINGS = {
     "subset": 96,
     "depth": 10,
     "width": 1,
-    "batch_size": 16,
-    "replicas": 2,
+    "batch_size": 32,
+    "replicas": 1,
     "epochs": 3,
     "momentum": 0.9,
     "ema_momentum": 0.9,
     "checkpoint_every": 1e-9,  # after every step
 }
+TWO_REPLICAS = {"replicas": 2, "batch_size": 16}
 TIMES = {"seconds", "images_per_sec"}
-
-
-class KilledError(Exception):
-    """The process is gone."""
-
-
-class At(keras.callbacks.Callback):
-    """Does something once, after a step of an epoch or in its validation (0), both from 1."""
-
-    def __init__(self, epoch, step, do):
-        super().__init__()
-        self.at, self.do = (epoch, step), do
-
-    def get_state(self):
-        return {}
-
-    def set_state(self, state):
-        """It has none."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.epoch = epoch + 1
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._see(batch + 1)
-
-    def on_test_batch_end(self, batch, logs=None):
-        self._see(0)
-
-    def _see(self, step):
-        if (self.epoch, step) == self.at:
-            do, self.do = self.do, lambda: None
-            do()
-
-
-def kill():
-    raise KilledError
 
 
 def terminate():
@@ -111,17 +77,17 @@ def run(monkeypatch, tmp_path):
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     """Results of runs by their settings."""
-    made = {}
+    results = {}
 
     def run(**values):
         key = json.dumps(values)
-        if key not in made:
+        if key not in results:
             folder = tmp_path_factory.mktemp("whole") / "run"
             config = TrainConfig(**{**SETTINGS, **values, "run_dir": str(folder)})
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(training_model, "make_model", small_model)
-                made[key] = train(config, announce=lambda _: None, verbose=0)
-        return made[key]
+                results[key] = train(config, announce=lambda _: None, verbose=0)
+        return results[key]
 
     return run
 
@@ -143,8 +109,7 @@ def weights(result):
 
 def assert_same(found, expected):
     assert table(found) == table(expected)
-    for one, other in zip(weights(found), weights(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(weights(found), weights(expected))
     assert found.epochs == expected.epochs
     assert found.val_accuracy == expected.val_accuracy
 
@@ -188,43 +153,41 @@ def test_trackers_continue(run, tmp_path):
 def test_killed_before_anything_was_saved(run, uninterrupted):
     folder = run.killed("run", At(1, 1, kill), checkpoint_every=1e6)
     assert checkpoint_files(folder / "checkpoints") == []
-    found = run.resume("run", replicas=1, checkpoint_every=50)
-    assert json.loads((folder / "plan.json").read_text())["replicas"] == 2
-    assert_close(found, uninterrupted())
+    found = run.resume("run", replicas=2, checkpoint_every=50)
+    assert json.loads((folder / "plan.json").read_text())["replicas"] == 1
+    assert_same_but_for_rounding(found, uninterrupted())
 
 
-def assert_close(found, expected):
-    """On other replicas."""
+def assert_same_but_for_rounding(found, expected):
     assert found.epochs == expected.epochs
-    for one, other in zip(weights(found), weights(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    assert_close(weights(found), weights(expected), rtol=0, atol=1e-6)
 
 
 def test_other_replicas_keep_batch_and_rate(run, uninterrupted):
-    folder = run.killed("run", At(1, 2, kill))
+    folder = run.killed("run", At(1, 2, kill), **TWO_REPLICAS)
     with pytest.raises(KilledError):
         run.resume("run", At(2, 2, kill), replicas=3)
     assert any("32 (at most 11 per replica)" in line for line in run.lines)
     found = run.resume("run", replicas=1)
-    assert_close(found, uninterrupted())
+    expected = uninterrupted(**TWO_REPLICAS)
+    assert_same_but_for_rounding(found, expected)
     rows = table(found)
     assert [row["replicas"] for row in rows] == ["3", "1", "1"]
     assert {row["global_batch"] for row in rows} == {"32"}
-    assert {row["learning_rate"] for row in rows} == {table(uninterrupted())[0]["learning_rate"]}
+    assert {row["learning_rate"] for row in rows} == {table(expected)[0]["learning_rate"]}
     assert json.loads((folder / "config.json").read_text())["replicas"] == 1
 
 
 def test_with_shards_other_replicas_give_the_same_bits(run):
     """Also of the checkpoints that are written on the way."""
-    folder = run.killed("run", At(1, 2, kill), shards=4)
+    folder = run.killed("run", At(1, 2, kill), **TWO_REPLICAS, shards=4)
     with pytest.raises(KilledError):
         run.resume("run", At(2, 2, kill), replicas=4)
-    found, expected = run.resume("run", replicas=1), run("whole", shards=4)
+    found, expected = run.resume("run", replicas=1), run("whole", **TWO_REPLICAS, shards=4)
     rows, others = table(found), table(expected)
     assert [row.pop("replicas") for row in rows] == ["4", "1", "1"]
     assert [row | {"replicas": "2"} for row in rows] == others
-    for one, other in zip(weights(found), weights(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(weights(found), weights(expected))
     with pytest.raises(UserError, match="shards=4 for 3 replicas"):
         run.resume("run", replicas=3, epochs=4)
     assert json.loads((folder / "config.json").read_text())["shards"] == 4
@@ -236,6 +199,13 @@ def test_more_epochs(name, run, uninterrupted):
         folder = run.killed("run", At(2, 1, kill), epochs=2)
     else:
         folder = Path(run("run", epochs=2).run_dir)
+        before = list_user_files(folder)
+        assert run.resume("run") is None
+        assert run.lines == [
+            f"{folder} is finished after 2 epochs: nothing is left to train; --epochs with a larger"
+            " number trains it further"
+        ]
+        assert list_user_files(folder) == before
     found = run.resume("run", epochs=3)
     assert_same(found, uninterrupted())
     assert json.loads((folder / "config.json").read_text())["epochs"] == 3
@@ -250,17 +220,6 @@ def test_more_epochs_stretch_a_schedule_that_ends_with_the_run(run):
     longer = [float(row["learning_rate"]) for row in table(run("longer", epochs=4, **cosine))]
     assert rates[1] == 0
     assert rates[2:] == longer[2:]
-
-
-def test_a_run_that_is_finished_says_so(run):
-    folder = Path(run("run", epochs=1).run_dir)
-    before = list_user_files(folder)
-    assert run.resume("run") is None
-    assert run.lines == [
-        f"{folder} is finished after 1 epochs: nothing is left to train; --epochs with a larger"
-        " number trains it further"
-    ]
-    assert list_user_files(folder) == before
 
 
 def test_a_run_that_stopped_early_says_so(run, uninterrupted):
@@ -311,15 +270,14 @@ def test_killed_between_the_result_and_the_model(run, uninterrupted, monkeypatch
     assert run.resume("run") is None
 
 
-@pytest.mark.parametrize("at", [(2, 2), (2, 0)])
-def test_sigterm_saves_and_the_run_continues(at, run, uninterrupted, tmp_path, capsys):
-    result = run("run", At(*at, terminate), checkpoint_every=1e6)
+def test_sigterm_saves_and_the_run_continues(run, uninterrupted, tmp_path, capsys):
+    result = run("run", At(2, 2, terminate), checkpoint_every=1e6)
     folder = tmp_path / "run"
     assert (result.interrupted, result.signal) == (True, signal.SIGTERM)
-    assert f"SIGTERM: saved in epoch 2 after step {at[1] or 3}" in capsys.readouterr().out
+    assert "SIGTERM: training saved in epoch 2 after step 2" in capsys.readouterr().out
     assert run.lines[-1] == (
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
-        " continues it"
+        " continues the run"
     )
     assert read_run(folder).status == "interrupted"
     assert (folder / "model.keras").exists()
@@ -350,14 +308,14 @@ REFUSED = [
     ({"track": "wandb"}, "received track=wandb: leave out --track to resume the run"),
     (
         {"epochs": 2},
-        "with epochs=3, received 2: a resumed run can have more epochs, not fewer",
+        "with epochs=3, received 2; a resumed run can have more epochs, not fewer",
     ),
-    ({"batch_size": 8, "replicas": 1}, "was trained with batch_size=16"),
+    ({"batch_size": 16, "replicas": 2}, "was trained with batch_size=32"),
     ({"depth": 12}, "depth has to be 6n"),
 ]
 
 
-def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
+def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path, monkeypatch):
     folder = run.killed("run", At(2, 2, kill))
     before = list_user_files(folder)
     for changes, words in REFUSED:
@@ -373,29 +331,20 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
         with pytest.raises(UserError, match=r"is in use by process \d+ on "):
             run.resume("run")
         assert list_user_files(folder) == held
+
+    def load_other_images(config, **options):
+        data = load_data(config, **options)
+        data.train_images[0, 0, 0] += 1
+        return data
+
+    load_data = training_run.load_data
+    monkeypatch.setattr(training_run, "load_data", load_other_images)
+    with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
+        run.resume("run")
     assert {**list_user_files(folder), folder / "checkpoints/.lock": b""} == {
         **before,
         folder / "checkpoints/.lock": b"",
     }
-
-
-def test_other_images_are_refused(run, monkeypatch):
-    folder = run.killed("run", At(2, 2, kill))
-    load = training_run.load_data
-
-    def other(config, **options):
-        data = load(config, **options)
-        data.train_images[0, 0, 0] += 1
-        return data
-
-    monkeypatch.setattr(training_run, "load_data", other)
-    before = list_user_files(folder)
-    with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
-        run.resume("run")
-    del before[folder / "checkpoints/.lock"]
-    assert {
-        name: text for name, text in list_user_files(folder).items() if name in before
-    } == before
 
 
 def test_a_run_without_checkpoints(run):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.folder import RunFolder
+from kdist.training.run_folder import RunFolder
 
 
 def test_makes_the_folder_and_writes_into_it(tmp_path):
@@ -79,7 +79,7 @@ def save_half(path):
 def test_a_full_disk_is_a_line_and_leaves_no_part(tmp_path):
     folder = RunFolder(str(tmp_path / "run"))
     folder.write_json("summary.json", {})
-    words = "cannot write .*model.keras: No space left on device; free some space"
+    words = "cannot write .*model.keras: No space left on device; free disk space"
     with pytest.raises(UserError, match=words):
         folder.write(folder.model, save_half)
     assert [path.name for path in folder.path.iterdir()] == ["summary.json"]

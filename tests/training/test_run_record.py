@@ -2,7 +2,7 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.record import median_rate, read_run, warm_rates
+from kdist.training.run_record import median_rate, read_run, warm_rates
 from report_folders import write_run
 
 
@@ -28,7 +28,7 @@ def cut(folder, *files):
 def test_a_run_that_was_killed_is_known_by_its_epochs(tmp_path):
     folder = cut(write_run(tmp_path / "a", (0.5, 0.9), batch_size=16, replicas=2), "summary.json")
     run = read_run(folder, unfinished=True)
-    assert (run.finished, run.status) == (False, "unfinished")
+    assert (run.is_finished, run.status) == (False, "unfinished")
     assert [run.summary_number(name) for name in ("replicas", "global_batch", "seconds")] == [
         2,
         32,
@@ -86,9 +86,9 @@ def test_a_run_without_an_epoch(tmp_path):
         ("config.json", "{", "config.json cannot be read"),
         ("config.json", "[1]", "config.json cannot be read"),
         ("summary.json", "[" * 100_000, "summary.json cannot be read"),
-        ("history.csv", "a,b\n1,2\n", "history.csv has no columns epoch and seconds"),
+        ("history.csv", "a,b\n1,2\n", "history.csv lacks the column epoch or seconds"),
         ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv cannot be read"),
-        ("history.csv", "", "history.csv has no columns"),
+        ("history.csv", "", "history.csv lacks the column"),
     ],
 )
 def test_a_folder_that_will_not_do_says_why(tmp_path, file, content, words):

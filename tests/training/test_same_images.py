@@ -30,7 +30,7 @@ def finds(monkeypatch):
 
 
 def load(**settings):
-    return load_data(TrainConfig(**settings), announce=lambda _: None, or_sample=False)
+    return load_data(TrainConfig(**settings), announce=lambda _: None, may_use_sample=False)
 
 
 def test_the_sample_takes_no_other_sets_place(finds):

@@ -12,6 +12,7 @@ from kdist.errors import UserError
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
 from kdist.training.run import load_data, train
+from replicas import assert_close
 from small_network import small_model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -51,7 +52,7 @@ def test_says_what_is_trained_on_what(run):
     start = table(
         lines[
             : lines.index(
-                "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"
+                "XLA: off, as TensorFlow's own kernels are faster on CPUs; --xla turns it on"
             )
         ]
     )
@@ -127,13 +128,14 @@ class Logging(keras.callbacks.Callback):
         logs["mine"] = epoch + 0.5
 
 
-def test_a_seeded_run_repeats_itself_and_keeps_what_callbacks_log(run, tmp_path):
-    settings, result, _ = run
-    again = train(config(tmp_path / "again"), callbacks=[Logging()], announce=silent, verbose=0)
+def test_a_seeded_run_repeats_itself_and_keeps_what_callbacks_log(tmp_path):
+    first, again = (
+        train_small(config(tmp_path / name, replicas=1, epochs=1), callbacks=[Logging()])
+        for name in ("first", "again")
+    )
     assert again.history["mine"][0] == 0.5
     assert "mine" in (tmp_path / "again" / "history.csv").read_text().splitlines()[0]
-    for one, other in zip(result.model.get_weights(), again.model.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert_close(again.model.get_weights(), first.model.get_weights(), rtol=1e-4, atol=1e-5)
 
 
 class Interrupt(keras.callbacks.Callback):
@@ -200,7 +202,7 @@ def run_on_one_image(tmp_path_factory):
         lr_rule="auto",
         wd=1e-3,
     )
-    return train(settings, announce=silent, verbose=0)
+    return train_small(settings)
 
 
 def test_fewer_images_than_replicas(run_on_one_image):

@@ -1,9 +1,8 @@
-"""What a strategy does with several workers: the cases of `test_behaviours.py`."""
+"""Cases of `test_workers.py`: what a strategy does with several workers."""
 
 import functools
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import kdist
@@ -13,20 +12,13 @@ import pytest
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
+from checkpoint_cases import goes_on_with_other_workers
 from kdist._upstream.hooks import StepWatch
 from refusals import REFUSALS
+from replicas import assert_close
 from saved_files import SAVES
 from transfers import counts_the_collectives_of_a_step
 from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled, refused
-
-
-def prepare(strategy, folder: Path) -> Callable[[str], str]:
-    def run(name: str) -> str:
-        # A message that all workers get: whatever one finds wrong ends the group.
-        CASES[name](strategy, folder)
-        return ""
-
-    return run
 
 
 def names_itself(strategy, folder):
@@ -168,8 +160,7 @@ def measures_the_global_batch(strategy, folder):
         loss = tf.reduce_mean(loss) + sum(whole.losses)
     gradients = tape.gradient(loss, whole.trainable_weights)
     measured = telemetry.measurement
-    for found, gradient in zip(measured.gradients.values(), gradients, strict=True):
-        np.testing.assert_allclose(found, gradient, rtol=1e-4, atol=1e-6)
+    assert_close([*measured.gradients.values()], gradients, rtol=1e-4, atol=1e-6)
     assert seen == ([1] if strategy.is_chief else []), seen
 
 
@@ -182,12 +173,13 @@ def trains_at_the_chiefs_rate(strategy, folder):
 
     rate = 0.5 if strategy.is_chief else 0.25
     scheduling = keras.callbacks.LearningRateScheduler(lambda epoch: rate)
-    for callback in (Lowering(), scheduling):  # one sets it after an epoch, one before
-        for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
-            model = compiled(strategy, optimizer=optimizer)
-            model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[callback])
-            assert model.optimizer.learning_rate.numpy() == 0.5
-            agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+    # The rate is set after an epoch and before one.
+    for callback, optimizer in ((Lowering(), "sgd"), (scheduling, scaled)):
+        model = compiled(strategy, optimizer=optimizer)
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[callback])
+        assert model.optimizer.learning_rate.numpy() == 0.5
+        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
 
 
 def _normalized():
@@ -201,8 +193,7 @@ def recalibrates(strategy, folder):
     alone.set_weights(model.get_weights())
     for one in (model, alone):
         kdist.recalibrate_batch_norm(one, (X[:27], Y[:27]), batch_size=8)
-    for weight, other in zip(model.get_weights(), alone.get_weights(), strict=True):
-        np.testing.assert_allclose(weight, other, rtol=0, atol=1e-5)
+    assert_close(model.get_weights(), alone.get_weights(), rtol=0, atol=1e-5)
 
 
 def monitors(strategy, folder):
@@ -337,14 +328,31 @@ def deals_out_files_like_rows(strategy, folder):
     np.testing.assert_allclose(guesses, model.predict(X[:8], batch_size=8, verbose=0), atol=1e-6)
 
 
+def refuses_to_read_divided_state_alone(strategy, folder):
+    del folder
+    model = compiled(strategy)
+    with strategy.scope():
+        model.compile(keras.optimizers.SGD(momentum=0.9), "sparse_categorical_crossentropy")
+        model.optimizer.build(model.trainable_variables)
+    with refused("reading a divided variable on worker 0, fit on worker 1"):
+        if strategy.is_chief:
+            model.optimizer.variables[-2].numpy()
+        else:
+            model.fit(X, Y, verbose=0)
+
+
+# Cases of other groups than two workers of one replica.
+OTHER_CASES = {
+    case.__name__: case
+    for case in (goes_on_with_other_workers, refuses_to_read_divided_state_alone)
+}
 CASES = (
     REFUSALS
     | SAVES
-    # `goes_on_with_other_workers` runs on three.
-    | {name: run for name, run in CHECKPOINT_CASES.items() if not name.startswith("goes_on")}
+    | {name: case for name, case in CHECKPOINT_CASES.items() if name not in OTHER_CASES}
     | {
-        one.__name__: one
-        for one in (
+        case.__name__: case
+        for case in (
             counts_the_collectives_of_a_step,
             has_the_chiefs_seed,
             names_itself,

@@ -12,6 +12,7 @@ from kdist._upstream.seeds import make_global_seed_state
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
 from kdist.errors import NonFiniteWeightsError
+from replicas import assert_equal
 from resumed_training import (
     BATCH,
     STEPS,
@@ -256,8 +257,7 @@ def is_saved_by_kerass_callback(strategy, folder):
     saved = keras.models.load_model(path)
     state = [*model.get_weights(), *(one.numpy() for one in model.optimizer.variables)]
     found = [*saved.get_weights(), *(one.numpy() for one in saved.optimizer.variables)]
-    for one, other in zip(found, state, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(found, state)
 
 
 CASES = {

@@ -13,8 +13,8 @@ from kdist.workers.launcher import free_ports
 
 ROOT = Path(__file__).parents[2]
 MAIN = Path(__file__).with_name("worker_process.py")
-LONGEST_SECONDS = 1200
-GRACE_SECONDS = 15  # for the others to end by themselves, and to say where they were
+LONGEST_SECONDS = 3600
+GRACE_SECONDS = 60  # for the others to end by themselves, and to say where they were
 
 
 def run_group(

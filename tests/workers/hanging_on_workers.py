@@ -4,6 +4,11 @@ import threading
 
 import keras
 import numpy as np
+from kdist.workers import hang_detection
+
+# A busy machine may take longer than users are to wait.
+hang_detection._LEAVE_SECONDS = 10.0
+hang_detection._ANSWER_SECONDS = 120.0
 
 
 class Stuck(keras.callbacks.Callback):

@@ -1,4 +1,4 @@
-"""The cases of tests/parity: on all workers, the model that one replica gives."""
+"""The cases of tests/parity, whose model is that of one replica, and what workers do besides."""
 
 import faulthandler
 import json
@@ -8,13 +8,16 @@ from pathlib import Path
 
 import harness
 import keras
+from behaviours_on_workers import CASES as BEHAVIOURS
+from behaviours_on_workers import OTHER_CASES
 from cases import CASES, on_one_replica
-from checkpoint_cases import CASES as CHECKPOINT_CASES
 from kdist._upstream.graphs import forget_custom_gradients
+
+OWN_CASES = BEHAVIOURS | OTHER_CASES
 
 
 def prepare(strategy, folder: Path) -> Callable[[str], str]:
-    """Train every case on one replica, each worker its part; then return what compares one."""
+    """Train parity cases on one replica, each worker its part; return the function of a case."""
     names = [n for n in json.loads((folder / "cases.json").read_text()) if n in CASES]
     for name in names[strategy.worker :: strategy.workers]:
         path = _path(folder, name)
@@ -27,9 +30,9 @@ def prepare(strategy, folder: Path) -> Callable[[str], str]:
     strategy.exchange("the end of the references", None)
 
     def compare(name: str) -> str:
-        if name in CHECKPOINT_CASES:
-            CHECKPOINT_CASES[name](strategy, folder)
-            return ""
+        if name in OWN_CASES:
+            OWN_CASES[name](strategy, folder)
+            return ""  # a worker that fails ends the group
         expected = pickle.loads(_path(folder, name).read_bytes())
         gaps = harness.differences(expected, harness.train(CASES[name], strategy))
         return str(harness.too_large(CASES[name], gaps) or "")

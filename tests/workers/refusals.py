@@ -134,7 +134,7 @@ def _classes():
 def refuses_callbacks_for_one_worker(strategy, folder):
     model = compiled(strategy)
     callback = keras.callbacks.BackupAndRestore(folder / "backup")
-    with refused("BackupAndRestore is for one worker", "kdist.callbacks.Checkpoint"):
+    with refused("BackupAndRestore works with one worker only", "kdist.callbacks.Checkpoint"):
         model.fit(X, Y, batch_size=8, verbose=0, callbacks=[callback])
 
 

@@ -5,6 +5,7 @@ import contextlib
 import keras
 import numpy as np
 import tensorflow as tf
+from replicas import assert_equal
 from worker_trainings import X, Y, compiled, refused
 
 
@@ -35,8 +36,7 @@ def saves_and_opens(strategy, folder):
     strategy.exchange("the file", None)
     with strategy.scope():
         opened = keras.models.load_model(path)
-    for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, other)
+    assert_equal(model.get_weights(), opened.get_weights())
     opened.fit(X, Y, batch_size=8, verbose=0)
 
 
@@ -51,8 +51,7 @@ def all_save_to_one_file(strategy, folder):
                 strategy.exchange("the folder", None)
             with strategy.scope():
                 opened = load(folder / name)
-            for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
-                np.testing.assert_array_equal(weight, other)
+            assert_equal(model.get_weights(), opened.get_weights())
             strategy.exchange("what is opened", None)
         names.add(folder / name)
 

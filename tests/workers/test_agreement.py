@@ -50,8 +50,8 @@ def test_a_difference_says_which_worker_has_what():
 
     results, _ = on_workers(3, act)
     message = (
-        "the workers differ at fit: batches is 4 on workers 0 and 1, 2 on worker 2; it has to be"
-        " the same on all workers"
+        "the workers differ at fit: batches is 4 on workers 0 and 1, 2 on worker 2; the value"
+        " has to be the same on all workers"
     )
     assert results == [message] * 3
 

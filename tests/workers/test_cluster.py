@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.workers.multi_worker_strategy import shard_by_data
-from kdist.workers.place import check_tf_config, find_cluster, slurm_port
+from kdist.workers.tf_config import check_tf_config, find_cluster, slurm_port
 from replicas import assert_close, fit
 
 CLUSTER = {"worker": ["a:1", "b:2"]}

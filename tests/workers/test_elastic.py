@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from kdist.workers.launcher import fitting_workers
 
-SECONDS = 60  # no test takes as long
+SECONDS = 900  # no test takes as long
 HEAD = """
     import os, signal, sys
     from kdist.launch.child import send_answer

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kdist.workers import hang_detection
-from kdist.workers.hang_detection import EXIT_CODE, HangWatch, describe_states
+from kdist.workers.hang_detection import HANG_EXIT_CODE, HangWatch, describe_states
 from worker_store import WorkerStore
 
 
@@ -49,10 +49,13 @@ def test_a_step_that_takes_too_long_ends_the_worker_with_its_stacks():
         assert worker.codes == []
         worker.check_at(60)
         worker.watch._is_ending = False  # it has not ended, in this test
-    assert worker.codes == [EXIT_CODE]
+    assert worker.codes == [HANG_EXIT_CODE]
     assert worker.dumps == 1
     assert worker.lines[0] == "kdist: no step has ended for 60 seconds; the stacks of worker 0:"
-    assert "it is stuck (worker 0: 1 steps ended, in data or computing of fit)" in worker.lines[1]
+    assert (
+        "the worker is stuck (worker 0: 1 steps done, in data or computing of fit)"
+        in worker.lines[1]
+    )
 
 
 def test_steps_that_end_keep_the_worker():
@@ -77,8 +80,8 @@ def test_only_waiting_inside_a_step_of_ones_own_loop_counts():
         codes = [*worker.codes]
         worker.check_at(30_060)
         worker.watch._is_ending = False
-    assert (codes, worker.codes) == ([], [EXIT_CODE])
-    assert "2 steps ended, in data or computing of train_on_batch" in worker.lines[1]
+    assert (codes, worker.codes) == ([], [HANG_EXIT_CODE])
+    assert "2 steps done, in data or computing of train_on_batch" in worker.lines[1]
 
 
 @pytest.mark.parametrize("what", ["first", "traced", "saving"])
@@ -99,7 +102,7 @@ def test_a_first_step_a_trace_and_a_save_may_take_ten_times_as_long(what):
         assert worker.codes == []
         worker.check_at(1199)
         worker.watch._is_ending = False
-    assert worker.codes == [EXIT_CODE]
+    assert worker.codes == [HANG_EXIT_CODE]
 
 
 def test_outside_of_fit_nothing_is_limited():
@@ -156,10 +159,12 @@ def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
         # The one that is stuck learns of it from the other.
         list(pool.map(lambda one: one.watch.check(), workers))
     for worker in workers:
-        assert worker.codes[0] == EXIT_CODE
+        assert worker.codes[0] == HANG_EXIT_CODE
         assert worker.dumps == 1
-        assert f"the others wait for worker {stuck} (" in worker.lines[-1]
-        assert f"worker {1 - stuck}: 1 steps ended, waits for others in fit" in worker.lines[-1]
+        assert f"the other workers wait for worker {stuck} (" in worker.lines[-1]
+        assert (
+            f"worker {1 - stuck}: 1 steps done, waits for other workers in fit" in worker.lines[-1]
+        )
 
 
 def test_a_worker_that_is_elsewhere_ends_with_the_others():
@@ -173,7 +178,7 @@ def test_a_worker_that_is_elsewhere_ends_with_the_others():
             while not second.done() and not chief.codes:
                 chief.watch.check()
             second.result()
-    assert chief.codes == other.codes == [EXIT_CODE]
+    assert chief.codes == other.codes == [HANG_EXIT_CODE]
     assert "neither fit, evaluate nor predict, at a test" in chief.lines[-1]
 
 
@@ -181,7 +186,7 @@ def test_a_store_that_fails_does_not_keep_a_worker():
     worker = Worker(1, 2, keys=object())
     hang_in_step(worker.watch)
     worker.check_at(100)
-    assert worker.codes == [EXIT_CODE]
+    assert worker.codes == [HANG_EXIT_CODE]
     assert "worker 0 does not answer" in worker.lines[-1]
 
 
@@ -193,10 +198,16 @@ def _state(marks, *, waits):
     ("states", "who"),
     [
         ({0: _state(7, waits=True), 1: None, 2: None}, "workers 1 and 2 do not answer"),
-        ({0: _state(7, waits=True), 1: _state(7, waits=False)}, "the others wait for worker 1"),
+        (
+            {0: _state(7, waits=True), 1: _state(7, waits=False)},
+            "the other workers wait for worker 1",
+        ),
         ({0: _state(7, waits=True), 1: _state(8, waits=True)}, "worker 0 is behind"),
-        ({0: _state(7, waits=False), 1: _state(7, waits=False)}, "all are in the same step"),
-        ({0: _state(7, waits=False)}, "it is stuck"),
+        (
+            {0: _state(7, waits=False), 1: _state(7, waits=False)},
+            "all workers are in the same step",
+        ),
+        ({0: _state(7, waits=False)}, "the worker is stuck"),
     ],
 )
 def test_the_summary_names_who_is_behind(states, who):

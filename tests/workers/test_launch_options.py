@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.cli.launch import keep_program, launch
+from kdist.cli.launch import launch, separate_program_arguments
 from kdist.cli.options import make_options_class
 from kdist.errors import UserError
 from kdist.launch.device_assignment import assign_devices, visible_gpus
@@ -17,7 +17,7 @@ from kdist.workers.launch_options import (
     select_limits,
     worker_settings,
 )
-from kdist.workers.place import worker_environment
+from kdist.workers.tf_config import worker_environment
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ from kdist.workers.place import worker_environment
         ({"max_restarts": -1}, "max_restarts has to be at least 0"),
         ({"grace": -1.0}, "grace has to be from 0 to 999999, received -1"),
         ({"grace": float("nan")}, "grace has to be from 0"),
-        ({"log_dir": ""}, "log_dir has to be a path, received an empty one"),
+        ({"log_dir": ""}, "log_dir is an empty path: leave it out"),
         ({"log_dir": "a\0b"}, "without null bytes"),
-        ({"ray": True, "log_dir": "logs"}, "received log_dir or grace with ray"),
-        ({"ray": True, "grace": 5.0}, "received log_dir or grace with ray"),
+        ({"ray": True, "log_dir": "logs"}, "log_dir and grace have no effect with ray"),
+        ({"ray": True, "grace": 5.0}, "log_dir and grace have no effect with ray"),
         ({"ray": True, "elastic": True}, "ray and elastic without max_restarts"),
     ],
 )
@@ -137,7 +137,7 @@ def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, 
     ],
 )
 def test_the_options_of_the_program_are_its_own(arguments, kept):
-    assert keep_program(arguments.split()) == kept.split()
+    assert separate_program_arguments(arguments.split()) == kept.split()
 
 
 @pytest.mark.parametrize("command", ["sweep", "sweep accuracy --replicas 2", "tune --help"])
@@ -148,7 +148,7 @@ def test_a_command_that_starts_processes_itself_is_not_launched(command):
 
 def test_ray_has_to_be_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"this needs ray, .* pip install 'kdist\[ray\]'"):
+    with pytest.raises(UserError, match=r"ray is needed, .* pip install 'kdist\[ray\]'"):
         launch(__file__, workers="2", options=make_options_class(LaunchOptions)(ray=True))
 
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 from kdist._upstream import worker_failures, worker_store
 from kdist._upstream.worker_failures import find_failures, report_failure
 from kdist.errors import (
-    FAILURE_HANDLERS,
     LOST_CODE,
     TrainingError,
     UserError,
+    failure_handlers,
     handle_failure,
     line_at,
 )
@@ -34,11 +34,11 @@ def ends(monkeypatch):
     monkeypatch.setattr(os, "_exit", found.append)
     monkeypatch.setattr(worker_end, "_end_after", lambda *_: None)  # would end this process later
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
-    before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
+    before, handler = [*failure_handlers], signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     worker_end.end_together(0, lambda: [None, ENDED])
     yield found
-    FAILURE_HANDLERS[:] = before
+    failure_handlers[:] = before
     signal.signal(signal.SIGTERM, handler)
 
 

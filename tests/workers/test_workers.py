@@ -1,6 +1,6 @@
-"""Groups of worker processes: what they do, and the model that one replica gives.
+"""Groups of worker processes: strategies of several workers, and the model that one replica gives.
 
-Each test is one group, as it takes longest to start.
+Each test is one group, as the start of a group takes longest.
 """
 
 import group
@@ -9,31 +9,24 @@ from behaviours_on_workers import CASES as BEHAVIOURS
 
 pytestmark = pytest.mark.slow
 
-# What two workers of two replicas do below, one replica each need not.
+# Cases of the other groups are left out here.
 TWO_BY_ONE = (
     "fewer_samples_than_replicas",
     "resumed",
     "bn_masked_uneven",
-    "kdist_bn_uneven",
-    "ema_overwrite_uneven",
-    "accumulation_clipnorm_bn_uneven",
     "reduce_on_plateau",
     "sample_weight_zero_on_one_replica",
     "custom_metric_uneven",
     "two_heads_eagerly",
     "metrics_uneven",
-    "loss_mean_with_sample_weight_weighted",
-    "steps_per_execution_3_uneven",
     "validation_data",
     "dataset_dropping_the_rest",
     "py_dataset",
     "generator",
-    "batch_by_batch_weighted",
     "compiled_outside_the_scope_loss_scale",
     "mixed_float16",
     "custom_step_clipped_and_accumulated",
     "custom_step_gathered_uneven",
-    "custom_contrastive_loss_uneven",
     "stateful_rnn",
     "augmentation_uneven",
 )
@@ -46,7 +39,6 @@ TWO_BY_TWO = (
     "custom_pairs_objective_uneven",
     "position_embedding_clipped_uneven",
     "dropout_uneven",
-    "resumes_bit_for_bit",
 )
 THREE_BY_ONE = (
     "batch_smaller_than_replicas",
@@ -56,7 +48,7 @@ THREE_BY_ONE = (
     "goes_on_with_other_workers",
 )
 
-DIVIDED = (
+DIVIDED_WEIGHTS = (
     "optimizer_Adam",
     "optimizer_LossScaleOptimizer",
     "optimizer_Muon",
@@ -72,48 +64,62 @@ DIVIDED = (
     "resumed",
     "is_saved_by_kerass_callback",
 )
+DIVIDED_WEIGHTS_OF_SINGLE_REPLICAS = (
+    "optimizer_Adam",
+    "global_clipnorm_uneven",
+    "embedding_accumulation_uneven",
+    "resumed",
+    "is_saved_by_kerass_callback",
+)
+DIVIDED_STATE = (
+    "optimizer_LossScaleOptimizer",
+    "optimizer_Muon",
+    "accumulation_clipnorm_bn_uneven",
+    "ema_overwrite_uneven",
+    "embedding_accumulation_uneven",
+    "resumed",
+    "is_saved_by_kerass_callback",
+    "refuses_to_read_divided_state_alone",
+)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    """The groups' folders, and the results of one replica, which the groups share."""
     return tmp_path_factory.mktemp("workers")
 
 
-def check(kind, names, folder, *, workers, replicas=1):
-    own = folder / f"{kind}_{workers}x{replicas}"
-    found = group.run_group(kind, names, own, workers=workers, replicas=replicas)
-    failed = {name: problems for name, problems in found.items() if any(problems)}
-    assert not failed, f"{failed}\n{group.output(own)}"
-    assert set(found) == set(names), group.output(own)
+def check_group(names, folder, *, workers, replicas=1):
+    results = group.run_group("parity", names, folder, workers=workers, replicas=replicas)
+    failed = {name: problems for name, problems in results.items() if any(problems)}
+    assert not failed, f"{failed}\n{group.output(folder)}"
+    assert set(results) == set(names), group.output(folder)
 
 
-def test_two_workers_work_together(folder):
-    check("behaviours", tuple(BEHAVIOURS), folder, workers=2)
-
-
-def test_two_workers_give_what_one_replica_gives(folder):
-    check("parity", TWO_BY_ONE, folder, workers=2)
+def test_two_workers_work_together_and_give_what_one_replica_gives(folder):
+    check_group((*BEHAVIOURS, *TWO_BY_ONE), folder / "two_by_one", workers=2)
 
 
 def test_two_workers_of_two_replicas_give_what_one_gives(folder):
-    check("parity", TWO_BY_TWO, folder, workers=2, replicas=2)
+    check_group(TWO_BY_TWO, folder / "two_by_two", workers=2, replicas=2)
 
 
 def test_three_workers_give_what_one_replica_gives(folder):
-    check("parity", THREE_BY_ONE, folder, workers=3)
+    check_group(THREE_BY_ONE, folder / "three_by_one", workers=3)
 
 
-@pytest.mark.parametrize(("divided", "replicas"), [("state", 2), ("weights", 1), ("weights", 2)])
-def test_workers_divide_variables(divided, replicas, folder, monkeypatch):
+@pytest.mark.parametrize(
+    ("divided", "replicas", "names"),
+    [
+        ("state", 2, DIVIDED_STATE),
+        ("weights", 1, DIVIDED_WEIGHTS_OF_SINGLE_REPLICAS),
+        ("weights", 2, DIVIDED_WEIGHTS),
+    ],
+    ids=["state", "weights of single replicas", "weights"],
+)
+def test_workers_divide_variables(divided, replicas, names, folder, monkeypatch):
     monkeypatch.setenv("DIVIDED", divided)
-    check("parity", DIVIDED, folder / divided, workers=2, replicas=replicas)
-
-
-def test_a_worker_that_reads_divided_state_alone_is_told(folder, monkeypatch):
-    monkeypatch.setenv("DIVIDED", "state")
-    own = folder / "reading"
-    ((first, _),) = group.run_group("failing", ("reading_alone",), own, workers=2).values()
-    assert "reading a divided variable on worker 0, fit on worker 1" in first, group.output(own)
+    check_group(names, folder / f"{divided}_{replicas}", workers=2, replicas=replicas)
 
 
 def test_a_worker_that_hangs_ends_all_with_their_stacks(folder, monkeypatch):
@@ -123,7 +129,9 @@ def test_a_worker_that_hangs_ends_all_with_their_stacks(folder, monkeypatch):
     found = group.run_group("hanging", ("train",), own, workers=2, case_seconds=600)
     output = group.output(own)
     assert found == {}, output
-    assert output.count("the others wait for worker 1 (worker 0: 1 steps ended, waits") == 2, output
+    assert (
+        output.count("the other workers wait for worker 1 (worker 0: 1 steps done, waits") == 2
+    ), output
     assert "hanging_on_workers.py" in output
 
 

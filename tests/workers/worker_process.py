@@ -33,7 +33,7 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
     divided = os.environ.get("DIVIDED")
     if divided:  # variables of the tests' sizes, also unevenly
-        divided_variables.SMALLEST, divided_variables._MOST = 2, 2.0
+        divided_variables.LEAST_ELEMENTS, divided_variables._LARGEST_UNEVENNESS = 2, 2.0
     strategy = kdist.MultiWorkerMirroredStrategy(
         replicas=replicas,
         shard_optimizer=divided == "state",

@@ -1,4 +1,4 @@
-"""Products that sum over an axis; if it is the rows', every replica has a part of the sum."""
+"""Matrix products; after a sum over the axis of the rows, every replica has a part of the sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def contraction(op: Operation) -> Decision | None:
     """Divide a product along the axis of the rows: it keeps this axis, or sums over this axis."""
     if not op.any_shard or any(isinstance(p, ListOf) for p in op.placements):
         return None
-    found = _labels(op)
+    found = _label_axes(op)
     if found is None:
         return None
     parts, out = found
@@ -39,10 +39,10 @@ def contraction(op: Operation) -> Decision | None:
     return Decision(forms, [placement or PARTIAL])
 
 
-def _labels(op: Operation) -> tuple[list[str], str] | None:
+def _label_axes(op: Operation) -> tuple[list[str], str] | None:
     """Return a label for each axis of the inputs and of the result; digits may broadcast."""
     if op.type == "Einsum":
-        return _equation_labels(op)
+        return _label_equation(op)
     known = [2, 2] if op.type == "MatMul" else [op.rank(0), op.rank(1)]
     ranks = [rank for rank in known if rank is not None]
     if len(ranks) < 2:
@@ -55,7 +55,7 @@ def _labels(op: Operation) -> tuple[list[str], str] | None:
     return [a, b], batch + "ij"
 
 
-def _equation_labels(op: Operation) -> tuple[list[str], str] | None:
+def _label_equation(op: Operation) -> tuple[list[str], str] | None:
     """Return the labels of an equation, with digits for the axes of `...`."""
     left, out = op.attr("equation").decode().replace(" ", "").split("->")
     parts = left.split(",")

@@ -11,18 +11,10 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from ..op_types import CONDITIONS
-from ..operation import (
-    LOCAL,
-    ComputeWholeError,
-    Decision,
-    Form,
-    Operation,
-    Tensors,
-    rule,
-)
+from ..operation import LOCAL, ComputeWholeError, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
-from ..plan import GraphPlan, is_fake, live_operations
-from ..redistribute import Way
+from ..plan import GraphPlan, is_fake, is_single_row, live_operations
+from ..redistribute import Conversion
 from ..rows import Rows
 from ..sizes import BatchAxis
 from ..stage import Body, Stage
@@ -34,24 +26,24 @@ _MOST_ATTEMPTS = 10
 
 
 @rule("While", "StatelessWhile")
-def loop(op: Operation) -> Decision | None:
+def divide_loop(op: Operation) -> Decision | None:
     """Divide a loop, with placements of its variables that each iteration keeps."""
-    return _divide(op, _loop, op.placements)
+    return _divide_body(op, _plan_loop, op.placements)
 
 
 @rule("If", "StatelessIf", "Case", "StatelessCase")
-def condition(op: Operation) -> Decision | None:
+def divide_condition(op: Operation) -> Decision | None:
     """Divide all branches of a condition; all replicas have the same predicate."""
-    return _divide(op, _condition, op.placements)
+    return _divide_body(op, _plan_condition, op.placements)
 
 
 @rule("XlaCall")
-def call(op: Operation) -> Decision | None:
+def divide_call(op: Operation) -> Decision | None:
     """Divide a function that XLA has to compile as a whole, such as a convolution in groups."""
-    return _divide(op, _call, op.placements)
+    return _divide_body(op, _plan_call, op.placements)
 
 
-def _divide(
+def _divide_body(
     op: Operation,
     divide: Callable[[Operation, Sequence[Placement]], Decision | None],
     placements: Sequence[Placement],
@@ -64,7 +56,7 @@ def _divide(
     arguments = op.placements[op.type in CONDITIONS :]  # without the predicate
     if all(isinstance(placement, Replicate) for placement in arguments):
         return None
-    if op.facts.effects(op.op)[0]:
+    if op.facts.effects_of(op.op)[0]:
         return _compute_whole(op)
     assumed = len(op.facts.assumed)
     try:
@@ -78,7 +70,7 @@ def _divide(
             for tensor, placement in zip(op.inputs, placements, strict=True)
         ]
         if reduced != list(placements):
-            return _divide(op, divide, reduced)
+            return _divide_body(op, divide, reduced)
         return _compute_whole(op)  # The body needs values of all replicas.
 
 
@@ -93,7 +85,7 @@ def _compute_whole(op: Operation) -> Decision | None:
 # Plans of bodies
 
 
-def _plan(
+def _plan_body(
     op: Operation,
     graph: tf.Graph,
     placements: Sequence[Placement],
@@ -132,66 +124,71 @@ def _plan(
             parent.undo_assumptions(assumed)
             continue
         finally:
-            plan.suspend()
+            plan.suspend_assumptions()
         return plan
 
 
-def _redistribute(plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]) -> list[Way]:
-    """Plan the ways of a body's results to the forms that all bodies, or iterations, return."""
-    ways = []
-    with plan.assuming():
+def _plan_result_conversions(
+    plan: GraphPlan, outputs: Tensors, forms: Sequence[Form]
+) -> list[Conversion]:
+    """Plan to convert a body's results to the forms that all bodies, or iterations, return."""
+    conversions = []
+    with plan.hold_assumptions():
         for output, form in zip(outputs, forms, strict=True):
             _check_rows(plan, output, form)
-            ways.append(plan.plan_way(output, form)[0])
-    return ways
+            conversions.append(plan.plan_conversion(output, form)[0])
+    return conversions
 
 
 def _check_rows(facts: TensorFacts, tensor: tf.Tensor, form: Form) -> None:
     """Raise `NeedsCollectiveError` if a whole tensor to be divided may lack the batch's rows."""
-    is_whole = isinstance(facts.placement(tensor), Replicate) and not is_fake(tensor)
+    is_whole = isinstance(facts.placement_of(tensor), Replicate) and not is_fake(tensor)
     if isinstance(form, Shard) and is_whole:
-        dims = facts.dims(tensor)
+        dims = facts.dims_of(tensor)
         if dims is None or not form.rows.is_total(dims[form.axis]):
             raise NeedsCollectiveError(f"{tensor.name} may have another number of rows")
 
 
-def _form(placement: Placement) -> Form:
+def _result_form(placement: Placement) -> Form:
     return LOCAL if isinstance(placement, ListOf) else placement
 
 
 # Loops
 
 
-def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
+def _plan_loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     bodies = op.facts.step.bodies
     body = bodies.graph_of(op.op, op.attr("body").name, op.op.outputs)
     test = bodies.graph_of(op.op, op.attr("cond").name, op.op.outputs)
     kept = [
-        _returns(output, inner) for output, inner in zip(body.outputs, body.inputs, strict=True)
+        _returns_input(output, inner)
+        for output, inner in zip(body.outputs, body.inputs, strict=True)
     ]
-    sizes = [op.sizes(index) if is_kept else None for index, is_kept in enumerate(kept)]
-    settled = _settle(op, body, given, sizes, kept)
+    sizes = [op.sizes_in(index) if is_kept else None for index, is_kept in enumerate(kept)]
+    settled = _settle_placements(op, body, given, sizes, kept)
     if settled is None:
         return _compute_whole(op)  # The placements of the variables change in each iteration.
     plan, placements = settled
-    forms = [*map(_form, placements)]
+    forms = [*map(_result_form, placements)]
     for tensor, placement in zip(op.inputs, placements, strict=True):
         _check_rows(op.facts, tensor, placement)
     changed = [index for index, is_kept in enumerate(kept) if not is_kept]
-    ways: list[Way | None] = [None] * len(kept)
-    found = _redistribute(plan, [body.outputs[i] for i in changed], [forms[i] for i in changed])
-    for index, way in zip(changed, found, strict=True):
-        ways[index] = way
-    test_plan = _plan(op, test, placements, sizes, op.inputs)
-    if not isinstance(test_plan.placement(test.outputs[0]), Replicate):
+    conversions: list[Conversion | None] = [None] * len(kept)
+    found = _plan_result_conversions(
+        plan, [body.outputs[i] for i in changed], [forms[i] for i in changed]
+    )
+    for index, conversion in zip(changed, found, strict=True):
+        conversions[index] = conversion
+    test_plan = _plan_body(op, test, placements, sizes, op.inputs)
+    if not isinstance(test_plan.placement_of(test.outputs[0]), Replicate):
         return _compute_whole(op)  # The replicas may end the loop at different iterations.
-    test_ways = _redistribute(test_plan, test.outputs, [REPLICATE])
+    test_conversions = _plan_result_conversions(test_plan, test.outputs, [REPLICATE])
 
     def write_loop(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.outputs, inputs, strict=True))
-        made = Body(stage, plan, body, pairs).write(ways)
-        tested = Body(stage, test_plan, test, pairs).write(test_ways)
-        return stage.call_loop(op, inputs, made, tested)
+        own_body = Body(stage, plan, body, pairs, returns_numbers=True).write_body(conversions)
+        own_test = Body(stage, test_plan, test, pairs).write_body(test_conversions)
+        return stage.call_loop(op, inputs, own_body, own_test)
 
     for output, size in zip(op.outputs, sizes, strict=True):
         if size is not None:
@@ -199,7 +196,7 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     return Decision(forms, placements, write_loop, bodies=[plan])
 
 
-def _settle(
+def _settle_placements(
     op: Operation,
     body: tf.Graph,
     given: Sequence[Placement],
@@ -207,26 +204,27 @@ def _settle(
     kept: Sequence[bool],
 ) -> tuple[GraphPlan, list[Placement]] | None:
     """Plan a loop's body until its results have the placements of its inputs."""
-    placements = [placement.plain() for placement in given]
+    placements = [placement.as_plain() for placement in given]
     for _ in range(_MOST_ATTEMPTS):
-        plan = _plan(op, body, placements, sizes, op.inputs)
-        with plan.assuming():
+        plan = _plan_body(op, body, placements, sizes, op.inputs)
+        with plan.hold_assumptions():
             joined = [
-                placement if is_kept else _join(placement, plan.placement(output))
+                placement if is_kept else _join_placements(placement, plan.placement_of(output))
                 for placement, output, is_kept in zip(placements, body.outputs, kept, strict=True)
             ]
             pairs = list(zip(joined, placements, strict=True))
-            if all(_same(new, old) for new, old in pairs):
+            if all(_is_same(new, old) for new, old in pairs):
                 return plan, placements
         # The elements of a list follow from the variables that are no lists: settle these first.
-        are_settled = all(_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
+        are_settled = all(_is_same(new, old) for new, old in pairs if not isinstance(old, ListOf))
         placements = [
-            new.plain() if are_settled or not isinstance(old, ListOf) else old for new, old in pairs
+            new.as_plain() if are_settled or not isinstance(old, ListOf) else old
+            for new, old in pairs
         ]
     return None
 
 
-def _returns(output: tf.Tensor, inner: tf.Tensor) -> bool:
+def _returns_input(output: tf.Tensor, inner: tf.Tensor) -> bool:
     """Whether a body returns an input unchanged."""
     while output is not inner and output.op.type == "Identity":
         output = output.op.inputs[0]
@@ -236,47 +234,50 @@ def _returns(output: tf.Tensor, inner: tf.Tensor) -> bool:
 # Conditions
 
 
-def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
+def _plan_condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     inputs = op.inputs[1:]
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
     graphs = [op.facts.step.bodies.graph_of(op.op, branch.name, inputs) for branch in called]
     placements = list(given[1:])
-    sizes = [op.sizes(index + 1) for index in range(len(inputs))]
-    plans = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
+    sizes = [op.sizes_in(index + 1) for index in range(len(inputs))]
+    plans = [_plan_body(op, graph, placements, sizes, inputs) for graph in graphs]
     results: list[Placement] = []
     forms: list[Form] = []
     for index, output in enumerate(op.outputs):
         made = [
-            (plan, plan.canonical(graph.outputs[index]))
+            (plan, plan.resolve_alias(graph.outputs[index]))
             for plan, graph in zip(plans, graphs, strict=True)
         ]
-        known = [plan.placement(tensor) for plan, tensor in made if not is_fake(tensor)]
-        if rows := _rows_of_any(output, known):
+        known = [plan.placement_of(tensor) for plan, tensor in made if not is_fake(tensor)]
+        if rows := _place_rows_of_any(output, known):
             results.append(rows)
             forms.append(LOCAL)
             continue
-        joined = functools.reduce(_join, known).plain() if known else REPLICATE
-        if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
+        joined = functools.reduce(_join_placements, known).as_plain() if known else REPLICATE
+        if isinstance(joined, Shard) and any(is_single_row(t, joined.axis) for _, t in made):
             return _compute_whole(op)  # A branch has a single row, a different branch the batch's.
         results.append(joined)
-        forms.append(_form(joined))
-    ways = [
-        _redistribute(plan, graph.outputs, forms) for plan, graph in zip(plans, graphs, strict=True)
+        forms.append(_result_form(joined))
+    conversions = [
+        _plan_result_conversions(plan, graph.outputs, forms)
+        for plan, graph in zip(plans, graphs, strict=True)
     ]
 
     def write_branches(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs[1:], inputs[1:], strict=True))
         branches = [
-            Body(stage, plan, graph, pairs).write(own_ways)
-            for plan, graph, own_ways in zip(plans, graphs, ways, strict=True)
+            Body(stage, plan, graph, pairs).write_body(own_conversions)
+            for plan, graph, own_conversions in zip(plans, graphs, conversions, strict=True)
         ]
         return stage.call_condition(op, inputs, branches)
 
-    return Decision([REPLICATE, *map(_form, placements)], results, write_branches, bodies=plans)
+    return Decision(
+        [REPLICATE, *map(_result_form, placements)], results, write_branches, bodies=plans
+    )
 
 
-def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
+def _place_rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | None:
     """Return the placement of a result that has the rows of a different batch in each branch.
 
     A replica has its own rows of the chosen branch's batch. Their number is known once the branch
@@ -292,32 +293,28 @@ def _rows_of_any(output: tf.Tensor, branches: Sequence[Placement]) -> Shard | No
     return Shard(axis, Rows(((batch_axis, 1),)))
 
 
-def _is_single(tensor: tf.Tensor, axis: int) -> bool:
-    return bool(tensor.shape.rank is not None and tensor.shape[axis] == 1)
-
-
 # Calls
 
 
-def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
+def _plan_call(op: Operation, given: Sequence[Placement]) -> Decision | None:
     graph = op.facts.step.bodies.graph_of(op.op, op.attr("f").name, op.inputs)
-    sizes = [op.sizes(index) for index in range(len(op.inputs))]
-    plan = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
-    results = [plan.placement(output).plain() for output in graph.outputs]
-    ways = _redistribute(plan, graph.outputs, [*map(_form, results)])
+    sizes = [op.sizes_in(index) for index in range(len(op.inputs))]
+    plan = _plan_body(op, graph, given, sizes, op.inputs, is_compiled=True)
+    results = [plan.placement_of(output).as_plain() for output in graph.outputs]
+    conversions = _plan_result_conversions(plan, graph.outputs, [*map(_result_form, results)])
 
     def write_call(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         pairs = list(zip(op.inputs, inputs, strict=True))
-        body = Body(stage, plan, graph, pairs, is_compiled=True).write(ways)
+        body = Body(stage, plan, graph, pairs, is_compiled=True).write_body(conversions)
         return stage.call_xla(op, inputs, body)
 
-    return Decision([*map(_form, given)], results, write_call, bodies=[plan])
+    return Decision([*map(_result_form, given)], results, write_call, bodies=[plan])
 
 
 # Placements of a value that several bodies make
 
 
-def _join(a: Placement, b: Placement) -> Placement:
+def _join_placements(a: Placement, b: Placement) -> Placement:
     """Return the placement of a value that has the placement `a` or `b`."""
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         if a.element is None or b.element is None:
@@ -328,17 +325,19 @@ def _join(a: Placement, b: Placement) -> Placement:
         raise ComputeWholeError({a.origin})
     if isinstance(a, Shard) and isinstance(b, Shard):
         if a.fits(b) or b.fits(a):
-            return a.plain() if b.uniform else b.plain()
+            return a.as_plain() if b.uniform else b.as_plain()
     elif isinstance(a, Shard) and isinstance(b, Replicate):
-        return a.plain()
+        return a.as_plain()
     elif isinstance(b, Shard) and isinstance(a, Replicate):
-        return b.plain()
+        return b.as_plain()
     elif a == b or (a in (PARTIAL, REPLICATE) and b in (PARTIAL, REPLICATE)):
         return a if isinstance(a, Partial) else b
-    raise NeedsCollectiveError("the placements differ")
+    raise NeedsCollectiveError(
+        f"a loop or condition returns {a} and {b}, which have no common placement"
+    )
 
 
-def _same(a: Placement, b: Placement) -> bool:
+def _is_same(a: Placement, b: Placement) -> bool:
     if isinstance(a, ListOf) and isinstance(b, ListOf):
         return a.element == b.element
     return a == b

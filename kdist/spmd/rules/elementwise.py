@@ -1,4 +1,7 @@
-"""Operations on corresponding elements, with NumPy's broadcasting."""
+"""Operations on corresponding elements, with NumPy's broadcasting.
+
+To add a type of the same kind, add it to `UNARY`, `BROADCASTING` or `SAME_SHAPES`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ..op_types import types_in
 from ..operation import LOCAL, BroadcastRows, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Shard
 from ..reduction import SUM
-from ..sizes import AnySize, AxisSize, quotient, symbolic
+from ..sizes import AnySize, AxisSize, as_size, divide_exactly
 from ..stage import Stage
 
 UNARY = types_in("""
@@ -49,19 +52,19 @@ SAME_SHAPES = types_in("""
 def elementwise(op: Operation) -> Decision | None:
     """Compute a replica's rows from the same rows of all inputs."""
     if any(isinstance(p, ListOf) for p in op.placements):
-        return _of_lists(op)
+        return _divide_lists(op)
     if not op.any_shard:
-        return _of_partials(op) or _scattered(op)
+        return _divide_partials(op) or _divide_scattered(op)
     ranks = [t.shape.rank for t in op.inputs]
     if None in ranks:
         (placement, *_) = op.placements
         if op.type not in UNARY or not isinstance(placement, Shard):
             return None
-        return Decision([LOCAL], [placement.plain()])
+        return Decision([LOCAL], [placement.as_plain()])
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
         return None  # `==` of tensors with incompatible shapes is a single value.
-    at, main = _main(op.placements)
+    at, main = _find_main_shard(op.placements)
     from_end = main.axis - ranks[at]
     forms: list[Form] = []
     uniform = True
@@ -71,17 +74,17 @@ def elementwise(op: Operation) -> Decision | None:
         if axis < 0 or tensor.shape[axis] == 1:
             forms.append(REPLICATE)
             continue
-        want = main.at(axis)
+        want = main.on_axis(axis)
         if index == at or op.try_align(placement, want):
             forms.append(placement)
             uniform = uniform and isinstance(placement, Shard) and placement.uniform
             continue
         uniform = False
-        forms.append(want.plain() if op.type in SAME_SHAPES else BroadcastRows(want.plain()))
+        forms.append(want.as_plain() if op.type in SAME_SHAPES else BroadcastRows(want.as_plain()))
     keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
         op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
     )
-    keeps = keeps or _is_clipped(op, at) or _is_row_of_many(op, at, main)
+    keeps = keeps or _is_clipped(op, at) or _selects_rows(op, at, main)
     within = main.within if keeps else None
     out = Shard(rank + from_end, main.rows, uniform, within)
     prefix = "" if op.type in BROADCASTING else "axis "
@@ -95,7 +98,7 @@ def _is_clipped(op: Operation, at: int) -> bool:
     return op.type == "Maximum" and op.inputs[1 - at].op.type == "ZerosLike"
 
 
-def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
+def _selects_rows(op: Operation, at: int, main: Shard) -> bool:
     """Whether an operation is `where(count > 1, rows, 0)`, as `tf.vectorized_map` makes.
 
     If the count is 1, row 0 is the only row.
@@ -104,12 +107,12 @@ def _is_row_of_many(op: Operation, at: int, main: Shard) -> bool:
     test = op.inputs[0].op
     if otherwise is None or otherwise.any() or main.within is None or test.type != "Greater":
         return False
-    count, least = (op.facts.sizes(tensor) for tensor in test.inputs)
+    count, least = (op.facts.sizes_in(tensor) for tensor in test.inputs)
     is_one = least is not None and least.size == 1 and least.item() == 1
     return is_one and count is not None and main.within.is_total(count.item())
 
 
-def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
+def _find_main_shard(placements: Sequence[Any]) -> tuple[int, Shard]:
     """Return the index and division that all inputs have to fit; not a broadcast, if possible."""
     shards = [(index, p) for index, p in enumerate(placements) if isinstance(p, Shard)]
     return next((pair for pair in shards if not pair[1].uniform), shards[0])
@@ -151,7 +154,7 @@ def name_axes(
         # Of two sizes that are not known to be equal, either may be 1, and broadcast.
         is_certain = not label.isdigit() or found == found[:1] * len(found)
         certain = [*known, *(found if is_certain else ())]
-        sizes.append(certain[0] if certain else symbolic(AxisSize(output, axis)))
+        sizes.append(certain[0] if certain else as_size(AxisSize(output, axis)))
     if shard is not None:
         sizes[rows_axis] = shard.rows.total
     op.set_dims(output, sizes)
@@ -161,7 +164,7 @@ def _ensure_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     return [inputs[0]]  # The operation's shape is for the whole batch.
 
 
-def _of_lists(op: Operation) -> Decision | None:
+def _divide_lists(op: Operation) -> Decision | None:
     if op.type == "Identity":
         return Decision([LOCAL], [op.placements[0]])
     lists = [p for p in op.placements if isinstance(p, ListOf)]
@@ -176,13 +179,13 @@ def _of_lists(op: Operation) -> Decision | None:
     return Decision([LOCAL] * len(op.inputs), [ListOf(first.element, first.origin)])
 
 
-def _of_partials(op: Operation) -> Decision | None:
+def _divide_partials(op: Operation) -> Decision | None:
     """Keep sums partial in linear operations, where this saves a collective."""
     partial = [isinstance(p, Partial) for p in op.placements]
     if not any(partial):
         return None
     if op.type in ("ZerosLike", "OnesLike") and all(t.shape.is_fully_defined() for t in op.inputs):
-        return Decision([LOCAL], [REPLICATE], _like)
+        return Decision([LOCAL], [REPLICATE], _write_filled)
     if op.type in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
         return Decision([LOCAL], [op.placements[0]], is_reshape=True)
     if any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
@@ -227,15 +230,23 @@ def _is_mean(op: Operation) -> bool:
     total, divisor = op.inputs
     if total.op.type != "Sum" or divisor.op.type != "Cast":
         return False
-    values, axes, count = (op.facts.canonical(t) for t in (*total.op.inputs, divisor.op.inputs[0]))
-    summed, dims, size = op.facts.constant(axes), op.facts.dims(values), op.facts.sizes(count)
-    is_divided = isinstance(op.facts.placement(values), Shard)
+    values, axes, count = (
+        op.facts.resolve_alias(t) for t in (*total.op.inputs, divisor.op.inputs[0])
+    )
+    summed, dims, size = (
+        op.facts.constant_of(axes),
+        op.facts.dims_of(values),
+        op.facts.sizes_in(count),
+    )
+    is_divided = isinstance(op.facts.placement_of(values), Shard)
     if not is_divided or summed is None or dims is None or size is None or size.ndim:
         return False
-    return quotient(math.prod(dims[axis] for axis in np.ravel(summed)), size.item()) is not None
+    return (
+        divide_exactly(math.prod(dims[axis] for axis in np.ravel(summed)), size.item()) is not None
+    )
 
 
-def _scattered(op: Operation) -> Decision | None:
+def _divide_scattered(op: Operation) -> Decision | None:
     """Compute with the replica's rows of a sum, if a variable of this shape is divided.
 
     For gradients this is enough: a gradient changes a variable of its own shape.
@@ -244,7 +255,7 @@ def _scattered(op: Operation) -> Decision | None:
     shard = op.facts.variable_shard(summed[0]) if summed else None
     if shard is None or any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
-    shapes, whole = [*map(op.facts.shape, op.inputs)], op.facts.shape(summed[0])
+    shapes, whole = [*map(op.facts.shape_of, op.inputs)], op.facts.shape_of(summed[0])
     if any(shape.rank is None or (shape.rank and shape != whole) for shape in shapes):
         return None
     op.set_dims(op.outputs[0], whole.as_list())
@@ -252,7 +263,7 @@ def _scattered(op: Operation) -> Decision | None:
     return Decision(forms, [shard])
 
 
-def _like(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+def _write_filled(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     make = tf.ones if op.type == "OnesLike" else tf.zeros
     return [make(op.outputs[0].shape, op.outputs[0].dtype)]
 
@@ -262,14 +273,14 @@ def select(op: Operation) -> Decision | None:
     """Choose between two tensors, row by row if the condition is a vector."""
     if not op.any_shard:
         return None
-    _, main = _main(op.placements)
+    _, main = _find_main_shard(op.placements)
     condition, rank = op.rank(0), op.rank(1)
     if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
         return None
     forms = [op.rows_form(index, main) for index in range(3)]
     if condition == 0:
         forms[0] = REPLICATE
-    return Decision(forms, [main.plain()])
+    return Decision(forms, [main.as_plain()])
 
 
 @rule(
@@ -288,7 +299,7 @@ def fake_quantize(op: Operation) -> Decision | None:
     if main is None or ("PerChannel" in op.type and op.rank(0) in (None, main.axis + 1)):
         return None
     forms = op.whole_but({index: op.rows_form(index, main) for index in data})
-    return Decision(forms, [main.plain(), *[PARTIAL] * (len(op.outputs) - 1)])
+    return Decision(forms, [main.as_plain(), *[PARTIAL] * (len(op.outputs) - 1)])
 
 
 @rule("Bitcast")
@@ -297,11 +308,11 @@ def bitcast(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
         return None
-    return Decision([LOCAL], [shard.plain()])
+    return Decision([LOCAL], [shard.as_plain()])
 
 
 @rule("IdentityN")
-def identities(op: Operation) -> Decision | None:
+def pass_on(op: Operation) -> Decision | None:
     """Pass each input on unchanged, as an alias: a gradient need not wait for further gradients."""
     for output, tensor in zip(op.outputs, op.inputs, strict=True):
         op.facts.set_alias(output, tensor)

@@ -22,7 +22,7 @@ from ..reduction import ONE_TERM
 from ..rows import Rows
 from ..sizes import BatchAxis
 from ..stage import Stage
-from .reductions import PARTS
+from .reductions import REDUCTION_OF_TYPE
 
 
 @rule("GatherV2", "ResourceGather")
@@ -42,19 +42,19 @@ def gather(op: Operation) -> Decision | Rewrite | None:
         if not isinstance(main, Shard) or main.axis >= batch:
             return None
         forms = [op.rows_form(index, main) for index in range(2)]
-        return Decision([*forms, *rest], [main.plain()])
+        return Decision([*forms, *rest], [main.as_plain()])
     if isinstance(table, Shard) and isinstance(index, Shard):
-        local = _within(op, table, index, axis, rest)
+        local = _look_up_within(op, table, index, axis, rest)
         if local is not None:
             return local
     if isinstance(table, Shard) and table.axis != axis and isinstance(index, Replicate):
         out = table.axis if table.axis < axis else table.axis + index_rank - 1
-        return Decision([LOCAL, REPLICATE, *rest], [table.at(out).plain()])
+        return Decision([LOCAL, REPLICATE, *rest], [table.on_axis(out).as_plain()])
     if isinstance(index, Shard):
         if axis == 0 and _is_looked_up_in_parts(op, index):
             values, indices = op.op.inputs[:2]
             return Rewrite(lambda: [take_rows(look_up(values, indices), indices)])
-        return Decision([REPLICATE, LOCAL, *rest], [index.plain().at(axis + index.axis)])
+        return Decision([REPLICATE, LOCAL, *rest], [index.as_plain().on_axis(axis + index.axis)])
     return None
 
 
@@ -69,13 +69,13 @@ def _is_looked_up_in_parts(op: Operation, index: Shard) -> bool:
         return False
     ((batch_axis, unit), *others) = index.rows.segments
     is_batch = batch_axis.root().source is None and isinstance(unit, int) and not others
-    return is_batch and op.inputs[0].dtype.is_floating and _fewer_rows(op, 1, op.inputs[0])
+    return is_batch and op.inputs[0].dtype.is_floating and _has_fewer_elements(op, 1, op.inputs[0])
 
 
-def _fewer_rows(op: Operation, index: int, table: tf.Tensor) -> bool:
+def _has_fewer_elements(op: Operation, index: int, table: tf.Tensor) -> bool:
     """Whether an input is expected to have fewer elements than a table has rows."""
     elements = op.facts.expected_elements(op.inputs[index])
-    return elements is not None and elements < op.facts.shape(table)[0]
+    return elements is not None and elements < op.facts.shape_of(table)[0]
 
 
 @tf.function(autograph=False, experimental_implements="look_up")
@@ -106,7 +106,7 @@ def look_up_own_rows(op: Operation) -> Decision | None:
         own, is_own, _ = own_places(stage, table.rows, indices, least=0)
         found = tf.gather(rows, tf.where(is_own, own, 0))
         no_row = tf.constant(-0.0, found.dtype)
-        return [tf.where(_expanded(is_own, found), found, no_row)]
+        return [tf.where(_expand_condition(is_own, found), found, no_row)]
 
     return Decision(
         [table, REPLICATE],
@@ -124,7 +124,7 @@ def take_own_rows(op: Operation) -> Decision | None:
     if index is None or dims is None or not op.is_partial(0, ONE_TERM):
         return None
     op.set_dims(op.outputs[0], dims)
-    wanted = index.plain()
+    wanted = index.as_plain()
     return Decision([wanted, NOT_READ], [wanted], lambda stage, op, inputs: inputs[:1])
 
 
@@ -141,14 +141,14 @@ def own_places(
         places: Places among the rows of all replicas.
         least: The least place that is right; `None` for any number.
     """
-    ((count, first),) = stage.blocks(rows, places.dtype)
+    ((count, first),) = stage.row_blocks(rows, places.dtype)
     checks = []
     if stage.on_cpus and rows.known_parts is not None:
         total = sum(rows.known_parts)
         is_right = places < total
         if least is not None:
             is_right = tf.logical_and(is_right, places >= least)
-        message = f"an index is not in [0, {total}): the least and the largest index are"
+        message = f"an index is not in [0, {total}); the smallest and the largest index:"
         data = [message, tf.reduce_min(places), tf.reduce_max(places)]
         checks = [tf.debugging.Assert(tf.reduce_all(is_right), data)]
     with tf.control_dependencies(checks):
@@ -156,27 +156,27 @@ def own_places(
     return own, tf.logical_and(own >= 0, own < count), count
 
 
-def _expanded(condition: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def _expand_condition(condition: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Return a condition of the values' rows with an axis of size 1 for each axis of a row."""
     ones = tf.ones_like(tf.shape(values)[condition.shape.rank :])
     return tf.reshape(condition, tf.concat([tf.shape(condition), ones], 0))
 
 
-def _within(
+def _look_up_within(
     op: Operation, table: Shard, index: Shard, axis: int, rest: list[Form]
 ) -> Decision | None:
     """Look up rows, each on the same replica as its index."""
-    if index.within is None or index.within != table.rows or table.axis != axis or axis:
+    if index.within != table.rows or table.axis or axis or len(table.rows.segments) != 1:
         return None
 
     def look_up_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         rows, indices, *others = inputs
-        ((_, first),) = stage.blocks(table.rows, indices.dtype)
-        return stage.copy(op, [rows, indices - first, *others])
+        ((_, first),) = stage.row_blocks(table.rows, indices.dtype)
+        return stage.copy_operation(op, [rows, indices - first, *others])
 
-    if len(table.rows.segments) != 1:
-        return None
-    return Decision([LOCAL, LOCAL, *rest], [index.plain()], look_up_local_rows, needs=[table.rows])
+    return Decision(
+        [LOCAL, LOCAL, *rest], [index.as_plain()], look_up_local_rows, needs=[table.rows]
+    )
 
 
 @rule("GatherNd", "ResourceGatherNd")
@@ -188,13 +188,13 @@ def gather_nd(op: Operation) -> Decision | None:
     table = op.shard(0)
     named = op.named_rows(1)
     if table is None or table.axis or named != table.rows:
-        return Decision([REPLICATE, LOCAL], [index.plain()])
+        return Decision([REPLICATE, LOCAL], [index.as_plain()])
 
     def look_up_named_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         table, places = inputs
-        return stage.copy(op, [table, move_places(stage, named, places, -1)])
+        return stage.copy_operation(op, [table, move_places(stage, named, places, -1)])
 
-    return Decision([LOCAL, LOCAL], [index.plain()], look_up_named_rows, needs=[named])
+    return Decision([LOCAL, LOCAL], [index.as_plain()], look_up_named_rows, needs=[named])
 
 
 @rule("Where")
@@ -209,7 +209,7 @@ def where(op: Operation) -> Decision | None:
     rows = Rows(((BatchAxis(f"the rows of {output.name}", source=(output, 0)), 1),))
 
     def find_places(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        (places,) = stage.copy(op, inputs)
+        (places,) = stage.copy_operation(op, inputs)
         return [move_places(stage, shard.rows, places)]
 
     op.name_rows(output, shard.rows)
@@ -219,33 +219,31 @@ def where(op: Operation) -> Decision | None:
 
 def move_places(stage: Stage, rows: Rows, places: Any, sign: int = 1) -> Any:
     """Convert places in a replica's rows to places in the whole batch; for `sign=-1`, back."""
-    ((_, first),) = stage.blocks(rows, places.dtype)
+    ((_, first),) = stage.row_blocks(rows, places.dtype)
     zero, width = tf.zeros_like(first), places.shape[1]
     return places + tf.one_hot(0, width, sign * first, zero, dtype=places.dtype)
 
 
 @rule("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
-def segments(op: Operation) -> Decision | None:
+def reduce_segments(op: Operation) -> Decision | None:
     """Reduce the rows of each segment."""
     main = op.shard(0) or op.shard(1)
     rank = op.rank(1)
     if main is None or rank is None:
         return None
-    dims, count = op.dims(0), op.sizes(2)
+    dims, count = op.dims(0), op.sizes_in(2)
     if dims is not None and count is not None:
         op.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
     if main.axis >= rank:  # Each column is reduced on its own.
-        return Decision([LOCAL, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
+        return Decision(
+            [LOCAL, REPLICATE, REPLICATE], [main.as_plain().on_axis(main.axis - rank + 1)]
+        )
     forms = [op.rows_form(index, main) for index in range(2)]
     named = _named_rows(op, count)
     if named is not None:
-        return _segments_of_rows([*forms, REPLICATE], named)
-    return _segments_of_variable(op) or _partial_segments(op, forms)
-
-
-def _partial_segments(op: Operation, forms: list[Form]) -> Decision:
-    kind = op.type.removeprefix("UnsortedSegment")
-    return Decision([*forms, REPLICATE], [Partial(PARTS[kind])])
+        return _reduce_within([*forms, REPLICATE], named)
+    reduction = REDUCTION_OF_TYPE[op.type.removeprefix("UnsortedSegment")]
+    return _add_up_in_variable(op) or Decision([*forms, REPLICATE], [Partial(reduction)])
 
 
 def _named_rows(op: Operation, count: Any) -> Rows | None:
@@ -257,7 +255,7 @@ def _named_rows(op: Operation, count: Any) -> Rows | None:
     return rows if rows.is_total(count.item()) else None
 
 
-def _segments_of_variable(op: Operation) -> Decision | None:
+def _add_up_in_variable(op: Operation) -> Decision | None:
     """Add up the segments that are a replica's rows of a divided variable, such as a table.
 
     The values of all replicas are gathered, in the order of the batch, if they are fewer rows than
@@ -266,31 +264,31 @@ def _segments_of_variable(op: Operation) -> Decision | None:
     table = op.facts.variable_shard(op.outputs[0])
     if op.type != "UnsortedSegmentSum" or table is None or table.axis or op.in_body:
         return None
-    if not _fewer_rows(op, 1, op.outputs[0]):
+    if not _has_fewer_elements(op, 1, op.outputs[0]):
         return None
 
     def add_up_own_segments(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         values, ids, _ = inputs
         own, is_own, count = own_places(stage, table.rows, ids, least=None)
         own = tf.where(is_own, own, -1)  # Values with a negative id are left out.
-        return stage.copy(op, [values, own, tf.cast(count, op.inputs[2].dtype)])
+        return stage.copy_operation(op, [values, own, tf.cast(count, op.inputs[2].dtype)])
 
     return Decision(
         [REPLICATE] * 3, [table], add_up_own_segments, needs=[table.rows], needs_all_rows=True
     )
 
 
-def _segments_of_rows(forms: list[Any], rows: Rows) -> Decision:
+def _reduce_within(forms: list[Any], rows: Rows) -> Decision:
     def reduce_local_segments(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         values, ids, _ = inputs
-        ((count, first),) = stage.blocks(rows, ids.dtype)
-        return stage.copy(op, [values, ids - first, tf.cast(count, op.inputs[2].dtype)])
+        ((count, first),) = stage.row_blocks(rows, ids.dtype)
+        return stage.copy_operation(op, [values, ids - first, tf.cast(count, op.inputs[2].dtype)])
 
     return Decision(forms, [Shard(0, rows)], reduce_local_segments, needs=[rows])
 
 
 @rule("DenseBincount")
-def bincount(op: Operation) -> Decision | None:
+def count_values(op: Operation) -> Decision | None:
     """Count values; for a matrix, count each sample's values on their own."""
     shard, rank = op.shard(0), op.rank(0)
     weights, count = op.placements[2], op.inputs[2].shape.num_elements()
@@ -303,7 +301,7 @@ def bincount(op: Operation) -> Decision | None:
     else:
         return None
     if rank == 2:
-        return Decision(forms, [shard.plain()])
+        return Decision(forms, [shard.as_plain()])
     return None if op.attr("binary_output") else Decision(forms, [PARTIAL])
 
 
@@ -317,36 +315,27 @@ def scatter_nd(op: Operation) -> Decision | None:
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex):
         return None
     forms = [op.rows_form(index, main) for index in range(2)]
-    rows, shape = op.named_rows(0), op.sizes(2)
+    rows, shape = op.named_rows(0), op.sizes_in(2)
     if rows is None or shape is None or not rows.is_total(shape[0]):
         return Decision([*forms, REPLICATE], [PARTIAL])
 
     def scatter_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         places, updates, shape = inputs
-        return stage.copy(op, [move_places(stage, rows, places, -1), updates, shape])
+        return stage.copy_operation(op, [move_places(stage, rows, places, -1), updates, shape])
 
     return Decision(
         [*forms, local_size(0, rows)], [Shard(0, rows)], scatter_local_rows, needs=[rows]
     )
 
 
-@rule(
-    "ResourceScatterAdd",
-    "ResourceScatterSub",
-    "ResourceScatterUpdate",
-    "ResourceScatterNdAdd",
-    "ResourceScatterNdSub",
-    "ResourceScatterNdUpdate",
-    "ResourceScatterMul",
-    "ResourceScatterDiv",
-    "ResourceScatterMin",
-    "ResourceScatterMax",
-)
+_KINDS = ("Add", "Sub", "Update", "Mul", "Div", "Min", "Max", "NdAdd", "NdSub", "NdUpdate")
+
+
+@rule(*(f"ResourceScatter{kind}" for kind in _KINDS))
 def scatter_into_variable(op: Operation) -> Decision | None:
     """Update rows of a variable: every replica's copy gets the updates of all replicas."""
-    if op.inputs[0].ref() in op.facts.step.shared or any(
-        isinstance(p, ListOf) for p in op.placements
-    ):
+    has_lists = any(isinstance(placement, ListOf) for placement in op.placements)
+    if has_lists or op.facts.is_shared(op.inputs[0]):
         return None
     return Decision([REPLICATE] * len(op.inputs), [], needs_all_rows=True)
 
@@ -362,8 +351,8 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
     if shard is None or shard.rows.is_batch or rank is None or depth is None:
         return None
     if shard.axis >= depth:
-        updates = shard.plain().at(rank - 1 + shard.axis - depth)
-        return Decision([shard, REPLICATE, updates], [shard.plain()], needs_all_rows=True)
+        updates = shard.as_plain().on_axis(rank - 1 + shard.axis - depth)
+        return Decision([shard, REPLICATE, updates], [shard.as_plain()], needs_all_rows=True)
     if len(shard.rows.segments) > 1 or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
         return None
 
@@ -376,12 +365,12 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         parts[shard.axis] = tf.where(is_own, own, 0)
         is_signed = op.type == "TensorScatterAdd" and updates.dtype.is_floating
         no_update = tf.constant(-0.0 if is_signed else 0, updates.dtype)
-        kept = tf.where(_expanded(is_own, updates), updates, no_update)
-        return stage.copy(op, [tensor, tf.stack(parts, -1), kept])
+        kept = tf.where(_expand_condition(is_own, updates), updates, no_update)
+        return stage.copy_operation(op, [tensor, tf.stack(parts, -1), kept])
 
     return Decision(
         [shard, REPLICATE, REPLICATE],
-        [shard.plain()],
+        [shard.as_plain()],
         scatter_own_updates,
         needs=[shard.rows],
         needs_all_rows=True,

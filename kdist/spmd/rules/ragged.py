@@ -13,7 +13,7 @@ from ..operation import LOCAL, NOT_READ, Decision, Form, Operation, Rewrite, Ten
 from ..placements import REPLICATE, Partial, Shard
 from ..reduction import MAXIMUM
 from ..rows import Rows
-from ..sizes import BatchAxis, Element, Size, symbolic
+from ..sizes import BatchAxis, Element, as_size
 from ..stage import Stage
 from .indexing import move_places
 from .shapes import may_be_minus_one
@@ -31,8 +31,8 @@ def split_texts(op: Operation) -> Decision | None:
     op.name_rows(shape, shard.rows)
 
     def split_local_texts(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        places, words, shape = stage.copy(op, inputs)
-        total = stage.size(shard.rows.total, shape.dtype)
+        places, words, shape = stage.copy_operation(op, inputs)
+        total = stage.write_size(shard.rows.total, shape.dtype)
         return [move_places(stage, shard.rows, places), words, tf.stack([total, shape[1]])]
 
     out = Shard(0, found)
@@ -41,7 +41,7 @@ def split_texts(op: Operation) -> Decision | None:
 
 
 @rule("SparseCross")
-def cross(op: Operation) -> Decision | None:
+def cross_features(op: Operation) -> Decision | None:
     """Cross the features of each sample, if all are dense."""
     if op.attr("N") or not op.any_shard:
         return None
@@ -52,24 +52,24 @@ def cross(op: Operation) -> Decision | None:
     width = math.prod(widths)
     places, _, shape = op.outputs
     op.name_rows(places, main.rows)
-    longest = symbolic(Element(shape, 1, is_size=True))  # Without samples, the width is 0.
+    longest = as_size(Element(shape, 1, is_size=True))  # Without samples, the width is 0.
     op.set_sizes(shape, np.array([main.rows.total, longest], object))
 
     def cross_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        places, values, shape = stage.copy(op, inputs)
-        total = stage.size(main.rows.total, shape.dtype)
+        places, values, shape = stage.copy_operation(op, inputs)
+        total = stage.write_size(main.rows.total, shape.dtype)
         shape = tf.stack([total, tf.where(total > 0, tf.cast(width, shape.dtype), 0)])
         return [move_places(stage, main.rows, places), values, shape]
 
     forms = [op.rows_form(index, main) for index in range(len(op.inputs))]
-    out = Shard(0, main.rows.times(width))
+    out = Shard(0, main.rows.multiply(width))
     return Decision(forms, [out, out, REPLICATE], cross_local_samples, needs=[main.rows])
 
 
 @rule("SparseToDense")
 def to_dense(op: Operation) -> Decision | None:
     """Put values into a matrix; each row is on the replica that has its values."""
-    places, values, shape = op.shard(0), op.shard(2), op.sizes(1)
+    places, values, shape = op.shard(0), op.shard(2), op.sizes_in(1)
     rows, counted = op.named_rows(0), op.named_rows(1)
     if rows is None or places is None or values is None or not values.fits(places):
         return None
@@ -79,7 +79,7 @@ def to_dense(op: Operation) -> Decision | None:
     def fill_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         places, shape, *rest = inputs
         own = tf.concat([[stage.local_count(rows, shape.dtype)], shape[1:]], 0)
-        return stage.copy(op, [move_places(stage, rows, places, -1), own, *rest])
+        return stage.copy_operation(op, [move_places(stage, rows, places, -1), own, *rest])
 
     return Decision(
         [LOCAL, REPLICATE, LOCAL, REPLICATE],
@@ -94,10 +94,10 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
     """Pad rows, from values with the index of their row; without a width, to the longest row."""
     if op.attr("row_partition_types") != [b"FIRST_DIM_SIZE", b"VALUE_ROWIDS"]:
         return None
-    values, ids, shape, rank = op.shard(1), op.shard(4), op.sizes(0), op.rank(1)
+    values, ids, shape, rank = op.shard(1), op.shard(4), op.sizes_in(0), op.rank(1)
     if values is None or ids is None or shape is None or rank is None or not values.fits(ids):
         return None
-    rows, count = ids.within, op.sizes(3)
+    rows, count = ids.within, op.sizes_in(3)
     if rows is None or len(rows.segments) != 1 or not rows.is_total(count.item()):
         return None
     sizes = shape.tolist() if shape.ndim else [-1] * (rank + 1)
@@ -105,14 +105,14 @@ def pad_rows(op: Operation) -> Decision | Rewrite | None:
         return None
     if sizes[1] == -1:
         return Rewrite(lambda: _with_width(op.op, rank - 1))
-    if isinstance(sizes[1], Size) and any(map(may_be_minus_one, sizes[1].symbols())):
+    if may_be_minus_one(sizes[1]):
         return None
 
     def pad_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         shape, values, default, _, ids = inputs
-        ((own, first),) = stage.blocks(rows, ids.dtype)
+        ((own, first),) = stage.row_blocks(rows, ids.dtype)
         shape = tf.concat([tf.cast([own], shape.dtype), shape[1:]], 0)
-        return stage.copy(op, [shape, values, default, own, ids - first])
+        return stage.copy_operation(op, [shape, values, default, own, ids - first])
 
     forms: list[Form] = [REPLICATE, LOCAL, REPLICATE, NOT_READ, LOCAL]
     return Decision(forms, [Shard(0, rows)], pad_local_rows, needs=[rows])

@@ -1,4 +1,4 @@
-"""Random numbers of the whole batch: a replica draws the numbers of its rows."""
+"""Random numbers of the whole batch, as for dropout: a replica draws the numbers of its rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 import tensorflow as tf
 
-from ..op_types import DRAWS
+from ..op_types import DRAWS, types_in
 from ..operation import NOT_READ, Decision, Operation, Tensors, rule
 from ..placements import Shard
-from ..sizes import Size
+from ..sizes import batch_axes_in
 from ..stage import Stage
 from .shapes import counted_axis
 
@@ -17,26 +17,19 @@ from .shapes import counted_axis
 # number of the stream for each value, so a replica can begin with the first number of its rows.
 # Draws of all other types may need more numbers for some values (rejection), or have no counter: a
 # replica draws all values and keeps its rows.
-_SKIPPING = {
-    "StatelessRandomNormalV2",
-    "StatelessRandomUniformFullIntV2",
-    "StatelessRandomUniformIntV2",
-    "StatelessRandomUniformV2",
-}
+_SKIPS_NUMBERS = types_in("""
+    StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
+    StatelessRandomUniformV2
+""")
+# Draws with parameters, which may differ between rows.
+_WITH_PARAMETERS = types_in("""
+    StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2
+    StatelessRandomGammaV3 StatelessRandomPoisson
+""")
 
 
-# Draws from distributions; each row may have its own parameters.
-_OF_PARAMETERS = {
-    "StatelessParameterizedTruncatedNormal",
-    "StatelessRandomBinomial",
-    "StatelessRandomGammaV2",
-    "StatelessRandomGammaV3",
-    "StatelessRandomPoisson",
-}
-
-
-@rule(*DRAWS, *_OF_PARAMETERS)
-def draw(op: Operation) -> Decision | None:
+@rule(*DRAWS, *_WITH_PARAMETERS)
+def draw_rows(op: Operation) -> Decision | None:
     """Draw a replica's rows of the numbers that a single device would draw."""
     found = counted_axis(op, 0)
     if found is None:
@@ -44,7 +37,7 @@ def draw(op: Operation) -> Decision | None:
     axis, rows = found
     if axis:
         return None
-    shape = op.sizes(0)
+    shape = op.sizes_in(0)
     op.set_dims(op.outputs[0], shape.tolist())
     inner = math.prod(shape[1:].tolist())
     dtype = op.outputs[0].dtype
@@ -54,10 +47,10 @@ def draw(op: Operation) -> Decision | None:
 
     def draw_whole(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         whole = stage.size_vector(shape.tolist(), op.inputs[0].dtype)
-        (drawn,) = stage.copy(op, [whole, *inputs[1:]])
+        (drawn,) = stage.copy_operation(op, [whole, *inputs[1:]])
         return [stage.slice_rows(drawn, out)]
 
-    if op.type not in _SKIPPING or dtype.size not in (2, 4, 8) or inner == 0:
+    if op.type not in _SKIPS_NUMBERS or dtype.size not in (2, 4, 8) or inner == 0:
         return Decision(forms, [out], draw_whole, needs=[rows])
 
     def draw_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -66,25 +59,25 @@ def draw(op: Operation) -> Decision | None:
             return draw_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
         with stage.on_host():
-            each = stage.size(inner, tf.int64)
+            numbers_per_row = stage.write_size(inner, tf.int64)
         aligned = isinstance(inner, int) and inner % group == 0
         parts = []
-        for count, first in stage.global_blocks(rows, tf.int32):
+        for count, first in stage.global_row_blocks(rows, tf.int32):
             with stage.on_host():
-                begin = tf.cast(first, tf.int64) * each
-                count = tf.cast(count, tf.int64) * each
+                begin = tf.cast(first, tf.int64) * numbers_per_row
+                count = tf.cast(count, tf.int64) * numbers_per_row
                 skipped = tf.cast(begin // group, counter.dtype)
                 start = counter + tf.stack([skipped, tf.zeros_like(skipped)])
                 size = tf.reshape(count if aligned else count + group - 1, [1])
                 begin, count = tf.reshape(begin % group, [1]), tf.reshape(count, [1])
-            (drawn,) = stage.copy(op, [size, key, start, *rest])
+            (drawn,) = stage.copy_operation(op, [size, key, start, *rest])
             if not aligned:
                 drawn = tf.slice(drawn, begin, count)
             parts.append(drawn)
         drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
         return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]
 
-    if isinstance(inner, Size) and inner.batch_axes():
+    if batch_axes_in(inner):
         return None
     return Decision(forms, [out], draw_local_rows, needs=[rows])
 
@@ -95,10 +88,10 @@ def draw_classes(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis:
         return None
-    out = shard.plain()
+    out = shard.as_plain()
 
     def draw_and_slice(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        (drawn,) = stage.copy(op, inputs)
+        (drawn,) = stage.copy_operation(op, inputs)
         return [stage.slice_rows(drawn, out)]
 
     return Decision(op.whole_but({}), [out], draw_and_slice, needs=[shard.rows])

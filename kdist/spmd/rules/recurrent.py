@@ -1,4 +1,4 @@
-"""LSTM and GRU of cuDNN, which Keras uses on GPUs, and their gradient."""
+"""LSTM and GRU of cuDNN, which Keras uses on GPUs; Keras's own loops are in `control_flow.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..operation import Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
-from ..quirks import at_least_one
+from ..quirks import pad_to_one_row
 from ..stage import Stage, rows_from
 
 _PARAMETERS, _LENGTHS = 3, 4  # Indices of inputs of both operations.
@@ -18,26 +18,26 @@ _KEPT = (11, 12)  # Indices of the gradient's inputs with cuDNN's own values.
 @rule("CudnnRNNV3")
 def recurrent(op: Operation) -> Decision | None:
     """Compute a replica's samples; cuDNN's own values for the gradient stay on the replica."""
-    axes = _sample_axes(op)
+    axes = _find_sample_axes(op)
     shards = [(op.shard(index), axis) for index, axis in axes.items()]
     main = next((shard for shard, axis in shards if shard and shard.axis == axis), None)
     if main is None or op.attr("dropout") > 0:  # cuDNN draws the dropout.
         return None
     kept = Opaque(op.op, main.rows)
-    return _of_samples(op, axes, main, [kept, kept])
+    return _divide_samples(op, axes, main, [kept, kept])
 
 
 @rule("CudnnRNNBackpropV3")
 def recurrent_gradient(op: Operation) -> Decision | None:
     """Compute the gradient of a replica's samples, and its part of the parameters' gradient."""
-    axes = _sample_axes(op)
+    axes = _find_sample_axes(op)
     kept = op.placements[_KEPT[0]]
     if not axes or not isinstance(kept, Opaque) or op.placements[_KEPT[1]] != kept:
         return None
-    return _of_samples(op, axes, Shard(axes[0], kept.rows), [PARTIAL])
+    return _divide_samples(op, axes, Shard(axes[0], kept.rows), [PARTIAL])
 
 
-def _sample_axes(op: Operation) -> dict[int, int]:
+def _find_sample_axes(op: Operation) -> dict[int, int]:
     """Return, for each input with samples, the axis of the samples; empty if a rank is unknown."""
     batch = int(op.attr("time_major"))
     places = [i for i in range(len(op.inputs)) if i != _PARAMETERS and i not in _KEPT]
@@ -47,7 +47,7 @@ def _sample_axes(op: Operation) -> dict[int, int]:
     return {i: 0 if i == _LENGTHS else batch for i in places if op.rank(i)}
 
 
-def _of_samples(
+def _divide_samples(
     op: Operation, axes: Mapping[int, int], main: Shard, others: Sequence[Placement]
 ) -> Decision:
     """Compute a replica's samples; the first three results and the inputs in `axes` have samples.
@@ -66,12 +66,12 @@ def _of_samples(
         given = list(inputs)
         for index, axis in axes.items():
             rank, value = op.inputs[index].shape.rank, int(index == _LENGTHS)
-            given[index] = at_least_one(inputs[index], axis, rank, count, value)
-        made = stage.copy(op, given)
+            given[index] = pad_to_one_row(inputs[index], axis, rank, count, value)
+        results = stage.copy_operation(op, given)
         samples = [
             rows_from(result, axes[0], 0, count) if result.shape.rank else tf.zeros_like(result)
-            for result in made[:3]
+            for result in results[:3]
         ]
-        return [*samples, *made[3:]]
+        return [*samples, *results[3:]]
 
     return Decision(forms, [*out, *others], compute_samples)

@@ -12,11 +12,11 @@ import tensorflow as tf
 from ..operation import LOCAL, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Replicate, Shard
 from ..reduction import ALL, ANY, MAXIMUM, MINIMUM, PRODUCT, SUM, Moments
-from ..sizes import AnySize, BatchAxis, Size
+from ..sizes import AnySize, BatchAxis, Size, batch_axes_in, symbols_in
 from ..stage import Stage
 from ..tensor_facts import TensorFacts
 
-PARTS = {
+REDUCTION_OF_TYPE = {
     "Sum": SUM,
     "Mean": SUM,
     "Max": MAXIMUM,
@@ -27,19 +27,19 @@ PARTS = {
 }
 
 
-@rule(*PARTS)
+@rule(*REDUCTION_OF_TYPE)
 def reduction(op: Operation) -> Decision | Rewrite | None:
     """Reduce over known axes, or over axes that broadcasting has added."""
     rank, keep = op.rank(0), op.attr("keep_dims")
     if rank is None:
         return None
-    if op.type == "Prod" and (number := _number(op)) is not None:
+    if op.type == "Prod" and (number := _known_product(op)) is not None:
 
         def write_number(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-            return [stage.size(number, op.outputs[0].dtype)]
+            return [stage.write_size(number, op.outputs[0].dtype)]
 
         return Decision([NOT_READ, NOT_READ], [REPLICATE], write_number, needs=[number])
-    found = _axes(op, rank)
+    found = _find_axes(op, rank)
     shard = op.shard(0)
     if shard is None:
         # The mean of integers is rounded, so it is not linear.
@@ -56,28 +56,26 @@ def reduction(op: Operation) -> Decision | Rewrite | None:
         op.complete_dims(op.outputs[0], kept)
     if shard.axis in unknown or (not keep and any(u < shard.axis for u in unknown)):
         return None
-    write = _over(op, axes, unknown, keep)
+    write = _reduce_added_axes(op, axes, unknown, keep)
     if shard.axis not in axes:
         axis = shard.axis if keep else shard.axis - sum(a < shard.axis for a in axes)
         return Decision([LOCAL, LOCAL], [Shard(axis, shard.rows, shard.uniform)], write)
     if op.type != "Mean":
-        return Decision([LOCAL, LOCAL], [Partial(PARTS[op.type])], write)
-    return _moment(op, axes) or _mean(op, axes, shard, keep)
+        return Decision([LOCAL, LOCAL], [Partial(REDUCTION_OF_TYPE[op.type])], write)
+    return _rewrite_moment(op, axes) or _divide_mean(op, axes, shard, keep)
 
 
-def _number(op: Operation) -> AnySize | None:
+def _known_product(op: Operation) -> AnySize | None:
     """Return the product of a shape, if it follows from the numbers of rows."""
-    sizes = op.sizes(0)
+    sizes = op.sizes_in(0)
     if sizes is None or sizes.ndim != 1 or op.outputs[0].shape.rank != 0:
         return None
     number: AnySize = math.prod(sizes.tolist())
-    follows = isinstance(number, int) or all(
-        isinstance(symbol, BatchAxis) for symbols in number.terms for symbol in symbols
-    )
+    follows = all(isinstance(symbol, BatchAxis) for symbol in symbols_in(number))
     return number if follows else None
 
 
-def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
+def _divide_mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
     """Divide the sum of a replica's values by the number of all values."""
     if not op.inputs[0].dtype.is_floating:
         return None
@@ -89,12 +87,12 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
         if dtype.size < 4:  # The sum may overflow, and the number of values may be inexact.
             x = tf.cast(x, tf.float32)
         total = tf.reduce_sum(x, sorted(axes), keepdims=keep)
-        return [tf.cast(total / stage.size(count, total.dtype), dtype)]
+        return [tf.cast(total / stage.write_size(count, total.dtype), dtype)]
 
     return Decision([LOCAL, LOCAL], [PARTIAL], divide_by_total, needs=[count])
 
 
-def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
+def _rewrite_moment(op: Operation, axes: set[int]) -> Rewrite | None:
     """Compute mean and variance of the same values together, as in `tf.nn.moments`.
 
     So the variance does not wait for the mean of all values: each replica takes the squared
@@ -108,11 +106,11 @@ def _moment(op: Operation, axes: set[int]) -> Rewrite | None:
         return Rewrite(lambda: [tf.unstack(moments(x, tf.constant(sorted(axes))))[0]])
     if x.op.type != "SquaredDifference" or not _is_mean(facts, op.op, x, axes):
         return None
-    values, distant = (facts.canonical(t) for t in x.op.inputs)
+    values, distant = (facts.resolve_alias(t) for t in x.op.inputs)
     mean = distant.op.inputs[0].op if distant.op.type == "StopGradient" else distant.op
     if not _is_mean(facts, mean, values, axes):
         return None
-    made = facts.canonical(mean.outputs[0])
+    made = facts.resolve_alias(mean.outputs[0])
     return None if made is mean.outputs[0] else Rewrite(lambda: [made.op.outputs[1]])
 
 
@@ -120,9 +118,9 @@ def _is_mean(facts: TensorFacts, op: Any, values: Any, axes: set[int]) -> bool:
     """Whether an operation takes the mean of values over axes, and keeps the axes with size 1."""
     if op.type != "Mean" or not op.get_attr("keep_dims"):
         return False
-    found = facts.constant(op.inputs[1])
-    same = found is not None and _normal(found, values.shape.rank) == axes
-    return same and facts.canonical(op.inputs[0]) is values
+    found = facts.constant_of(op.inputs[1])
+    same = found is not None and _normalize_axes(found, values.shape.rank) == axes
+    return same and facts.resolve_alias(op.inputs[0]) is values
 
 
 def _has_variance(op: Operation, axes: set[int]) -> bool:
@@ -132,13 +130,15 @@ def _has_variance(op: Operation, axes: set[int]) -> bool:
         return False
     return any(
         _is_mean(facts, variance, squares.outputs[0], axes)
-        for squares in _consumers(_consumers([op.op], "StopGradient"), "SquaredDifference")
-        if facts.canonical(squares.inputs[0]) is x
+        for squares in _find_consumers(
+            _find_consumers([op.op], "StopGradient"), "SquaredDifference"
+        )
+        if facts.resolve_alias(squares.inputs[0]) is x
         for variance in squares.outputs[0].consumers()
     )
 
 
-def _consumers(operations: Sequence[Any], kind: str) -> list[Any]:
+def _find_consumers(operations: Sequence[Any], kind: str) -> list[Any]:
     return [c for op in operations for c in op.outputs[0].consumers() if c.type == kind]
 
 
@@ -162,46 +162,46 @@ def _moments(op: Operation) -> Decision | None:
     )
 
 
-def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
+def _find_axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
     """Return the axes that are reduced, and the axes that may be reduced."""
     value = op.constant(1)
     if value is not None:
-        return _normal(value, rank), set()
-    broadcast, first = _broadcast_axes(op)
+        return _normalize_axes(value, rank), set()
+    broadcast, first = _find_broadcast_axes(op)
     found = op.facts.reduced_axes.get(broadcast.ref())
     return None if found is None else tuple({first + a for a in axes} for axes in found)  # type: ignore[return-value]
 
 
-def _normal(axes: Any, rank: int) -> set[int]:
+def _normalize_axes(axes: Any, rank: int) -> set[int]:
     return {int(a) % rank for a in np.atleast_1d(axes)} if rank else set()
 
 
-def _broadcast_axes(op: Operation) -> tuple[Any, int]:
+def _find_broadcast_axes(op: Operation) -> tuple[Any, int]:
     """Return the axes that broadcasting has added, and a constant that is added to each axis."""
     axes = op.inputs[1]
     if axes.op.type != "AddV2":
         return axes, 0
-    offset, other = (op.facts.canonical(t) for t in axes.op.inputs)
-    first = op.facts.constant(offset)  # The gradient of an equation with `...` adds a constant.
+    offset, other = (op.facts.resolve_alias(t) for t in axes.op.inputs)
+    first = op.facts.constant_of(offset)  # The gradient of an equation with `...` adds a constant.
     is_count = first is not None and np.shape(first) == () and first >= 0
     return (other, int(first)) if is_count else (axes, 0)
 
 
-def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
+def _reduce_added_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     """Return a function that reduces over axes that broadcasting has added; `None` for constants.
 
     `BroadcastGradientArgs` names all axes of size 1, even the axis of a batch of a single row. A
     sum over this axis changes nothing on a single device, but is wrong on a replica without rows.
     So the axes are computed again, for shapes with a batch of two rows.
     """
-    broadcast, first = _broadcast_axes(op)
+    broadcast, first = _find_broadcast_axes(op)
     source = broadcast.op
     if source.type != "BroadcastGradientArgs":
         return None
     reduce = {"Sum": tf.reduce_sum, "Mean": tf.reduce_mean}[op.type]
     if not unknown:
         return lambda stage, op, inputs: [reduce(inputs[0], sorted(axes), keepdims=keep)]
-    vectors = [op.facts.sizes(t) for t in source.inputs]
+    vectors = [op.facts.sizes_in(t) for t in source.inputs]
     index = broadcast.value_index
 
     def reduce_added_axes(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -214,7 +214,7 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
                 pair = [1 if first + place in axes else 2] * 2
                 pair[1 - index] = 2
             for shape, size in zip(shapes, pair, strict=True):
-                shape.append(stage.size(size, "int32"))
+                shape.append(stage.write_size(size, "int32"))
         found = tf.raw_ops.BroadcastGradientArgs(s0=tf.stack(shapes[0]), s1=tf.stack(shapes[1]))[
             index
         ]
@@ -223,14 +223,10 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     return reduce_added_axes
 
 
-def _counts_rows(size: AnySize) -> bool:
-    return isinstance(size, Size) and bool(size.batch_axes())
-
-
 @rule("BroadcastGradientArgs")
 def broadcast_axes(op: Operation) -> Decision | None:
     """Note the axes that the gradients of a broadcast sum over."""
-    vectors = [op.sizes(0), op.sizes(1)]
+    vectors = [op.sizes_in(0), op.sizes_in(1)]
     if all(v is not None for v in vectors):
         longest = max(map(len, vectors))
         for index, output in enumerate(op.outputs):
@@ -241,7 +237,7 @@ def broadcast_axes(op: Operation) -> Decision | None:
                 )
                 if mine == 1:
                     reduced.add(longest - back)
-                elif isinstance(mine, Size) and not _counts_rows(mine) and mine != other:
+                elif isinstance(mine, Size) and not batch_axes_in(mine) and mine != other:
                     unknown.add(longest - back)
             op.facts.reduced_axes[output.ref()] = (reduced, unknown)
     if not all(isinstance(p, Replicate) for p in op.placements):
@@ -264,21 +260,21 @@ def reduce_undivided_axes(op: Operation) -> Decision | None:
     axes, shard, rank = op.constant(1), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:
         return None
-    reduced = _normal(axes, rank)
+    reduced = _normalize_axes(axes, rank)
     if not reduced or shard.axis in reduced:
         return None
     keeps_axes = op.type == "ReduceJoin" and op.attr("keep_dims")
     before = 0 if keeps_axes else sum(axis < shard.axis for axis in reduced)
-    return Decision([LOCAL, REPLICATE], [shard.plain().at(shard.axis - before)])
+    return Decision([LOCAL, REPLICATE], [shard.as_plain().on_axis(shard.axis - before)])
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
-def along_axes(op: Operation) -> Decision | None:
+def compute_along_axes(op: Operation) -> Decision | None:
     """Compute along the axes in the last input, if they are not divided."""
     last = len(op.inputs) - 1
     axes, shard, rank = op.constant(last), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:
         return None
-    if shard.axis in _normal(axes, rank):
+    if shard.axis in _normalize_axes(axes, rank):
         return None
-    return Decision([LOCAL, *[REPLICATE] * last], [shard.plain()])
+    return Decision([LOCAL, *[REPLICATE] * last], [shard.as_plain()])

@@ -11,7 +11,7 @@ import tensorflow as tf
 from ..op_types import types_in
 from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Shard
-from ..quirks import needs_rows, some_rows_key, with_some_rows
+from ..quirks import fails_without_rows, pad_empty_inputs, padded_key
 from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
@@ -50,22 +50,13 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
 }
 # The least rank of a batch of samples; a tensor of a smaller rank is a single sample.
 _LEAST_RANKS = {
+    **dict.fromkeys(types_in("AdjustHue AdjustSaturation HSVToRGB RGBToHSV"), 2),
     "AdjustContrastv2": 4,
-    "AdjustHue": 2,
-    "AdjustSaturation": 2,
-    "HSVToRGB": 2,
-    "RGBToHSV": 2,
 }
-_OF_SOME = {
-    "BiasAdd",
-    "Conv2D",
-    "Conv3D",
-    "DepthwiseConv2dNative",
-    "MaxPool",
-    "MaxPool3D",
-    "MaxPool3DGrad",
-    "MaxPoolGrad",
-}
+# Kernels that may be wrong without rows (`quirks.fails_without_rows`).
+_NEED_ROWS = types_in("""
+    BiasAdd Conv2D Conv3D DepthwiseConv2dNative MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad
+""")
 # Inputs that may have a single row for all samples.
 _SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
 # Inputs with samples that are summed over.
@@ -75,59 +66,39 @@ _SUMMED = {
     "Conv3DBackpropFilterV2": [0, 2],
     "DepthwiseConv2dNativeBackpropFilter": [0, 2],
 }
-# Number of last axes that belong to a sample.
-_BATCHED = {
-    "Cholesky": 2,
-    "FFT": 1,
-    "FFT2D": 2,
-    "FFT3D": 3,
-    "IFFT": 1,
-    "IFFT2D": 2,
-    "IFFT3D": 3,
-    "IRFFT": 1,
-    "LogMatrixDeterminant": 2,
-    "LogSoftmax": 1,
-    "Lu": 2,
-    "MatrixBandPart": 2,
-    "MatrixDeterminant": 2,
-    "MatrixDiagPartV3": 2,
-    "MatrixDiagV3": 1,
-    "MatrixInverse": 2,
-    "Qr": 2,
-    "RFFT": 1,
-    "SelfAdjointEigV2": 2,
-    "Softmax": 1,
-    "Svd": 2,
-    "TopKV2": 1,
-}
-# Numbers of last axes that belong to a sample, of two inputs with the same samples.
-_BATCHED_PAIRS = {
-    "CholeskyGrad": (2, 2),
-    "Cross": (1, 1),
-    "LowerBound": (1, 1),
+# Numbers of last axes that belong to a sample, for each input with samples.
+_BATCHED: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(types_in("FFT IFFT IRFFT LogSoftmax MatrixDiagV3 RFFT Softmax TopKV2"), (1,)),
+    **dict.fromkeys(
+        types_in("""
+            Cholesky FFT2D IFFT2D LogMatrixDeterminant Lu MatrixBandPart MatrixDeterminant
+            MatrixDiagPartV3 MatrixInverse Qr SelfAdjointEigV2 Svd
+        """),
+        (2,),
+    ),
+    **dict.fromkeys(types_in("FFT3D IFFT3D"), (3,)),
+    **dict.fromkeys(types_in("Cross LowerBound UpperBound"), (1, 1)),
+    **dict.fromkeys(types_in("CholeskyGrad MatrixSolve MatrixTriangularSolve"), (2, 2)),
     "MatrixSetDiagV3": (2, 1),
-    "MatrixSolve": (2, 2),
-    "MatrixTriangularSolve": (2, 2),
-    "UpperBound": (1, 1),
 }
 
 
 @rule(*_ROWS)
-def samples(op: Operation) -> Decision | None:
+def compute_samples_alone(op: Operation) -> Decision | None:
     """Compute a replica's samples."""
     data, shapes = _ROWS[op.type]
     main = op.first_shard(data)
     if main is None or main.axis != 0:
         return None
     for index in shapes:
-        sizes = op.sizes(index)
+        sizes = op.sizes_in(index)
         if sizes is None or not main.rows.is_total(sizes[0]):
             return None
     if (op.rank(data[0]) or 0) < _LEAST_RANKS.get(op.type, 1):
         return None
     if op.type == "SoftmaxCrossEntropyWithLogits" and 1 in (t.shape[0] for t in op.inputs):
         return None  # TensorFlow would infer a single row for the result, too.
-    shared = main.plain()
+    shared = main.as_plain()
     if op.type == "SoftmaxCrossEntropyWithLogits":
         name_axes(op, op.outputs[1], ["01", "01"], "01", shared)
     elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
@@ -139,23 +110,25 @@ def samples(op: Operation) -> Decision | None:
     }
     forms |= dict.fromkeys(shapes, local_size(0, main.rows))
     compute_some_rows = None
-    if op.type in _OF_SOME and op.rank(data[0]) != 2:
+    if op.type in _NEED_ROWS and op.rank(data[0]) != 2:
 
         def compute_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-            return _of_some_rows(stage, op, inputs, data)
+            return _compute_some_rows(stage, op, inputs, data)
 
     return Decision(op.whole_but(forms), [shared] * len(op.outputs), compute_some_rows)
 
 
-def _of_some_rows(stage: Stage, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
+def _compute_some_rows(
+    stage: Stage, op: Any, inputs: Sequence[Any], data: list[int]
+) -> Sequence[Any]:
     """Compute from a row of zeros if there are no rows, and remove the row from the result."""
-    if not needs_rows(stage, op):
-        return stage.copy(op, inputs)
-    (made,) = stage.copy(op, with_some_rows(stage, op, inputs, data))
+    if not fails_without_rows(stage, op):
+        return stage.copy_operation(op, inputs)
+    (made,) = stage.copy_operation(op, pad_empty_inputs(stage, op, inputs, data))
     result = made[: tf.shape(inputs[data[0]])[0]]
     # The gradient of a pooling takes oneDNN's own form of the pooling's result, and a bias is
     # added within the convolution.
-    stage.cached(some_rows_key(result), lambda: made)
+    stage.make_once(padded_key(result), lambda: made)
     return [result]
 
 
@@ -172,46 +145,37 @@ def sums_of_samples(op: Operation) -> Decision | None:
     if (op.rank(data[0]) or 0) > 2:
 
         def sum_some_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-            if needs_rows(stage, op):
-                inputs = with_some_rows(stage, op, inputs, data)
-            return stage.copy(op, inputs)
+            if fails_without_rows(stage, op):
+                inputs = pad_empty_inputs(stage, op, inputs, data)
+            return stage.copy_operation(op, inputs)
 
     return Decision(forms, [PARTIAL], sum_some_rows)
 
 
-@rule(*_BATCHED.keys() - {"MatrixDiagV3"})
+@rule(*_BATCHED.keys() - {"MatrixDiagV3", "MatrixSetDiagV3"})
 def batches_of_matrices(op: Operation) -> Decision | None:
-    """Compute vectors or matrices, each of a single sample."""
-    shard, rank = op.shard(0), op.rank(0)
-    if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
+    """Compute vectors or matrices, or pairs of them, each of a single sample."""
+    inner, data = _BATCHED[op.type], range(len(_BATCHED[op.type]))
+    main, ranks = op.first_shard(data), [op.rank(index) for index in data]
+    if main is None or None in ranks:
+        return None
+    batches = {rank - own for rank, own in zip(ranks, inner, strict=True) if rank is not None}
+    if len(batches) > 1 or main.axis >= min(batches):
         return None
     if op.type in ("LogSoftmax", "Softmax"):
         op.complete_dims(op.outputs[0], op.dims(0))
-    if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
-        return None
-    return Decision(op.whole_but({0: LOCAL}), [shard.plain()] * len(op.outputs))
-
-
-@rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
-def pairs_of_matrices(op: Operation) -> Decision | None:
-    """Compute pairs of vectors or matrices, each of a single sample."""
-    inner, ranks = _BATCHED_PAIRS[op.type], (op.rank(0), op.rank(1))
-    main = op.shard(0) or op.shard(1)
-    if main is None or ranks[0] is None or ranks[1] is None:
-        return None
-    batch, others_batch = ranks[0] - inner[0], ranks[1] - inner[1]
-    if main.axis >= batch or batch != others_batch:
+    if any(op.shard(index) is not None for index in range(len(data), len(op.inputs))):
         return None
     broadcasts = op.type == "MatrixTriangularSolve"
-    forms = {index: op.rows_form(index, main, may_broadcast=broadcasts) for index in range(2)}
-    return Decision(op.whole_but(forms), [main.plain()])
+    forms = {index: op.rows_form(index, main, may_broadcast=broadcasts) for index in data}
+    return Decision(op.whole_but(forms), [main.as_plain()] * len(op.outputs))
 
 
 @rule("MatrixSetDiagV3")
 def set_diagonals(op: Operation) -> Decision | Rewrite | None:
     """Set the diagonals of samples' matrices, or the diagonal of a matrix divided by rows."""
     if op.rank(0) != 2 or op.rank(1) != 1:
-        return pairs_of_matrices(op)
+        return batches_of_matrices(op)
     main, dims = op.first_shard([0, 1]), op.dims(0)
     if main is None or main.axis or dims is None or op.constant(2) != 0:
         return None
@@ -219,11 +183,11 @@ def set_diagonals(op: Operation) -> Decision | Rewrite | None:
     if values is None or dims[0] != main.rows.total or values[0] != dims[0]:
         return None  # The diagonal has no value for each row.
     matrix, diagonal, _ = op.op.inputs
-    return Rewrite(lambda: _with_diagonal(op, matrix, diagonal, tf.raw_ops.Shape(input=matrix)))
+    return Rewrite(lambda: _set_diagonal(op, matrix, diagonal, tf.raw_ops.Shape(input=matrix)))
 
 
 @rule("MatrixDiagV3")
-def diagonals(op: Operation) -> Decision | Rewrite | None:
+def make_diagonals(op: Operation) -> Decision | Rewrite | None:
     """Make matrices of samples' diagonals, or a matrix of a batch's values, divided by rows."""
     if op.rank(0) != 1:
         # Several diagonals have an axis of their own.
@@ -232,10 +196,10 @@ def diagonals(op: Operation) -> Decision | Rewrite | None:
     if not op.any_shard or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
         return None
     diagonal, padding = op.op.inputs[0], op.op.inputs[4]
-    return Rewrite(lambda: _with_diagonal(op, padding, diagonal, tf.raw_ops.Shape(input=diagonal)))
+    return Rewrite(lambda: _set_diagonal(op, padding, diagonal, tf.raw_ops.Shape(input=diagonal)))
 
 
-def _with_diagonal(op: Operation, matrix: Any, diagonal: Any, shape: Any) -> list[tf.Tensor]:
+def _set_diagonal(op: Operation, matrix: Any, diagonal: Any, shape: Any) -> list[tf.Tensor]:
     """Set the diagonal by operations with rules: the division follows."""
     rows, columns = shape[0], shape[-1]
     is_diagonal = tf.one_hot(tf.range(rows), columns, True, False, dtype=tf.bool)
@@ -249,11 +213,11 @@ def reverse_sequences(op: Operation) -> Decision | None:
     """Reverse the first steps of each sample, as many as its length."""
     batch = op.attr("batch_dim")
     lengths = op.shard(1)
-    main = op.shard(0) or (None if lengths is None else lengths.at(batch))
+    main = op.shard(0) or (None if lengths is None else lengths.on_axis(batch))
     if main is None or main.axis == op.attr("seq_dim"):
         return None
-    of_lengths = op.rows_form(1, main.at(0)) if main.axis == batch else REPLICATE
-    return Decision([op.rows_form(0, main), of_lengths], [main.plain()])
+    of_lengths = op.rows_form(1, main.on_axis(0)) if main.axis == batch else REPLICATE
+    return Decision([op.rows_form(0, main), of_lengths], [main.as_plain()])
 
 
 @rule("FusedBatchNormV3")
@@ -262,7 +226,7 @@ def normalize(op: Operation) -> Decision | None:
     shard = op.shard(0)
     if shard is None or shard.axis or op.attr("is_training") or any(map(op.shard, range(1, 5))):
         return None
-    results = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
+    results = [shard.as_plain(), *[REPLICATE] * (len(op.outputs) - 1)]
     return Decision(op.whole_but({0: LOCAL}), results)
 
 
@@ -277,22 +241,22 @@ def pool_with_places(op: Operation) -> Decision | None:
     of_batch = op.attr("include_batch_in_index")
     if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
         return None
-    shared = main.plain()
+    shared = main.as_plain()
     forms = [op.rows_form(index, shared) for index in data]
 
-    def before(stage: Stage, sample: Any, dtype: Any) -> Any:
-        ((_, first),) = stage.blocks(shared.rows, dtype)
+    def count_earlier(stage: Stage, sample: Any, dtype: Any) -> Any:
+        ((_, first),) = stage.row_blocks(shared.rows, dtype)
         return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
 
     def pool_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         given = list(inputs)
         if of_batch and len(given) == 3:
-            given[2] = given[2] - before(stage, given[0], given[2].dtype)
-        made = stage.copy(op, with_some_rows(stage, op, given, list(data)))
-        made = [result[: tf.shape(inputs[0])[0]] for result in made]
-        if of_batch and len(made) == 2:
-            made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
-        return made
+            given[2] = given[2] - count_earlier(stage, given[0], given[2].dtype)
+        results = stage.copy_operation(op, pad_empty_inputs(stage, op, given, list(data)))
+        results = [result[: tf.shape(inputs[0])[0]] for result in results]
+        if of_batch and len(results) == 2:
+            results[1] = results[1] + count_earlier(stage, inputs[0], results[1].dtype)
+        return results
 
     return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
 
@@ -306,40 +270,40 @@ _CROPS = {
 
 
 @rule(*_CROPS)
-def crops(op: Operation) -> Decision | None:
+def crop_boxes(op: Operation) -> Decision | None:
     """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
     image, boxes = _CROPS[op.type]
     main = op.first_shard(boxes)
     if main is None or main.axis:
         return None
     forms = op.whole_but({index: op.rows_form(index, main) for index in boxes})
-    images = _own_images(op, image, boxes[-1])
+    images = _find_own_images(op, image, boxes[-1])
     of_images = op.type == "CropAndResizeGradImage"
     if images is None:
-        return Decision(forms, [PARTIAL if of_images else main.plain()])
+        return Decision(forms, [PARTIAL if of_images else main.as_plain()])
     if not of_images:
         forms[image] = LOCAL
 
     def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        ((count, first),) = stage.blocks(images, tf.int32)
+        ((count, first),) = stage.row_blocks(images, tf.int32)
         given = list(inputs)
         given[boxes[-1]] = given[boxes[-1]] - first
         if of_images:
             given[image] = tf.concat([[count], given[image][1:]], 0)
-        return stage.copy(op, given)
+        return stage.copy_operation(op, given)
 
-    out = Shard(0, images) if of_images else main.plain()
+    out = Shard(0, images) if of_images else main.as_plain()
     return Decision(forms, [out], crop_local_images, needs=[images])
 
 
-def _own_images(op: Operation, image: int, index: int) -> Rows | None:
+def _find_own_images(op: Operation, image: int, index: int) -> Rows | None:
     """Return the rows of images, if each box is on the replica that has its image."""
     places = op.shard(index)
     rows = None if places is None else places.within
     if rows is None or len(rows.segments) != 1:
         return None
     if op.type == "CropAndResizeGradImage":
-        sizes = op.sizes(image)
+        sizes = op.sizes_in(image)
         return rows if sizes is not None and rows.is_total(sizes[0]) else None
     shard = op.shard(image)
     return rows if shard is not None and not shard.axis and shard.rows == rows else None

@@ -24,7 +24,7 @@ from ..operation import (
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..reduction import SUM
 from ..rows import Rows
-from ..sizes import AnySize, Element, Size, quotient
+from ..sizes import AnySize, Element, Size, batch_axes_in, divide_exactly, symbols_in
 from ..stage import Stage
 
 
@@ -42,7 +42,7 @@ def shape(op: Operation) -> Decision | None:
     def write_global_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         dtype = op.outputs[0].dtype
         if op.type == "Size":
-            return [stage.size(math.prod(dims[0]), dtype)]
+            return [stage.write_size(math.prod(dims[0]), dtype)]
         return [stage.size_vector(sizes, dtype) for sizes in dims]
 
     needs = [size for sizes in dims for size in sizes]
@@ -59,18 +59,16 @@ def reshape(op: Operation) -> Decision | None:
     """Reshape, keeping rows together: a replica's rows are contiguous in row-major order."""
     if op.is_partial(0):
         return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
-    shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
+    shard, dims, target = op.shard(0), op.dims(0), op.sizes_in(1)
     if dims is None or target is None:
         return None
     target = target.tolist()
-    if any(
-        isinstance(size, Size) and any(map(may_be_minus_one, size.symbols())) for size in target
-    ):
+    if any(map(may_be_minus_one, target)):
         return None
     inferred = target.index(-1) if -1 in target else None
     if inferred is not None:
         rest = math.prod(size for size in target if size != -1)
-        missing = quotient(math.prod(dims), rest)
+        missing = divide_exactly(math.prod(dims), rest)
         if missing is None and op.outputs[0].shape.rank is not None:
             missing = op.outputs[0].shape[inferred]
         if missing is None:
@@ -84,12 +82,12 @@ def reshape(op: Operation) -> Decision | None:
     after = math.prod(dims[shard.axis + 1 :])
     passed: AnySize = 1
     for axis, size in enumerate(target):
-        kept = _blocks(shard.rows, before, passed)
+        kept = _rows_of_new_axis(shard.rows, before, passed)
         if kept is not None and size != 1:
             behind = math.prod(target[axis + 1 :])
             if 0 in (after, behind):
                 return None
-            rows = kept.divided(after, behind)
+            rows = kept.divide(after, behind)
             if rows is None and kept is shard.rows and kept.is_total(size):
                 rows = kept  # The axes behind the rows keep their number of elements.
             if rows is not None:
@@ -103,23 +101,26 @@ def reshape(op: Operation) -> Decision | None:
                     target[axis] = rows.total
                     op.set_dims(op.outputs[0], target)
                 if inferred in (None, axis):
-                    return Decision([LOCAL, local_size(axis, rows)], [out], _reshape)
+                    return Decision([LOCAL, local_size(axis, rows)], [out], _write_reshape)
                 # A replica without rows cannot infer the size of an axis that is not the rows'.
-                write = functools.partial(_reshape_to, target, {axis: rows})
+                write = functools.partial(_write_reshape_to, target, {axis: rows})
                 needs = [*target, rows]
                 return Decision([LOCAL, NOT_READ], [out], write, needs=needs)
         passed = passed * size
     return None
 
 
-def may_be_minus_one(symbol: Any) -> bool:
-    """Whether a symbol may be -1 when the step runs: it is any integer, not a known size."""
-    if not isinstance(symbol, Element) or symbol.is_size:
-        return False
-    return symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
+def may_be_minus_one(size: AnySize) -> bool:
+    """Whether a symbol in a size may be -1 when the step runs, as it may be any integer."""
+    return any(
+        isinstance(symbol, Element)
+        and not symbol.is_size
+        and symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
+        for symbol in symbols_in(size)
+    )
 
 
-def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
+def _rows_of_new_axis(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
     """Return the rows of an axis of the new shape; `None` if the rows do not stay together.
 
     `before` is the number of elements of all axes before the rows, `passed` of all axes before the
@@ -131,23 +132,23 @@ def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
     """
     if passed == before:
         return rows
-    times = quotient(before, passed)
+    times = divide_exactly(before, passed)
     if isinstance(times, int) and times > 1:
         return Rows(rows.segments * times)
-    times = quotient(passed, before)
+    times = divide_exactly(passed, before)
     if isinstance(times, int) and times > 1 and len(rows.segments) % times == 0:
         first = Rows(rows.segments[: len(rows.segments) // times])
         return first if Rows(first.segments * times) == rows else None
     return None
 
 
-def _reshape_to(
+def _write_reshape_to(
     target: list[AnySize], rows: dict[int, Rows], stage: Stage, op: tf.Operation, inputs: Tensors
 ) -> Tensors:
     return [tf.reshape(inputs[0], stage.size_vector(target, "int32", rows))]
 
 
-def _reshape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+def _write_reshape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     return [tf.reshape(*inputs)]
 
 
@@ -158,7 +159,7 @@ def expand_dims(op: Operation) -> Decision | None:
     if axis is None or rank is None:
         return None
     axis = int(np.ravel(axis)[0]) % (rank + 1)
-    return _with_axes(op, [*range(axis), None, *range(axis, rank)])
+    return _move_axes(op, [*range(axis), None, *range(axis, rank)])
 
 
 @rule("Squeeze")
@@ -166,17 +167,17 @@ def squeeze(op: Operation) -> Decision | None:
     """Remove axes; without given axes, any axis may be removed."""
     rank = op.rank(0) or 0
     removed = {axis % rank for axis in op.attr("squeeze_dims") if rank} or set(range(rank))
-    return _with_axes(op, [axis for axis in range(rank) if axis not in removed])
+    return _move_axes(op, [axis for axis in range(rank) if axis not in removed])
 
 
 @rule("Transpose")
 def transpose(op: Operation) -> Decision | None:
     """Permute axes."""
     order = op.constant(1)
-    return None if order is None else _with_axes(op, [int(axis) for axis in order])
+    return None if order is None else _move_axes(op, [int(axis) for axis in order])
 
 
-def _with_axes(op: Operation, axes: Sequence[int | None]) -> Decision | None:
+def _move_axes(op: Operation, axes: Sequence[int | None]) -> Decision | None:
     """Divide an operation whose result has `axes` of the input; `None` is a new axis."""
     rest = [REPLICATE] * (len(op.inputs) - 1)
     if op.is_partial(0):
@@ -186,7 +187,7 @@ def _with_axes(op: Operation, axes: Sequence[int | None]) -> Decision | None:
         return None
     if dims is not None:
         op.complete_dims(op.outputs[0], [1 if axis is None else dims[axis] for axis in axes])
-    return Decision([LOCAL, *rest], [shard.at(axes.index(shard.axis))])
+    return Decision([LOCAL, *rest], [shard.on_axis(axes.index(shard.axis))])
 
 
 @rule("Fill")
@@ -201,7 +202,7 @@ def fill(op: Operation) -> Decision | None:
 
 
 def _set_result_dims(op: Operation, index: int) -> None:
-    sizes = op.sizes(index)
+    sizes = op.sizes_in(index)
     if sizes is not None and op.outputs[0].shape.rank == len(sizes):
         op.set_dims(op.outputs[0], sizes.tolist())
 
@@ -211,10 +212,10 @@ def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int
 
     If several elements count rows, `None` is returned, or the first element if `first`.
     """
-    sizes = op.sizes(index)
+    sizes = op.sizes_in(index)
     if sizes is None or sizes.ndim != 1:
         return None
-    counting = [i for i, s in enumerate(sizes) if isinstance(s, Size) and s.batch_axes()]
+    counting = [index for index, size in enumerate(sizes) if batch_axes_in(size)]
     if not counting or (len(counting) > 1 and not first):
         return None
     rows = op.facts.rows_of(sizes[counting[0]])
@@ -224,18 +225,18 @@ def counted_axis(op: Operation, index: int, *, first: bool = False) -> tuple[int
 @rule("BroadcastTo")
 def broadcast_to(op: Operation) -> Decision | None:
     """Broadcast to a shape with an element that counts rows."""
-    shard, rank, sizes = op.shard(0), op.rank(0), op.sizes(1)
+    shard, rank, sizes = op.shard(0), op.rank(0), op.sizes_in(1)
     if rank is None or sizes is None or not isinstance(op.placements[0], Replicate | Shard):
         return None
     if shard is not None:
         axis = shard.axis + len(sizes) - rank
-        sizes = _without_largest(op, shard, axis, sizes)
+        sizes = _replace_largest(op, shard, axis, sizes)
         rows = op.facts.rows_of(sizes[axis])
         is_whole = shard.rows.is_total(sizes[axis])
         if not is_whole and (rows is None or not op.try_align(shard, Shard(shard.axis, rows))):
             return None
         _set_result_dims(op, 1)
-        return Decision([LOCAL, local_size(axis, shard.rows)], [shard.at(axis)])
+        return Decision([LOCAL, local_size(axis, shard.rows)], [shard.on_axis(axis)])
     found = counted_axis(op, 1)
     if found is None:
         return None
@@ -247,8 +248,8 @@ def broadcast_to(op: Operation) -> Decision | None:
     return Decision([BroadcastRows(Shard(mine, rows)), local_size(axis, rows)], [Shard(axis, rows)])
 
 
-def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
-    """Return a shape with the tensor's rows in place of the larger of two batches' numbers of rows.
+def _replace_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
+    """Replace max(rows of A, rows of B) in a shape by the tensor's own rows.
 
     Keras computes the shape of two broadcast tensors with this maximum. Rows can be broadcast only
     to the same number, unless there is a single row. So, as in a sum of two batches, both batches
@@ -258,14 +259,14 @@ def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
     largest = size.only_symbol() if isinstance(size, Size) else None
     if not isinstance(largest, Element) or largest.tensor.op.type != "Maximum":
         return sizes
-    mine, other = (op.facts.sizes(t) for t in largest.tensor.op.inputs)
+    mine, other = (op.facts.sizes_in(t) for t in largest.tensor.op.inputs)
     if mine is None or other is None or mine.size != 1 or other.size != 1:
         return sizes
     rows, others = op.facts.rows_of(mine.item()), op.facts.rows_of(other.item())
     if rows is None or others is None:
         return sizes
     is_one = any(batch.is_total(shard.rows.total) for batch in (rows, others))
-    if not is_one or not op.facts.merge(rows, others, op.op):
+    if not is_one or not op.facts.merge_rows(rows, others, op.op):
         return sizes
     sizes = sizes.copy()
     sizes[axis] = shard.rows.total
@@ -277,13 +278,12 @@ def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
 @rule("Tile")
 def tile(op: Operation) -> Decision | None:
     """Repeat a tensor along its axes."""
-    shard, rank, times = op.shard(0), op.rank(0), op.sizes(1)
+    shard, rank, times = op.shard(0), op.rank(0), op.sizes_in(1)
     if rank is None or times is None:
         return None
     if shard is not None:
         n = times[shard.axis]
-        counts_rows = any(isinstance(t, Size) and t.batch_axes() for t in times)
-        if not isinstance(n, int) or n < 1 or counts_rows:
+        if not isinstance(n, int) or n < 1 or any(map(batch_axes_in, times)):
             return None
         rows = op.add_layout(Rows(shard.rows.segments * n))
         return Decision([LOCAL, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
@@ -317,7 +317,7 @@ def pad(op: Operation) -> Decision | None:
     """Pad axes that are not divided, or compute the gradient of their padding."""
     if op.is_partial(0, SUM) and op.type != "PadV2" and op.in_body:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
-    shard, paddings = op.shard(0), _paddings(op)
+    shard, paddings = op.shard(0), _find_paddings(op)
     if shard is None or paddings is None or any(p[shard.axis] != 0 for p in paddings):
         return None
     rest = [REPLICATE] * (len(op.inputs) - 1)
@@ -327,15 +327,15 @@ def pad(op: Operation) -> Decision | None:
         axis, rank = shard.axis, op.inputs[0].shape.rank
         count = tf.shape(x)[axis]
         more = tf.one_hot(axis, rank, tf.maximum(1 - count, 0))[:, None]
-        (made,) = stage.copy(op, [tf.pad(x, tf.pad(more, [[0, 0], [1, 0]])), *others])
+        (mirrored,) = stage.copy_operation(op, [tf.pad(x, tf.pad(more, [[0, 0], [1, 0]])), *others])
         size = tf.where(tf.range(rank) == axis, count, -1)
-        return [tf.slice(made, tf.zeros_like(size), size)]
+        return [tf.slice(mirrored, tf.zeros_like(size), size)]
 
     write = mirror if op.type.startswith("Mirror") else None
     return Decision([LOCAL, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], write)
 
 
-def _paddings(op: Operation) -> list[Any] | None:
+def _find_paddings(op: Operation) -> list[Any] | None:
     """Return the sizes of the padding: before each axis, and behind each axis."""
     value = op.constant(1)
     if value is not None:
@@ -343,12 +343,12 @@ def _paddings(op: Operation) -> list[Any] | None:
     made = op.inputs[1].op  # The gradient of a slice concatenates two columns.
     if made.type != "ConcatV2" or len(made.inputs) != 3:
         return None
-    columns = [op.facts.canonical(t).op for t in made.inputs[:2]]
-    if op.facts.constant(made.inputs[2]) not in (1, -1):
+    columns = [op.facts.resolve_alias(t).op for t in made.inputs[:2]]
+    if op.facts.constant_of(made.inputs[2]) not in (1, -1):
         return None
     if any(c.type != "Reshape" or c.outputs[0].shape[1:] != [1] for c in columns):
         return None
-    found = [op.facts.sizes(c.inputs[0]) for c in columns]
+    found = [op.facts.sizes_in(c.inputs[0]) for c in columns]
     return None if any(f is None or f.ndim != 1 for f in found) else found
 
 
@@ -358,7 +358,7 @@ def concat(op: Operation) -> Decision | None:
     axis, rank = op.constant(len(op.inputs) - 1), op.rank(0)
     if axis is None or rank is None:
         return None
-    return _join(op, len(op.inputs) - 1, int(axis) % rank)
+    return _join_inputs(op, len(op.inputs) - 1, int(axis) % rank)
 
 
 @rule("Pack")
@@ -368,14 +368,14 @@ def pack(op: Operation) -> Decision | None:
     if rank is None:
         return None
     axis = op.attr("axis") % (rank + 1)
-    joined = _join(op, len(op.inputs), None)
+    joined = _join_inputs(op, len(op.inputs), None)
     if joined is None or not isinstance(joined.output_placements[0], Shard):
         return joined
     shard = joined.output_placements[0]
-    return Decision(joined.input_forms, [shard.at(shard.axis + (axis <= shard.axis))])
+    return Decision(joined.input_forms, [shard.on_axis(shard.axis + (axis <= shard.axis))])
 
 
-def _join(op: Operation, count: int, axis: int | None) -> Decision | None:
+def _join_inputs(op: Operation, count: int, axis: int | None) -> Decision | None:
     """Join the first inputs along an axis that all of them have, or along a new axis."""
     data, placements = range(count), op.placements[:count]
     if any(op.is_partial(index, SUM) for index in data):
@@ -385,7 +385,7 @@ def _join(op: Operation, count: int, axis: int | None) -> Decision | None:
     shards = [p for p in placements if isinstance(p, Shard)]
     if not shards or not all(isinstance(p, Shard | Replicate) for p in placements):
         return None
-    main = next((s for s in shards if not s.uniform), shards[0]).plain()
+    main = next((s for s in shards if not s.uniform), shards[0]).as_plain()
     if main.axis != axis:
         forms = op.whole_but({index: op.rows_form(index, main) for index in data})
         uniform = all(isinstance(p, Shard) and p.uniform for p in placements)
@@ -404,16 +404,16 @@ def one_hot(op: Operation) -> Decision | None:
         return None
     axis = op.attr("axis")
     axis = rank if axis == -1 else axis
-    out = shard.plain().at(shard.axis + (axis <= shard.axis))
+    out = shard.as_plain().on_axis(shard.axis + (axis <= shard.axis))
     return Decision([LOCAL, REPLICATE, REPLICATE, REPLICATE], [out])
 
 
 @rule("Range")
 def number_rows(op: Operation) -> Decision | None:
     """Number the rows of the batch, with integers or floating-point numbers."""
-    limit, dtype = op.sizes(1), op.outputs[0].dtype
+    limit, dtype = op.sizes_in(1), op.outputs[0].dtype
     if dtype in (tf.float32, tf.float64) and op.inputs[1].op.type == "Cast":
-        limit = op.facts.sizes(op.inputs[1].op.inputs[0])
+        limit = op.facts.sizes_in(op.inputs[1].op.inputs[0])
     if op.constant(0) != 0 or op.constant(2) != 1 or limit is None:
         return None
     rows = op.facts.rows_of(limit.item())
@@ -421,7 +421,7 @@ def number_rows(op: Operation) -> Decision | None:
         return None
 
     def number_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        blocks = stage.global_blocks(rows, dtype)
+        blocks = stage.global_row_blocks(rows, dtype)
         return [tf.concat([tf.range(first, first + count) for count, first in blocks], 0)]
 
     forms: list[Form] = [REPLICATE, NOT_READ, REPLICATE]

@@ -7,25 +7,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..operation import (
-    LOCAL,
-    Decision,
-    Form,
-    LocalSizes,
-    Operation,
-    Tensors,
-    local_size,
-    rule,
-)
+from ..operation import LOCAL, Decision, Form, LocalSizes, Operation, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
 from ..reduction import SUM, Moments
 from ..rows import Rows
-from ..sizes import AnySize, Size, quotient
+from ..sizes import AnySize, divide_exactly
 from ..stage import Stage
 from .shapes import may_be_minus_one
 
 
-def _boundary(rows: Rows, size: AnySize) -> int | None:
+def _count_segments(rows: Rows, size: AnySize) -> int | None:
     """Return the number of first segments that together have `size` rows; `None` without any."""
     counts = range(len(rows.segments) + 1)
     return next((n for n in counts if Rows(rows.segments[:n]).is_total(size)), None)
@@ -47,26 +38,26 @@ class _Strided:
 
     def __init__(self, op: Operation, first: int, rank: int) -> None:
         self.axes: list[tuple[int | None, int | None]] = []
-        self._begin, self._end, self._strides = (op.sizes(first + i) for i in range(3))
+        self._begin, self._end, self._strides = (op.sizes_in(first + i) for i in range(3))
         if any(sizes is None for sizes in (self._begin, self._end, self._strides)):
             return
         names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
         self._masks = {name: op.attr(f"{name}_mask") for name in names}
         count = len(self._begin)
         indices: list[int | None] = [*range(count)]
-        dots = next((i for i in range(count) if self._has("ellipsis", i)), count)
-        sliced = [i for i in indices if i != dots and not self._has("new_axis", i)]
+        dots = next((i for i in range(count) if self._is_in_mask("ellipsis", i)), count)
+        sliced = [i for i in indices if i != dots and not self._is_in_mask("new_axis", i)]
         indices[dots : dots + 1] = [None] * (rank - len(sliced))
         out = 0
         for index in indices:
-            if self._has("new_axis", index):
+            if self._is_in_mask("new_axis", index):
                 out += 1
                 continue
-            is_single = self._has("shrink_axis", index)
+            is_single = self._is_in_mask("shrink_axis", index)
             self.axes.append((index, None if is_single else out))
             out += not is_single
 
-    def _has(self, mask: str, index: int | None) -> bool:
+    def _is_in_mask(self, mask: str, index: int | None) -> bool:
         return index is not None and bool(self._masks[mask] >> index & 1)
 
     def takes_first(self, axis: int) -> bool:
@@ -81,9 +72,9 @@ class _Strided:
             return None
         if index is None:
             return out, rows, REPLICATE, REPLICATE
-        first = 0 if self._has("begin", index) else _boundary(rows, self._begin[index])
-        takes_rest = self._has("end", index) or rows.is_total(self._end[index])
-        last = len(rows.segments) if takes_rest else _boundary(rows, self._end[index])
+        first = 0 if self._is_in_mask("begin", index) else _count_segments(rows, self._begin[index])
+        takes_rest = self._is_in_mask("end", index) or rows.is_total(self._end[index])
+        last = len(rows.segments) if takes_rest else _count_segments(rows, self._end[index])
         if self._strides[index] != 1 or first is None or last is None or first >= last:
             return None
         begin = local_size(index, Rows(rows.segments[:first])) if first else REPLICATE
@@ -104,7 +95,7 @@ def strided_slice(op: Operation) -> Decision | None:
     if named is not None and not strided.takes_first(rank - 1):
         named = None
     if named is not None and rank == 1:
-        return _count(op, named)
+        return _take_row_count(op, named)
     if shard is None:
         return None
     found = strided.rows(shard.axis, shard.rows)
@@ -115,10 +106,10 @@ def strided_slice(op: Operation) -> Decision | None:
     return Decision([LOCAL, begin, end, REPLICATE], [out])
 
 
-def _count(op: Operation, rows: Rows) -> Decision:
+def _take_row_count(op: Operation, rows: Rows) -> Decision:
 
     def write_count(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        return [stage.size(rows.total, op.outputs[0].dtype)]
+        return [stage.write_size(rows.total, op.outputs[0].dtype)]
 
     op.set_sizes(op.outputs[0], np.array(rows.total, object))
     return Decision(
@@ -132,13 +123,13 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
     if op.is_partial(4, SUM) and op.in_body:
         # Outside of bodies the gradient is reduced first, as it has fewer elements.
         return Decision([REPLICATE, REPLICATE, REPLICATE, REPLICATE, PARTIAL], [PARTIAL])
-    gradient, shape = op.shard(4), op.sizes(0)
+    gradient, shape = op.shard(4), op.sizes_in(0)
     if gradient is None or shape is None:
         return None
     rank = len(shape)
     strided = _Strided(op, 1, rank)
     for axis in range(rank):
-        found = _sliced_rows(strided, axis, shape[axis], gradient)
+        found = _find_sliced_rows(strided, axis, shape[axis], gradient)
         if found is not None:
             rows, begin, end = found
             forms = [local_size(axis, rows), begin, end, REPLICATE, LOCAL]
@@ -146,7 +137,7 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
     return None
 
 
-def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -> Any:
+def _find_sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -> Any:
     """Return the rows of the sliced axis and forms, if the gradient has some of its segments."""
     if not strided.axes or strided.axes[axis][1] != gradient.axis:
         return None
@@ -154,7 +145,7 @@ def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -
     if not rows.is_total(size):
         # The gradient has some of several concatenated batches, which all have the same rows.
         segment = rows.segments[0]
-        times = quotient(size, Rows((segment,)).total)
+        times = divide_exactly(size, Rows((segment,)).total)
         if not isinstance(times, int):
             return None
         rows = Rows((segment,) * times)
@@ -169,14 +160,14 @@ def slice_(op: Operation) -> Decision | None:
     """Slice by begin and size."""
     if op.is_partial(0, SUM):
         return Decision([PARTIAL, REPLICATE, REPLICATE], [PARTIAL])
-    shard, begin, size = op.shard(0), op.sizes(1), op.sizes(2)
+    shard, begin, size = op.shard(0), op.sizes_in(1), op.sizes_in(2)
     if begin is None or size is None:
         return None
     _set_dims(op, begin, size)
     if shard is None:
         return None
     axis, rows = shard.axis, shard.rows
-    first = _boundary(rows, begin[axis])
+    first = _count_segments(rows, begin[axis])
     if first is None or first >= len(rows.segments):
         return None
     rest = Rows(rows.segments[first:])
@@ -184,7 +175,7 @@ def slice_(op: Operation) -> Decision | None:
     if count == -1 or rest.is_total(count):
         last: int | None = len(rest.segments)
     else:
-        last = _boundary(rest, count)
+        last = _count_segments(rest, count)
     if not last:
         return None
     kept = Rows(rest.segments[:last])
@@ -195,8 +186,7 @@ def slice_(op: Operation) -> Decision | None:
 def _set_dims(op: Operation, begin: Any, size: Any) -> None:
     """Set the result's sizes from the sizes of the slice; -1 stands for the rest of an axis."""
     dims, output = op.dims(0), op.outputs[0]
-    symbols = {s for each in size if isinstance(each, Size) for s in each.symbols()}
-    if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, symbols)):
+    if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, size)):
         return
     left = [a - b for a, b in zip(dims, begin, strict=True)]
     static = output.shape.as_list() if output.shape.rank == len(left) else [None] * len(left)
@@ -227,24 +217,24 @@ def split(op: Operation) -> Decision | None:
     segments = shard.rows.segments
     if by_sizes:
         return _split_by_sizes(op, shard)
-    each = quotient(shard.rows.total, count)
-    if each is None or len(segments) % count:
+    rows_per_part = divide_exactly(shard.rows.total, count)
+    if rows_per_part is None or len(segments) % count:
         return None
     step = len(segments) // count
     parts = [Rows(segments[i * step : (i + 1) * step]) for i in range(count)]
-    if any(part.total != each for part in parts):
+    if any(part.total != rows_per_part for part in parts):
         return None
     return Decision(forms, [Shard(axis, part, shard.uniform) for part in parts])
 
 
 def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
-    sizes = op.sizes(1)
+    sizes = op.sizes_in(1)
     if sizes is None:
         return None
     segments, parts, at = shard.rows.segments, [], 0
     for size in sizes:
         rest = Rows(segments[at:])
-        last = len(rest.segments) if size == -1 else _boundary(rest, size)
+        last = len(rest.segments) if size == -1 else _count_segments(rest, size)
         if not last:
             return None
         parts.append(Rows(rest.segments[:last]))
@@ -262,7 +252,7 @@ def unpack(op: Operation) -> Decision | None:
     if op.is_partial(0, SUM):
         return Decision([PARTIAL], [PARTIAL] * len(op.outputs))
     if isinstance(placement, Partial) and isinstance(placement.reduction, Moments):
-        return Decision([REPLICATE], [REPLICATE] * len(op.outputs), _unpacked)
+        return Decision([REPLICATE], [REPLICATE] * len(op.outputs), _unpack)
     if shard is None or rank is None:
         return None
     axis = op.attr("axis") % rank
@@ -272,7 +262,7 @@ def unpack(op: Operation) -> Decision | None:
     return Decision([LOCAL], [out] * len(op.outputs))
 
 
-def _unpacked(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
+def _unpack(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     """Return the tensors that were stacked in this function, or else unstack the input."""
     made = inputs[0].op
-    return list(made.inputs) if made.type == "Pack" else stage.copy(op, inputs)
+    return list(made.inputs) if made.type == "Pack" else stage.copy_operation(op, inputs)

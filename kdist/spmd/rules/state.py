@@ -48,18 +48,18 @@ def assign(op: Operation) -> Decision | None:
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
         return Decision([LOCAL, BroadcastRows(handle)], [])
-    if value is None or value.rows.is_batch or op.facts.effects(op.op)[0]:
+    if value is None or value.rows.is_batch or op.facts.effects_of(op.op)[0]:
         return None
     return Decision([LOCAL, REPLICATE], [], needs_all_rows=True)
 
 
 @rule("LookupTableFindV2")
-def find(op: Operation) -> Decision | None:
+def look_up_keys(op: Operation) -> Decision | None:
     """Look up each row's keys."""
     shard, rank = op.shard(1), op.outputs[0].shape.rank
     if shard is None or shard.axis or rank is None or rank < (op.rank(1) or rank + 1):
         return None
-    return Decision([LOCAL, LOCAL, REPLICATE], [shard.plain()])
+    return Decision([LOCAL, LOCAL, REPLICATE], [shard.as_plain()])
 
 
 @rule("Const", "Placeholder", "NoOp", "EmptyTensorMap")
@@ -69,7 +69,7 @@ def constant(op: Operation) -> Decision | None:
 
 
 @rule("Assert")
-def check(op: Operation) -> Decision | None:
+def assert_rows(op: Operation) -> Decision | None:
     """Check a condition; each replica checks `all` of its own rows."""
     if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, ALL):
         return None

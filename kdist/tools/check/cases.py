@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
-from ...training.user_model.functions import UserFunctions
+from ...training.user_model.user_functions import UserFunctions
 
 _FEATURES, _CLASSES, _WORDS, _LENGTH = 12, 4, 20, 6
 
@@ -42,8 +42,8 @@ def _make_model(
     return model
 
 
-def _make_dense(*behind: layers.Layer, **options: Any) -> keras.Model:
-    return _make_model((_FEATURES,), layers.Dense(16, "tanh"), *behind, **options)
+def _make_dense(*later: layers.Layer, **options: Any) -> keras.Model:
+    return _make_model((_FEATURES,), layers.Dense(16, "tanh"), *later, **options)
 
 
 def _make_batch_norm() -> keras.Model:
@@ -59,7 +59,7 @@ def _make_embedding() -> keras.Model:
     return _make_model((_LENGTH,), layers.Embedding(_WORDS, 8), layers.GlobalAveragePooling1D())
 
 
-class OwnStep(keras.Model):
+class CustomStep(keras.Model):
     """Model whose loss compares all rows of a batch, and whose gradients are clipped together."""
 
     def train_step(self, data: Any) -> dict[str, Any]:
@@ -67,18 +67,18 @@ class OwnStep(keras.Model):
         x, y = data
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
-            alike = ops.matmul(outputs, ops.transpose(outputs))
-            loss = self.compute_loss(x, y, outputs) + ops.mean(ops.max(alike, axis=0))
+            similarities = ops.matmul(outputs, ops.transpose(outputs))
+            loss = self.compute_loss(x, y, outputs) + ops.mean(ops.max(similarities, axis=0))
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
         self.optimizer.apply(gradients, self.trainable_variables)
         return {"loss": loss}
 
 
-def _make_own_step() -> keras.Model:
+def _make_custom_step() -> keras.Model:
     inputs = keras.Input((_FEATURES,))
     outputs = layers.Dense(_CLASSES, "softmax")(layers.Dense(16, "tanh")(inputs))
-    model = OwnStep(inputs, outputs)
+    model = CustomStep(inputs, outputs)
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
     return model
 
@@ -92,7 +92,7 @@ _BUILDERS: dict[str, tuple[Callable[[], keras.Model], Callable[[], Any]]] = {
     ),
     "LSTM with a mask": (_make_lstm, _make_words),
     "embedding": (_make_embedding, _make_words),
-    "a step of its own": (_make_own_step, _make_numbers),
+    "custom train_step": (_make_custom_step, _make_numbers),
     "accumulated gradients": (
         lambda: _make_dense(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)),
         _make_numbers,

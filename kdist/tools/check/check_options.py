@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 
 from ...fields import check_fields
 
-# More logical CPUs take minutes to trace.
+# Tracing for more replicas takes minutes.
 _MOST_REPLICAS = 64
 _LEAST_BATCH, _MOST_BATCH = 8, 64
 
@@ -18,14 +18,16 @@ _LEAST_BATCH, _MOST_BATCH = 8, 64
 class CheckOptions:
     """Check.
 
+    The first line is the title of the options' group in the help text.
+
     Attributes:
         replicas: Numbers of replicas, on logical CPUs if there are too few GPUs; with `--devices`
             all GPUs.
-        steps: Training steps of each run, in two epochs where there are at least 4.
+        steps: Training steps of each run, in two epochs if there are at least 4.
         batch_size: Samples per global batch of arrays; chosen by default.
         seed: Seed of all training runs.
-        bits: Train with as many shards on all, and compare to the last bit, as the model trains:
-            on one replica of kdist too.
+        bits: Use the same number of shards for every run, also on one replica, and require
+            identical bits.
         shard_weights: Divide the weights over the replicas, as `kdist.MirroredStrategy` does.
 
     Raises:
@@ -59,7 +61,7 @@ class CheckOptions:
 
     @property
     def full_batch(self) -> int:
-        """Samples per batch of arrays; by default few, divisible by all replica numbers."""
+        """Samples per batch of arrays; by default few, a multiple of all `replicas` if possible."""
         if self.batch_size is not None:
             return self.batch_size
         common = math.lcm(*self.replicas)

@@ -6,13 +6,13 @@ from typing import Any
 
 from ...errors import UserError
 from ...launch.device_assignment import visible_gpus
-from ...training.user_model.functions import (
+from ...training.user_model.user_functions import (
     explain_user_errors,
     list_user_files,
     split_data_name,
     split_name,
 )
-from ...workers.place import refuse_workers
+from ...workers.tf_config import refuse_workers
 from .check_options import CheckOptions
 
 # TensorFlow is imported inside the functions, so that a wrong argument is reported at once.
@@ -20,7 +20,7 @@ _FIT_BATCH = 32  # Keras's default for arrays
 
 
 def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bool:
-    """Explain the training step of a user's model, and with `run` or bits compare its training.
+    """Explain the training step of a user's model; with `run` or `bits`, also train and compare.
 
     The step is explained for the first number of replicas. Returns whether training is equal.
     """
@@ -32,11 +32,11 @@ def check_file(model: str, data: str, options: CheckOptions, *, run: bool) -> bo
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too few GPUs: everything runs on the CPU
     import keras
 
-    from ...training.user_model.functions import load_functions
-    from .training import make_strategies, run_check
+    from ...training.user_model.user_functions import load_functions
+    from .check_model import make_strategies, run_check
 
-    # The strategies are made before the user's file makes tensors, and the seed is set before it
-    # draws.
+    # The strategies are created before the user's file creates tensors, and the seed is set before
+    # the file draws numbers.
     strategies = make_strategies(options)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
@@ -53,8 +53,8 @@ def _explain_step(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     """Explain the model's step on a batch of the size that `fit` would use."""
     import tensorflow as tf
 
-    from ...training.user_model.data import take_first_samples
-    from .batches import iterate_batches
+    from ...training.user_model.user_data import take_first_samples
+    from .check_batches import iterate_batches
     from .explain import explain
 
     size = options.batch_size or _FIT_BATCH
@@ -75,21 +75,21 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     gpus = len(visible_gpus(os.environ))
     if replicas is None and gpus == 1:
         raise UserError(
-            "there is one GPU, and nothing to compare it with: set CUDA_VISIBLE_DEVICES=-1 to split"
-            " the CPU instead"
+            "this machine has one GPU, and a check compares several replicas: set"
+            " CUDA_VISIBLE_DEVICES=-1 to split the CPU instead"
         )
     options = CheckOptions(replicas=replicas or (gpus or 2,), steps=4, batch_size=12)
     import tensorflow as tf
 
     from .cases import CASES
-    from .training import make_strategies, run_check
+    from .check_model import make_strategies, run_check
 
     strategies = make_strategies(options)
     on_cpus = strategies[0].devices[0].startswith("CPU")
     # Whether a GPU rounds products to TensorFloat-32 depends on their shapes.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     devices = max((strategy.devices for strategy in strategies), key=len)
-    count = 0
+    equal_count = 0
     for number, (name, functions) in enumerate(CASES.items()):
         result = run_check(functions, strategies, options, float64=on_cpus)
         if number == 0:
@@ -97,6 +97,6 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
         print(f"  {name:28} {'equal' if result.equal else 'NOT EQUAL'}", flush=True)
         if not result.equal:
             print("\n".join(f"  {line}" for line in str(result).splitlines()[2:]), flush=True)
-        count += result.equal
-    print(f"{count} of {len(CASES)} are equal to one replica of stock Keras")
-    return count == len(CASES)
+        equal_count += result.equal
+    print(f"{equal_count} of {len(CASES)} models match one replica of stock Keras")
+    return equal_count == len(CASES)

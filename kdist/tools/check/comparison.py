@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 Level = Literal["bits", "float64", "float32", "float16"]
-# In the order of computation within a step: an earlier difference causes the later ones.
+# In the order of computation within a step: an earlier difference causes later differences.
 Kind = Literal[
     "initial weights", "loss", "state", "weights", "optimizer", "metric", "copies", "evaluate",
     "predictions",
@@ -17,11 +17,12 @@ Kind = Literal[
 # instead of a name: Keras numbers layer names in the order in which a program makes the layers.
 Item = tuple[int, Kind, str | int]
 STOCK_KERAS = "one replica of stock Keras"
-_BY_NAME = ("loss", "metric", "evaluate")
+_KINDS_BY_NAME = ("loss", "metric", "evaluate")
 # A sample of larger variables is compared, so that the steps of a large model fit into memory.
 _MOST_VALUES = 2**16
-# Differences are permitted up to this multiple of the effect of rounding the initial weights.
-_GROWTH = 20.0
+# Rounding the initial weights changes the results: a difference of at most this multiple of that
+# change counts as equal.
+_ROUNDING_FACTOR = 20.0
 # Metrics may add up in float32, whatever the model's precision.
 _METRIC_TOLERANCE = 1e-6
 
@@ -44,23 +45,25 @@ class Precision:
         return {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2}[self.level]
 
     @property
-    def movement(self) -> float:
-        """Tolerance for weights, relative to their total movement: small rates move them little."""
+    def movement_tolerance(self) -> float:
+        """Tolerance for weights, relative to their total movement during training."""
         return {"float64": math.inf, "float32": 1e-3, "float16": 0.1}[self.level]
 
     @property
-    def rounding(self) -> float:
+    def rounding_step(self) -> float:
         """Relative change of the initial weights that simulates rounding."""
         return {"float64": 2.0**-44, "float32": 2.0**-22, "float16": 2.0**-9}[self.level]
 
     def __str__(self) -> str:
         if self.level == "bits":
-            return "equal is to the last bit"
+            return "'equal' means: every bit"
+        meaning = f"'equal' means: within {self.tolerance:g}"
         if self.level == "float64":
-            return f"float64: equal is within {self.tolerance:g}, metrics {_METRIC_TOLERANCE:g}"
+            return f"float64: {meaning}, metrics within {_METRIC_TOLERANCE:g}"
         return (
-            f"{self.level} ({self.reason}): equal is within {self.tolerance:g}, weights within"
-            f" {self.movement:g} of how far they moved, or what rounding grows to on one replica"
+            f"{self.level} ({self.reason}): {meaning}, weights within"
+            f" {self.movement_tolerance:g} of their movement, or {_ROUNDING_FACTOR:g} times the"
+            " effect of rounding on one replica"
         )
 
 
@@ -73,7 +76,7 @@ class Record:
         values: The computed values, in order.
         names: Names of the values, by kind and key.
         error: The error of a failed run as a line; empty if the run succeeded.
-        message: The whole text of that error.
+        message: The whole text of the error.
         model: The trained model; `None` if no model was made.
         notes: Descriptions of values that could not be compared.
     """
@@ -88,8 +91,8 @@ class Record:
 
     def add(self, step: int, kind: Kind, named: dict[str, Any]) -> None:
         """Add numbers and arrays by name."""
-        for place, (name, value) in enumerate(named.items()):
-            key = name if kind in _BY_NAME else place
+        for index, (name, value) in enumerate(named.items()):
+            key = name if kind in _KINDS_BY_NAME else index
             self.names[kind, key] = name
             self.values[step, kind, key] = _sample_values(value)
 
@@ -133,7 +136,7 @@ class Difference:
 
     def __str__(self) -> str:
         kind = "" if self.kind == "loss" else f"{self.kind} "
-        size = f"off by {self.gap:.1g}" if math.isfinite(self.gap) else "NaN, or another shape"
+        size = f"off by {self.gap:.1g}" if math.isfinite(self.gap) else "NaN or a different shape"
         return f"{kind}{self.name}: {size} (rounding: {self.tolerance:.0e})"
 
 
@@ -161,7 +164,8 @@ def compare(
         limit = _rounding_limit(step, kind, value, moved, precision)
         if rounded is not None and kind != "initial weights":
             limit = max(
-                limit, _GROWTH * largest_gap(moved, _weight_change(rounded, item, rounded_start))
+                limit,
+                _ROUNDING_FACTOR * largest_gap(moved, _weight_change(rounded, item, rounded_start)),
             )
         known = found.get((kind, key))
         if known is not None:
@@ -185,11 +189,11 @@ def _rounding_limit(step: int, kind: Kind, value: Any, moved: Any, precision: Pr
     if value.dtype.kind not in "fc" or precision.level == "bits":
         return 0.0
     size = _largest_magnitude(value)
-    is_metric = kind in _BY_NAME  # Keras rounds constants to float32
+    is_metric = kind in _KINDS_BY_NAME  # Keras rounds constants to float32
     limit = max(size, 1.0) * max(precision.tolerance, _METRIC_TOLERANCE if is_metric else 0.0)
     if kind == "weights" and precision.level != "float64":
-        rounding = precision.rounding * size * step
-        limit = min(limit, precision.movement * _largest_magnitude(moved) + rounding)
+        rounding = precision.rounding_step * size * step
+        limit = min(limit, precision.movement_tolerance * _largest_magnitude(moved) + rounding)
     return limit
 
 
@@ -217,9 +221,9 @@ class CheckResult:
         differences: For each run on several replicas, by name: differences from one replica, each
             with `step`, `kind`, `name`, `gap` and `largest`.
         errors: Errors of failed runs, by name of the run.
-        unrepeatable: Differences between two runs on one replica; if any, a comparison is
+        unrepeatable: Differences between two runs on one replica; if there are any, a comparison is
             impossible.
-        precision: The precision of the computation, and the meaning of equal, in words.
+        precision: The precision of the computation, and the meaning of `equal`, in words.
         steps: Samples of each step of an epoch, and the number of epochs, in words.
         notes: Descriptions of values that were not compared.
         reference: Description of the run on one replica.
@@ -245,13 +249,13 @@ class CheckResult:
             AssertionError: The runs differ.
         """
         if not self.equal:
-            raise AssertionError(f"the model depends on the number of replicas\n{self}")
+            raise AssertionError(f"the runs differ from the run on one replica\n{self}")
 
     def __str__(self) -> str:
         lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to {self.reference}"]
         lines += [f"  {self.steps}; {self.precision}"]
         if self.unrepeatable:
-            title = "two runs on one replica, such as by a draw without a seed, differ"
+            title = "two runs on one replica differ, perhaps by a draw without a seed,"
             lines += _difference_lines(title, self.unrepeatable)
         for name, found in self.differences.items():
             if name in self.errors:
@@ -270,6 +274,6 @@ def _difference_lines(title: str, found: Sequence[Difference]) -> list[str]:
     lines = [f"  {title} from {begin} on", *(f"    {difference}" for difference in first)]
     if more:
         lines.append(
-            f"    and {more} more; by up to {max(difference.largest for difference in found):.1g}"
+            f"    and {more} more, by up to {max(difference.largest for difference in found):.1g}"
         )
     return lines

@@ -12,14 +12,14 @@ from ..._upstream.fit import build_for_step
 from ..._upstream.models import optimizers_of, strategy_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, cut_line
-from ...spmd.divided_variables import DividedVariable, division_of
+from ...spmd.divided_variables import DividedVariable, choose_division
 from ...spmd.explanation import Explanation
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.load_model import first_line
-from .batches import convert_like_fit, count_rows
+from .check_batches import convert_like_fit, count_rows
 
 _MOST_PLACES = 8
-_WIDEST = 74
+_LINE_WIDTH = 74
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,10 +61,10 @@ class ModelExplanation:
         exchanged += f", {_format_bytes(step.weights_gathered)} of weights" * bool(
             step.weights_gathered
         )
-        others = " and activations"
+        rest = " and activations"
         if step.weights_together:
             together = _format_bytes(step.weights_together)
-            others = f", activations and gathered weights ({together} together)"
+            rest = f", activations and gathered weights ({together} together)"
         lines = [
             f"{self.model} on {len(self.devices)} replicas ({', '.join(self.devices)}),"
             f" a batch of {step.rows} rows:",
@@ -80,7 +80,7 @@ class ModelExplanation:
             "             optimizer"
             f" {self._with_divided(self.optimizer, 1, 'shard_optimizer')}, and at most"
             f" {_format_bytes(step.peak)}",
-            f"             of gradients{others}",
+            f"             of gradients{rest}",
         ]
         if not step.places:
             return "\n".join(lines)
@@ -90,7 +90,7 @@ class ModelExplanation:
             gathered = _format_bytes(place.gathered) if place.gathered else "-"
             types = ", ".join(list(place.types)[:3]) + ", …" * (len(place.types) > 3)
             lines += [
-                f"  {share:>8}  {gathered:>8}  {cut_line(place.name, _WIDEST)}",
+                f"  {share:>8}  {gathered:>8}  {cut_line(place.name, _LINE_WIDTH)}",
                 f"{'':22}{types}",
             ]
         more = step.places[_MOST_PLACES:]
@@ -141,7 +141,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     except Exception as error:  # a step or layer that does not fit the batch raises any type
         raise UserError(
             f"the step of {model.name!r} does not take this batch ({first_line(error)}):"
-            " pass what `fit` is given, such as (x, y)"
+            " pass a batch as `fit` receives it, such as (x, y)"
         ) from error
     finally:
         strategy.explained_rows = None
@@ -170,7 +170,7 @@ def _strategy_of(model: keras.Model) -> ExactStrategy:
     if not isinstance(strategy, ExactStrategy) or strategy.num_replicas_in_sync == 1:
         count = "one replica" if isinstance(strategy, ExactStrategy) else "no strategy of kdist"
         raise UserError(
-            f"the model was made under {count}, so nothing is divided: make it by"
+            f"the model was created under {count}, so nothing is divided: create the model by"
             " kdist.MirroredStrategy(replicas=2).build(...)"
         )
     return strategy
@@ -217,19 +217,19 @@ def _bytes_on_device(
     Args:
         variables: The variables.
         strategy: The strategy of the variables.
-        all_divided: Whether all variables are counted as divided, not as they are.
+        all_divided: Whether to count all variables as if they were divided.
     """
     extended = strategy.extended
-    each = len(extended.shard_devices) // len(extended.worker_devices)  # Parts on a device.
+    parts_per_device = len(extended.shard_devices) // len(extended.worker_devices)
     total = 0
     for variable in variables:
         size, division = _variable_size(variable), None
         if all_divided:
-            division = division_of(variable.shape, extended.parts)
+            division = choose_division(variable.shape, extended.parts)
         elif isinstance(variable.value, DividedVariable):
             division = variable.value.division
         if division is not None:
-            size = size * each * max(division.sizes) // sum(division.sizes)
+            size = size * parts_per_device * max(division.sizes) // sum(division.sizes)
         total += size
     return total
 

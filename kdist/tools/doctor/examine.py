@@ -14,14 +14,14 @@ from ... import __version__
 from ...launch import child
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
-_MOST_SECONDS = 300.0  # a first import reads a gigabyte of files
-_LAST_LINES = 3
+_TENSORFLOW_SECONDS = 300.0  # a first import reads a gigabyte of files
+_SHOWN_ERROR_LINES = 3
 _GIB = 2**30
-_MUCH_USED = 0.1  # of a GPU's memory
+_MOST_USED_SHARE = 0.1  # of a GPU's memory
 
 
 State = Literal["good", "slow", "broken", "absent"]
-"""`slow` works below its possible speed; `absent` is missing, and is not required."""
+"""A `slow` part works below its possible speed; an `absent` part is not required."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Finding:
 
     Attributes:
         name: The examined part of the machine.
-        state: State of this part.
+        state: `good`, `slow`, `broken` or `absent`.
         text: The facts that were found.
         remedy: Instructions to fix the part; empty if there is nothing to fix.
     """
@@ -44,8 +44,11 @@ class Finding:
 def examine_machine(*, replicas: int | None = None) -> list[Finding]:
     """Examine the machine; the all-reduce takes all GPUs by default, or two logical CPUs."""
     version = f"{__version__}, with Python {platform.python_version()}"
-    own = Finding("kdist", "good", version)
-    return [own, *check_gpus(), *check_tensorflow({"replicas": replicas})]
+    return [
+        Finding("kdist", "good", version),
+        *check_gpus(),
+        *check_tensorflow({"replicas": replicas}),
+    ]
 
 
 def check_gpus() -> list[Finding]:
@@ -70,8 +73,8 @@ def _check_gpu(index: int) -> Finding:
         memory = pynvml.nvmlDeviceGetMemoryInfo(gpu)
         free = (memory.total - memory.used) / _GIB
         text += f", {free:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
-        if memory.used > _MUCH_USED * memory.total:
-            return Finding(name, "slow", text, "end other programs on it: see nvidia-smi")
+        if memory.used > _MOST_USED_SHARE * memory.total:
+            return Finding(name, "slow", text, "end other programs on this GPU: see nvidia-smi")
     return Finding(name, "good", text)
 
 
@@ -79,23 +82,26 @@ def check_tensorflow(
     arguments: Mapping[str, Any],
     *,
     program: Sequence[str] = _PROGRAM,
-    seconds: float = _MOST_SECONDS,
+    seconds: float = _TENSORFLOW_SECONDS,
 ) -> list[Finding]:
     """Check TensorFlow in a separate process, because TensorFlow may crash or hang."""
     name = "TensorFlow"
-    remedy = "pip install --force-reinstall tensorflow; after SIGILL, a CPU with AVX"
+    remedy = "pip install --force-reinstall tensorflow; after SIGILL, use a CPU with AVX"
     # At this level, TensorFlow prints the names of libraries that it could not load.
     environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
         ended = child.run(program, seconds=seconds, arguments=arguments, environment=environment)
     except TimeoutError:
-        text = f"its import or the all-reduce is not done after {seconds:g} seconds"
-        return [Finding(name, "broken", text, "NCCL_DEBUG=INFO; restart the machine")]
+        text = f"import and all-reduce have not ended after {seconds:g} seconds"
+        remedy = "set NCCL_DEBUG=INFO to see the last step; restart the machine"
+        return [Finding(name, "broken", text, remedy)]
     findings = [Finding(**answer) for answer in ended.answers.values()]
     if ended.code == 0:
         return findings
     lines = [line for line in ended.errors.splitlines() if line.strip()]
-    text = ": ".join([f"its process ended with {ended.verdict.ending}", *lines[-_LAST_LINES:]])
+    text = ": ".join(
+        [f"the check's process ended with {ended.verdict.ending}", *lines[-_SHOWN_ERROR_LINES:]]
+    )
     return [*findings, Finding(name, "broken", text, remedy)]
 
 

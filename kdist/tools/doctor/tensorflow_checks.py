@@ -17,7 +17,7 @@ from ...versions import describe_untested
 from .examine import Finding
 
 _ROUNDS = 7
-_BYTES = 64 * 10**6
+_BUFFER_BYTES = 64 * 10**6
 # A PCIe 3.0 x16 slot transfers 12 GB/s, and about half of this through the CPU's memory. A rate
 # below a quarter has a different cause.
 _SLOW_BYTES_PER_SECOND = 3e9
@@ -48,15 +48,16 @@ def check_all(replicas: int | None) -> None:
 
 def check_import() -> Finding:
     """Check that TensorFlow and Keras can be imported, and that Keras uses TensorFlow."""
-    name, use = "TensorFlow", "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
+    name = "TensorFlow"
+    backend_remedy = "set KERAS_BACKEND=tensorflow, or backend in ~/.keras/keras.json"
     try:
         import keras
         import tensorflow as tf
     except Exception as error:
-        remedy = f"pip install --force-reinstall tensorflow keras; or {use}"
+        remedy = f"pip install --force-reinstall tensorflow keras; or {backend_remedy}"
         return Finding(name, "broken", f"{type(error).__name__}: {error}", remedy)
     if keras.backend.backend() != "tensorflow":
-        return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", use)
+        return Finding(name, "broken", f"Keras uses {keras.backend.backend()}", backend_remedy)
     versions = {"TensorFlow": tf.__version__, "Keras": keras.__version__}
     text = f"{tf.__version__}, used by Keras {keras.__version__}"
     return Finding(name, "good", "; ".join(filter(None, [text, describe_untested(versions)])))
@@ -79,8 +80,9 @@ def judge_gpus(found: list[str], visible: int) -> Finding:
     if len(found) < visible:
         text = f"{len(found) or 'none'} of {visible}"
         remedy = (
-            "in a checkout of kdist, pip install '.[cuda]'; TF_CPP_MIN_LOG_LEVEL=0 python -c"
-            ' "import tensorflow as tf; tf.config.list_physical_devices()" says what is missing'
+            "in a checkout of kdist, pip install '.[cuda]'; to see what is missing, run"
+            ' TF_CPP_MIN_LOG_LEVEL=0 python -c "import tensorflow as tf;'
+            ' tf.config.list_physical_devices()"'
         )
         return Finding(name, "broken", text, remedy)
     if not found:
@@ -91,14 +93,14 @@ def judge_gpus(found: list[str], visible: int) -> Finding:
 def check_all_reduce(replicas: int) -> Finding:
     """Check that the sum of a buffer over all devices is correct, and time it."""
     if replicas == 1:
-        return Finding("all-reduce", "absent", "one device has nothing to add up")
+        return Finding("all-reduce", "absent", "not measured: there is only one device")
     import tensorflow as tf
 
     from ...strategies.devices import first_devices
 
     devices = first_devices(replicas)
     on_gpus = devices[0].startswith("GPU")
-    # TensorFlow's own strategy: a kdist step runs on a single device, with nothing to reduce.
+    # TensorFlow's own strategy: a kdist step is traced as on one device, with nothing to reduce.
     # TensorFlow's collectives on CPUs fail in the second strategy of a process.
     reduction = None if on_gpus else tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
@@ -112,7 +114,7 @@ def _add_up(strategy: Any) -> tuple[list[float], float]:
 
     # The buffers are arguments: TensorFlow would add up constants while it traces.
     buffers = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.fill((_BYTES // 4,), context.replica_id_in_sync_group + 1.0)
+        lambda context: tf.fill((_BUFFER_BYTES // 4,), context.replica_id_in_sync_group + 1.0)
     )
 
     def ends_of_total(buffer: Any) -> Any:
@@ -122,7 +124,7 @@ def _add_up(strategy: Any) -> tuple[list[float], float]:
 
     step = tf.function(lambda: strategy.run(ends_of_total, (buffers,)))
     seconds = []
-    for _ in range(_ROUNDS + 1):  # the first traces
+    for _ in range(_ROUNDS + 1):  # the first round traces
         begin = time.perf_counter()
         ends = [value.numpy() for value in strategy.experimental_local_results(step())]
         seconds.append(time.perf_counter() - begin)
@@ -137,11 +139,16 @@ def judge_all_reduce(
     wrong = [total for total in totals if total != expected]
     if wrong:
         text = f"the sum is {wrong[0]:g}, expected {expected:g}"
-        return Finding(name, "broken", text, "update the driver and NCCL; test the GPUs' memory")
+        remedy = (
+            "update the driver and NCCL; test the GPUs' memory"
+            if on_gpus
+            else "install TensorFlow again; test the machine's memory"
+        )
+        return Finding(name, "broken", text, remedy)
     # In a ring, each device sends and receives this share of the buffer: NCCL's "bus bandwidth".
-    rate = 2 * (replicas - 1) / replicas * _BYTES / seconds
+    rate = 2 * (replicas - 1) / replicas * _BUFFER_BYTES / seconds
     text = (
-        f"{_BYTES / 1e6:g} MB over {replicas} {'GPUs' if on_gpus else 'logical CPUs'} in"
+        f"{_BUFFER_BYTES / 1e6:g} MB over {replicas} {'GPUs' if on_gpus else 'logical CPUs'} in"
         f" {1000 * seconds:.1f} ms ({rate / 1e9:.1f} GB/s per device, median of {_ROUNDS})"
     )
     if on_gpus and rate < _SLOW_BYTES_PER_SECOND:

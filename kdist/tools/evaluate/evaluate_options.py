@@ -15,12 +15,12 @@ class EvaluateOptions:
     """Evaluation.
 
     Attributes:
-        data_dir: Folder of the data set; by default that of the run.
+        data_dir: Folder of the data set; by default the run's.
         replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Samples per step and replica; by default the run's.
         averaged: Evaluate the averaged weights of checkpoints.
-        watch: Look for new checkpoints every this many seconds, evaluate each, and end with the
-            run; by default, evaluate the newest model.
+        watch: Seconds between two searches for new checkpoints; evaluate each checkpoint, and end
+            with the run. By default, evaluate the newest model.
 
     Raises:
         UserError: An option is out of range.
@@ -37,9 +37,9 @@ class EvaluateOptions:
 
     def make_config(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a run's settings with the data folder, batch size and devices of these options."""
-        own = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
-        given = {name: value for name, value in own.items() if value is not None}
+        replaced = {"data_dir": self.data_dir, "val_batch_size": self.val_batch_size}
+        given = {name: value for name, value in replaced.items() if value is not None}
         # The shards that the run was trained with need not be a multiple of the number of replicas.
         devices = {"replicas": self.replicas, "shards": None}
-        whole = {"shard_optimizer": False, "shard_weights": False}
-        return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **whole, **given})
+        undivided = {"shard_optimizer": False, "shard_weights": False}
+        return TrainConfig.from_dict({**settings, "run_dir": None, **devices, **undivided, **given})

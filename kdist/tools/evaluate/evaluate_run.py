@@ -15,7 +15,7 @@ from .saved_models import (
     watch_models,
 )
 
-_MOST_SECONDS = 1e9  # `time.sleep` takes this many on all systems
+_LONGEST_SLEEP_SECONDS = 1e9  # `time.sleep` takes this value on all systems
 
 
 def evaluate(
@@ -28,7 +28,7 @@ def evaluate(
     """Evaluate a run's saved models on exactly all validation data, on any number of replicas.
 
     Of a complete run, the final model is evaluated; of any other run, the newest readable
-    checkpoint, or the saved model without a checkpoint. With `options.watch`, each checkpoint is
+    checkpoint, or without checkpoints the saved model. With `options.watch`, each checkpoint is
     evaluated as it appears, until the run has ended or its process on this machine was killed.
 
     A run of your own model is evaluated on its validation data, with its compiled loss and metrics.
@@ -58,13 +58,13 @@ def evaluate(
     config = options.make_config(read_evaluated_run(folder).settings)
     if options.averaged and config.model is None and config.ema_momentum is None:
         raise UserError(
-            f"{name} keeps no averages of its weights: remove --averaged, or train with"
+            f"{name} keeps no averages of its weights: leave out --averaged, or train with"
             " --ema-momentum"
         )
     if options.watch is None and not list_models(folder):
         raise UserError(
             f"{name} has neither a checkpoint nor a model: train with --checkpoint-every, or"
-            " pass --watch to wait for one"
+            " pass --watch to wait for a checkpoint"
         )
     # Mistakes are reported before TensorFlow is imported.
     from .evaluator import Evaluator
@@ -72,7 +72,7 @@ def evaluate(
     evaluator = Evaluator(config, averaged=options.averaged, announce=announce)
     models: Iterable[SavedModel] = list_models(folder)
     if options.watch is not None:
-        seconds = min(options.watch, _MOST_SECONDS)
+        seconds = min(options.watch, _LONGEST_SLEEP_SECONDS)
 
         def wait() -> None:
             sleep(seconds)
@@ -95,5 +95,5 @@ def evaluate(
         if options.watch is None:
             break
     if not found and options.watch is None:
-        raise UserError(f"none of the checkpoints of {name} is whole")
+        raise UserError(f"all checkpoints of {name} are damaged: evaluate a different run")
     return found

@@ -1,4 +1,4 @@
-"""`Evaluator`: a run's model, made once, evaluated with the weights of several files."""
+"""`Evaluator`: builds a run's model once, and evaluates it with the weights of several files."""
 
 import dataclasses
 import warnings
@@ -16,13 +16,13 @@ from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
 from ...training.model import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
-from ...training.user_model.data import UserData
-from ...training.user_model.functions import explain_user_errors, load_functions
+from ...training.user_model.user_data import UserData
+from ...training.user_model.user_functions import explain_user_errors, load_functions
 from .saved_models import Evaluation, SavedModel
 
 
 class Evaluator:
-    """Evaluates saved models of a run in turn; `averaged` with the averages of checkpoints."""
+    """Evaluates the saved models of a run; if `averaged`, the averaged weights of checkpoints."""
 
     def __init__(
         self, config: TrainConfig, *, averaged: bool, announce: Callable[[str], None]
@@ -40,7 +40,7 @@ class Evaluator:
         """Make a network of kdist, and take all test images, also for a run on a subset."""
         config, strategy = self._config, self._strategy
         data = load_data(dataclasses.replace(config, subset=None), announce=announce)
-        # The run's training images standardize the test images.
+        # Test images are standardized by mean and deviation of the run's training images.
         trained = data if config.subset is None else data.subset(config.subset)
         plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
         labels = data.test_labels
@@ -105,5 +105,5 @@ def _load_weights(model: keras.Model, path: Path) -> None:
     except Exception as error:  # a file of a different model raises exceptions of any type
         raise UserError(
             f"{path} does not have the weights of the model that the run's settings make"
-            f" ({error_line(error)}): evaluate it with the code that it was trained with"
+            f" ({error_line(error)}): evaluate the run with the code that trained it"
         ) from error

@@ -10,8 +10,8 @@ from ...checkpoint.checkpoint_file import CheckpointFile, checkpoint_files
 from ...checkpoint.folder_lock import is_abandoned
 from ...errors import UserError, error_text
 from ...remote import RemoteFolder, folder_address
-from ...training.folder import REMOTE_FILES, find_saved_model
-from ...training.record import RunRecord, read_run
+from ...training.run_folder import REMOTE_FILES, find_saved_model
+from ...training.run_record import RunRecord, read_run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Evaluation:
 
 
 def open_run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
-    """Return a run's folder; of a remote one, the local copy and the remote folder.
+    """Return a run's folder and `None`; of a remote run, the local copy and the remote folder.
 
     Raises:
         UserError: There is no such folder.
@@ -79,12 +79,12 @@ def open_run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
         remote = RemoteFolder(address, REMOTE_FILES)
         remote.download()
         if not (remote.local / "config.json").is_file():
-            raise UserError(f"cannot evaluate {address}: it has no config.json of a run")
+            raise UserError(f"cannot evaluate {address}: a run's config.json is missing there")
         return remote.local, remote
     folder = Path(address)
     if not os.path.isdir(folder):  # unlike `Path`, takes any path
         raise UserError(
-            f"{folder} is not a folder: pass the folder that kdist train has named; for a"
+            f"{folder} is not a folder: pass the folder that kdist train has printed; for a"
             " model file, call kdist.load_model(path, strategy=...).evaluate(...)"
         )
     return folder, None
@@ -113,7 +113,7 @@ def watch_models(folder: Path, wait: Callable[[], None]) -> Iterator[SavedModel]
     seen: set[Path] = set()
     had_ended = False
     while True:
-        # The end is looked for first, so that the files saved before it are seen.
+        # Look for the end of the run first: files that were saved before the end are then seen.
         has_ended = _has_result(folder) or is_abandoned(folder / "checkpoints")
         for model in reversed(_list_checkpoints(folder)):
             if model.path not in seen:

@@ -11,18 +11,18 @@ from ...errors import TrainingError, UserError
 from ...launch import child
 
 TRY_VARIABLE = "KDIST_FINDER"
-"""Environment variable of a try, which must not start a search: the model's file may do so."""
+"""Environment variable in the process of a try: a file that starts a search itself is refused."""
 
 # Margin for fragmentation and for validation.
-_MARGIN = 0.05
+_MEMORY_MARGIN = 0.05
 # The search ends when the smallest size that fails is within 5 % of the largest size that works.
 _RESOLUTION = 1.05
 _PROGRAM = (sys.executable, "-m", "kdist.tools.find.batch_size_try")
 _LAST_CHARACTERS = 6000
-_LIMITS = {
-    "memory": "the next larger does not fit into the memory",
+_LIMIT_TEXTS = {
+    "memory": "the next larger size that was tried did not fit into memory",
     "data": "a larger global batch has more samples than the data",
-    "most": "larger ones were not tried (--most)",
+    "most": "larger sizes were not tried (--most)",
 }
 
 
@@ -33,21 +33,21 @@ class BatchSizeTry:
     Attributes:
         batch_size: Samples per replica and step.
         works: Whether all steps were trained.
-        lacks: Scarce resource of a failed try: `"memory"` or `"data"`; empty if the try works.
+        missing_resource: `"memory"` or `"data"` of a failed try; empty if the try works.
         end: The signal and the last line of a process that ended without a message about memory.
         samples_per_second: Samples per second over all replicas, without the first step.
     """
 
     batch_size: int
     works: bool
-    lacks: str = ""
+    missing_resource: str = ""
     end: str = ""
     samples_per_second: float | None = None
 
     def __str__(self) -> str:
         if not self.works:
             end = f" ({self.end})" if self.end else ""
-            return f"batch {self.batch_size}: not enough {self.lacks}{end}"
+            return f"batch {self.batch_size}: not enough {self.missing_resource}{end}"
         speed = self.samples_per_second
         rate = f", {speed:,.0f} samples per second" if speed else ""
         return f"batch {self.batch_size}: works{rate}"
@@ -71,7 +71,7 @@ class BatchSize:
     tries: tuple[BatchSizeTry, ...]
 
     def __str__(self) -> str:
-        limit = _LIMITS[self.limit]
+        limit = _LIMIT_TEXTS[self.limit]
         return (
             f"largest batch size per replica that works: {self.largest} ({limit})\n"
             f"use --batch-size {self.batch_size}"
@@ -141,22 +141,23 @@ def find_batch_size(
 
     largest = search_largest(works, start=first, most=last)
     if largest is None:
-        raise _nothing_fits(tries[-1])
+        raise _no_batch_size_error(tries[-1])
     failed = [attempt for attempt in tries if not attempt.works]
-    limit = min(failed, key=lambda attempt: attempt.batch_size).lacks if failed else "most"
-    safe = max(int(largest * (1 - _MARGIN)), 1) if limit == "memory" else largest
+    smallest = min(failed, key=lambda attempt: attempt.batch_size, default=None)
+    limit = "most" if smallest is None else smallest.missing_resource
+    safe = max(int(largest * (1 - _MEMORY_MARGIN)), 1) if limit == "memory" else largest
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
 
 
-def _nothing_fits(last: BatchSizeTry) -> TrainingError:
-    if last.lacks == "data":
+def _no_batch_size_error(last: BatchSizeTry) -> TrainingError:
+    if last.missing_resource == "data":
         return TrainingError(
-            "the training data have fewer samples than one per replica: return more, or use fewer"
+            "the training data have fewer samples than replicas: return more samples, or use fewer"
             " replicas"
         )
     end = f" (the last try ended with {last.end})" if last.end else ""
     return TrainingError(
-        f"one sample per replica is too much for the memory{end}: make the model or its inputs"
+        f"one sample per replica does not fit into memory{end}: make the model or its inputs"
         " smaller, or use fewer replicas"
     )
 
@@ -190,7 +191,7 @@ def run_try(arguments: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) 
     """Run a try in a separate process, because it may run out of memory."""
     if TRY_VARIABLE in os.environ:
         raise UserError(
-            "each try imports the model's file, which starts a search itself: put the call under"
+            "the model's file calls find_batch_size on import: put the call under"
             " if __name__ == '__main__':"
         )
     ended = child.run(program, arguments=arguments, environment={TRY_VARIABLE: "1"})
@@ -202,6 +203,6 @@ def run_try(arguments: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) 
     if verdict.cause == "memory":
         last_line = verdict.error.strip().splitlines()[-1:]
         end = "" if verdict.is_reported else ": ".join([verdict.ending, *last_line])
-        return BatchSizeTry(batch_size=batch_size, works=False, lacks="memory", end=end)
+        return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="memory", end=end)
     error = verdict.error[-_LAST_CHARACTERS:]
     raise TrainingError(f"a try of batch size {batch_size} ended with {verdict.ending}: {error}")

@@ -17,20 +17,20 @@ from ...launch.child import read_arguments, send_answer
 from ...launch.verdict import is_out_of_memory
 from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...training.user_model.data import NoSamplesError, UserData, take_first_samples
-from ...training.user_model.functions import UserFunctions, load_functions
+from ...training.user_model.user_data import NoSamplesError, UserData, take_first_samples
+from ...training.user_model.user_functions import UserFunctions, load_functions
 from .batch_size import BatchSizeTry
 from .short_fit import train_model
 
-_STEPS = 3
+_TRAINED_STEPS = 3
 # If the machine runs out of memory nevertheless, the kernel ends this process first.
-_FIRST_TO_END = "1000"
+_FIRST_TO_END_SCORE = "1000"
 
 
 def main() -> None:
-    """Run the try that the parent process ordered, and send its result."""
+    """Run the try that the parent process requested, and send its result."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END_SCORE, encoding="ascii")
     try:
         send_answer(result=dataclasses.asdict(try_batch_size(**read_arguments())))
     except UserError as error:
@@ -55,27 +55,32 @@ def try_batch_size(
     global_batch = batch_size * strategy.num_replicas_in_sync
     batches = make_full_batches(functions, global_batch)
     if batches is None:
-        return BatchSizeTry(batch_size=batch_size, works=False, lacks="data")
-    # CUDA reserves far more addresses than it uses, so that a try on GPUs gets no limit.
+        return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="data")
+    # CUDA reserves far more addresses than it uses, so a try on GPUs has no limit.
     limited = strategy.devices[0].startswith("CPU") and limit_memory()
     send_answer(limited=limited)  # from here on, a crash is a failed allocation
     steps = _TimedSteps()
     try:
         train_model(
-            functions, strategy, batches, global_batch=global_batch, epochs=_STEPS, callback=steps
+            functions,
+            strategy,
+            batches,
+            global_batch=global_batch,
+            epochs=_TRAINED_STEPS,
+            callback=steps,
         )
     except Exception as error:
         if not is_out_of_memory(error, limited=limited):
             raise
-        return BatchSizeTry(batch_size=batch_size, works=False, lacks="memory")
-    seconds = (steps.ends[-1] - steps.ends[0]) / (_STEPS - 1)
+        return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="memory")
+    seconds = (steps.ends[-1] - steps.ends[0]) / (_TRAINED_STEPS - 1)
     return BatchSizeTry(
         batch_size=batch_size, works=True, samples_per_second=global_batch / seconds
     )
 
 
 class _TimedSteps(keras.callbacks.Callback):
-    """Ends the training after `_STEPS` steps; `ends` has the end time of each step in seconds."""
+    """Ends the training after `_TRAINED_STEPS` steps; `ends` has the time of each step's end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +89,7 @@ class _TimedSteps(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         keras.tree.map_structure(float, logs)  # waits for the step
         self.ends.append(time.perf_counter())
-        self.model.stop_training = len(self.ends) == _STEPS
+        self.model.stop_training = len(self.ends) == _TRAINED_STEPS
 
 
 def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
@@ -101,8 +106,8 @@ def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData |
     if not functions.takes_batch:
         if not isinstance(data.training, tf.data.Dataset):
             raise UserError(
-                "the data function returns batches of its own, whose size cannot be varied: write"
-                " def data(batch_size):"
+                "the data function returns batches of a fixed size, and a search varies the size:"
+                " write def data(batch_size):"
             )
         data = UserData(training=data.training.unbatch().batch(global_batch, drop_remainder=True))
     if getattr(data.training, "num_batches", None) == 0:

@@ -11,11 +11,11 @@ from ..._upstream.models import optimizers_of
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...training.user_model.functions import UserFunctions, load_functions
+from ...training.user_model.user_functions import UserFunctions, load_functions
 from .rate_curve import RateCurve, average_losses, check_range, space_rates
 from .short_fit import train_model
 
-_BATCH = 32
+_DEFAULT_BATCH = 32
 
 
 def find_learning_rate(
@@ -35,7 +35,7 @@ def find_learning_rate(
     when the running average of the loss exceeds 4 times its minimum, and the rise exceeds a
     hundredth of the first loss. Each loss is the loss of a single batch. The losses are equal on
     any number of replicas with the same global batch. The suggested rate is for that global batch;
-    `kdist.scale_learning_rate` converts it.
+    `kdist.scale_learning_rate` converts the rate.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer is
@@ -61,8 +61,8 @@ def find_learning_rate(
         TrainingError: The loss is NaN or infinite at the first step.
 
     Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, raises
-    the rate linearly. Gugger 2018, "How Do You Find A Good Learning Rate", raises it by a factor,
-    and uses the running average.
+    the rate linearly. Gugger 2018, "How Do You Find A Good Learning Rate", raises the rate by a
+    factor, and uses the running average.
 
     Example:
         ```python
@@ -76,7 +76,7 @@ def find_learning_rate(
     keras.utils.set_random_seed(seed)
     functions = _user_functions(build, data)
     strategy = MirroredStrategy(replicas=replicas)
-    global_batch = (batch_size or _BATCH) * strategy.num_replicas_in_sync
+    global_batch = (batch_size or _DEFAULT_BATCH) * strategy.num_replicas_in_sync
     loaded = functions.load_data(global_batch)
     functions.check_batch(loaded, batch_size)
     keras.utils.set_random_seed(seed)
@@ -85,7 +85,7 @@ def find_learning_rate(
     if not math.isfinite(test.losses[0]):
         raise TrainingError(
             f"loss is {test.losses[0]} at the first step, before a learning rate has had any"
-            " effect: look for values in the data that are no numbers, or that are too large"
+            " effect: look for NaN, infinite or very large values in the data"
         )
     return test.curve
 
@@ -95,9 +95,9 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
         return load_functions(build, data)
     if not callable(build) or not callable(data):
         raise UserError(
-            f"received build={build!r} and data={data!r}; expected two functions, of which one"
-            " returns a compiled model and the other the data, or 'FILE.py:FUNCTION' and the name"
-            " of the data's function"
+            f"received build={build!r} and data={data!r}; expected a function that returns a"
+            " compiled model and a function that returns the data, or 'FILE.py:FUNCTION' and the"
+            " name of the data's function"
         )
     return UserFunctions(build=build, make_data=data)
 
@@ -125,8 +125,8 @@ class RangeTest(keras.callbacks.Callback):
         optimizers = optimizers_of(self.model)
         if len(optimizers) != 1:
             raise UserError(
-                f"the model has {len(optimizers)} optimizers, and a range test varies the rate of"
-                " one: build a model with one optimizer"
+                f"the model has {len(optimizers)} optimizers, but a range test varies a single"
+                " learning rate: build a model with one optimizer"
             )
         with self.model.distribute_strategy.scope():
             rate = keras.Variable(self._rates[0], trainable=False, dtype=keras.config.floatx())
@@ -144,8 +144,8 @@ class RangeTest(keras.callbacks.Callback):
         """Record the loss."""
         if "loss" not in logs:
             raise UserError(
-                f"training reports {', '.join(logs) or 'nothing'}, but no loss, by which a learning"
-                " rate is found: let train_step return it as 'loss'"
+                "the learning rate is chosen by the loss, but train_step returns only"
+                f" {', '.join(logs) or 'an empty dict'}: return 'loss', too"
             )
         self.losses.append(float(logs["loss"]))
         if self.curve.diverged or len(self.losses) == len(self._rates):

@@ -16,15 +16,15 @@ LEAST_RATE, MOST_RATE = 1e-6, 10.0
 _FEWEST_STEPS = 10
 
 # The running average forgets 5 % of earlier losses with each step.
-_DECAY = 0.95
+_AVERAGE_DECAY = 0.95
 # Fraction of steps that is ignored at the start, where the average has not settled.
-_SETTLE = 0.1
+_SETTLING_SHARE = 0.1
 # A smaller relative fall of the average may be chance.
-_FALL = 0.02
+_LEAST_FALL = 0.02
 # The loss has exploded when its average exceeds this multiple of its minimum.
 DIVERGENCE = 4.0
 # A rise below this fraction of the first loss is no explosion, even if the minimum is near zero.
-_RISE = 0.01
+_LEAST_RISE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class RateCurve:
         """
         first, last = self.smoothed[self._settled_steps[0]], self.smoothed[self._settled_steps[-1]]
         lowest = min(self.smoothed[i] for i in self._settled_steps)
-        if not first - lowest > _FALL * abs(first):
+        if not first - lowest > _LEAST_FALL * abs(first):
             return "the loss did not fall with any learning rate"
         if not (self.diverged or last - lowest > (first - lowest) / 2):
             return f"the loss still fell or stayed low at {self.rates[-1]:.2g}, the largest rate"
@@ -77,10 +77,10 @@ class RateCurve:
 
     @property
     def _settled_steps(self) -> range:
-        """The steps to analyze: after the average has settled, before a non-finite average."""
+        """The steps between the settling of the average and the first non-finite average."""
         end = next((i for i, y in enumerate(self.smoothed) if not math.isfinite(y)), None)
         last = len(self.smoothed) if end is None else max(end, 1)
-        return range(min(int(_SETTLE * len(self.smoothed)), last - 1), last)
+        return range(min(int(_SETTLING_SHARE * len(self.smoothed)), last - 1), last)
 
     def __str__(self) -> str:
         how = f"unsure: {self.doubt}" if self.doubt else "the loss fell, and then rose again"
@@ -92,7 +92,7 @@ class RateCurve:
         )
 
 
-def average_losses(losses: Sequence[float], *, decay: float = _DECAY) -> list[float]:
+def average_losses(losses: Sequence[float], *, decay: float = _AVERAGE_DECAY) -> list[float]:
     """Return the running average after each loss, corrected for its start at zero."""
     averages, total = [], 0.0
     for step, loss in enumerate(losses, 1):
@@ -105,7 +105,7 @@ def has_diverged(averages: Sequence[float]) -> bool:
     """Whether the last average of a loss exploded, or is not finite."""
     last, least = averages[-1], min(averages)
     # A loss may be negative, such as a log-likelihood.
-    rise = max((DIVERGENCE - 1) * abs(least), _RISE * abs(averages[0]))
+    rise = max((DIVERGENCE - 1) * abs(least), _LEAST_RISE * abs(averages[0]))
     return not math.isfinite(last) or last > least + rise
 
 
@@ -129,15 +129,16 @@ def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: 
     if count is None or count < _FEWEST_STEPS:
         raise UserError(
             f"steps is {steps!r}, but has to be an integer of at least {_FEWEST_STEPS}: pass more"
+            " steps"
         )
 
 
-def write_curve(curve: RateCurve, folder: Path, *, of: str) -> Path:
+def write_curve(curve: RateCurve, folder: Path, *, heading: str) -> Path:
     """Write a page with the chart of the curve into a folder, and return its path."""
     figure = draw_learning_rates(
         curve.rates, curve.losses, curve.smoothed, suggestion=curve.suggestion
     )
     page = folder / "learning-rate.html"
     section = Section(title="Learning rate range test", figures=[figure])
-    atomic_write(page, render_page(of, [section]))
+    atomic_write(page, render_page(heading, [section]))
     return page

@@ -6,8 +6,8 @@ import keras
 
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.compiled_model import check_model_result
-from ...training.user_model.data import UserData
-from ...training.user_model.functions import UserFunctions
+from ...training.user_model.user_data import UserData
+from ...training.user_model.user_functions import UserFunctions
 
 
 def train_model(

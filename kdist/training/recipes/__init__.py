@@ -31,7 +31,7 @@ def read_settings_file(path: str) -> dict[str, Any]:
     """Return the settings in a TOML or JSON file, such as the `config.json` of a run folder.
 
     Raises:
-        UserError: The file cannot be read, or holds no names and values.
+        UserError: The file cannot be read, or contains no table of settings.
     """
     path_text("the settings file", path)
     try:
@@ -44,6 +44,6 @@ def read_settings_file(path: str) -> dict[str, Any]:
         ) from error
     if not isinstance(settings, dict):
         raise UserError(
-            f"{path} holds a {type(settings).__name__}, expected names and values of settings"
+            f"{path} contains a {type(settings).__name__}, expected a table of settings"
         )
     return settings

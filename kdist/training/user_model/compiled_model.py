@@ -8,7 +8,7 @@ import tensorflow as tf
 from ..._upstream.models import has_call, optimizers_of
 from ...errors import UserError
 from ...optimizers.scaling import scale_learning_rate
-from .functions import explain_exception
+from .user_functions import explain_exception
 
 
 def check_model_result(model: Any, *, function: str = "build(hp)") -> keras.Model:
@@ -63,7 +63,7 @@ def _optimizers_with_rate(model: keras.Model) -> list[tuple[Any, Any]]:
 def check_input(
     model: Any, data: Any, *, what: str = "training data", function: str = "build(hp)"
 ) -> None:
-    """Raise `UserError` if a model does not take samples of the data, as far as their shapes tell.
+    """Raise `UserError` if a model rejects the shapes of the data; unknown shapes are accepted.
 
     Args:
         model: The model that the user's function returned.
@@ -78,7 +78,7 @@ def check_input(
         model(spec)
     except Exception as error:
         raise UserError(
-            f"the model of {function} does not take the {what}: {explain_exception(error)}"
+            f"the model of {function} rejects the shapes of the {what}: {explain_exception(error)}"
         ) from error
 
 

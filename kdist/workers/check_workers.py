@@ -1,4 +1,4 @@
-"""`kdist launch -m kdist.workers.check`: check that the workers connect and train one model."""
+"""`kdist launch -m kdist.workers.check_workers`: check that workers connect and train one model."""
 
 import statistics
 import time
@@ -29,10 +29,10 @@ def check_workers() -> None:
 
     print_line(
         f"{strategy.workers} workers found each other after {time.perf_counter() - began:.1f} s:"
-        f" {strategy.num_replicas_in_sync} replicas, here {', '.join(strategy.devices)}"
+        f" {strategy.num_replicas_in_sync} replicas, on this worker {', '.join(strategy.devices)}"
     )
-    alike = ", ".join(f"{name} {version}" for name, version in versions().items())
-    print_line(f"alike on all: {alike}")
+    shared = ", ".join(f"{name} {version}" for name, version in versions().items())
+    print_line(f"same versions on all workers: {shared}")
     small, large = (_all_reduce_seconds(strategy, count) for count in (1, _MEGABYTES * 250_000))
     print_line(
         f"all-reduce: {1000 * small:.2f} ms for 4 bytes, {1000 * large:.1f} ms for"
@@ -41,10 +41,10 @@ def check_workers() -> None:
     difference = _difference_from_one_replica(strategy)
     if not difference <= _TOLERANCE:
         raise TrainingError(
-            f"two training steps give weights that are off by {difference:.1g} from those of one"
-            " replica, expected to rounding: report this with the lines above"
+            f"after two training steps, the weights differ by {difference:.1g} from one replica's"
+            " weights, expected only rounding error: report this with the lines above"
         )
-    print_line(f"two training steps: equal to one replica's (largest difference {difference:.0e})")
+    print_line(f"two training steps: same weights as one replica, up to {difference:.0e}")
 
 
 def _all_reduce_seconds(strategy: MultiWorkerMirroredStrategy, count: int) -> float:
@@ -60,7 +60,7 @@ def _all_reduce_seconds(strategy: MultiWorkerMirroredStrategy, count: int) -> fl
         return collectives.sum_all([parts])[0][0]
 
     seconds = []
-    for _ in range(_ROUNDS + 1):  # the first traces
+    for _ in range(_ROUNDS + 1):  # the first round traces
         start = time.perf_counter()
         total = step().numpy()
         seconds.append(time.perf_counter() - start)
@@ -77,7 +77,7 @@ def _all_reduce_seconds(strategy: MultiWorkerMirroredStrategy, count: int) -> fl
 def _difference_from_one_replica(strategy: MultiWorkerMirroredStrategy) -> float:
     """Return the largest difference of weights after two steps, with and without the strategy.
 
-    The second batch does not divide evenly.
+    The second batch does not divide evenly over the replicas.
     """
 
     def make() -> keras.Model:

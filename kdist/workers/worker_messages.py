@@ -1,4 +1,7 @@
-"""`Workers`: exchange of values and files between the workers of a model."""
+"""`Workers`: exchange of values and files between the workers of a model.
+
+The values are compared by `agreement.py`.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +15,7 @@ from .._upstream.worker_devices import sum_over_workers
 from ..errors import UserError
 
 _Value = TypeVar("_Value")
-_CHUNK = 1 << 24
+_CHUNK_BYTES = 1 << 24
 """Bytes per message when a file is sent: the extra memory that a worker needs."""
 
 
@@ -57,8 +60,8 @@ class Workers:
         if self.count == 1:
             return
         with open(path, "rb" if self.is_chief else "wb") as file:
-            for start in range(0, size, _CHUNK):
-                length = min(_CHUNK, size - start)
+            for start in range(0, size, _CHUNK_BYTES):
+                length = min(_CHUNK_BYTES, size - start)
                 # A sum over workers is the broadcast: only the chief's words are not zero. A
                 # collective sums numbers of four bytes.
                 words = np.zeros(-(-length // 4), np.int32)
@@ -70,7 +73,7 @@ class Workers:
 
 
 # Seconds between two exchanges. An exchange stops the training for a few milliseconds.
-_SECONDS = 1.0
+_EXCHANGE_SECONDS = 1.0
 
 
 class PeriodicExchange:
@@ -86,7 +89,7 @@ class PeriodicExchange:
         self._since = clock()
 
     def is_due(self) -> bool:
-        """Count a step; returns whether the workers exchange values after the step."""
+        """Count a step; return whether the workers exchange values after the step."""
         self._left -= 1
         return self._left <= 0 or self._workers.count == 1
 
@@ -95,12 +98,12 @@ class PeriodicExchange:
         everyone = self._workers.exchange(event, [value, self._until_next()])
         self._steps = self._left = everyone[0][1]
         self._since = self._clock()
-        return [own for own, _ in everyone]
+        return [value for value, _ in everyone]
 
     def _until_next(self) -> int:
-        """Return the steps until the next exchange, at most twice as many: steps may slow down."""
+        """Return the steps until the next exchange, at most twice the last, as steps may slow."""
         if self._workers.count == 1:
             return 1
-        took = self._clock() - self._since
-        in_time = int(_SECONDS * self._steps / took) if took > 0 else 2 * self._steps
+        seconds = self._clock() - self._since
+        in_time = int(_EXCHANGE_SECONDS * self._steps / seconds) if seconds > 0 else 2 * self._steps
         return max(1, min(2 * self._steps, in_time))

@@ -23,18 +23,19 @@ from .checkpoint_file import (
 from .folder_lock import FolderLock
 
 _PART = ".part-"
-Found = tuple[CheckpointFile, dict[str, np.ndarray], dict[str, Any]]
+LoadedCheckpoint = tuple[CheckpointFile, dict[str, np.ndarray], dict[str, Any]]
 """A checkpoint with its arrays and state."""
 
-_HINT = "pass a folder on a file system that takes files and renames them"
+_HINT = "pass a folder in which files can be created and renamed"
 
 
 def newest_checkpoint(
     folder: Path, *, announce: Callable[[str], None], damaged: set[Path] | None = None
-) -> Found | None:
-    """Return the newest whole checkpoint of a folder with its arrays and state; `None` without any.
+) -> LoadedCheckpoint | None:
+    """Return the newest whole checkpoint of a folder with its arrays and state.
 
-    `announce` gets a line for each damaged checkpoint, and the set `damaged` its path.
+    Returns `None` for a folder without checkpoints. For each damaged checkpoint, `announce` is
+    called with a line, and the set `damaged` receives the path.
 
     Raises:
         RefusedCheckpointsError: There are checkpoints, and all of them are damaged.
@@ -50,8 +51,8 @@ def newest_checkpoint(
             announce(f"Skipped the damaged checkpoint {checkpoint.path.name}: {error}")
     if found:
         raise RefusedCheckpointsError(
-            f"every checkpoint in {folder} is damaged: put a copy there, or pass another folder to"
-            " begin anew"
+            f"every checkpoint in {folder} is damaged: restore a copy of a checkpoint there, or"
+            " pass another folder to start over"
         )
     return None
 
@@ -83,30 +84,30 @@ class CheckpointStore:
             self._lock = FolderLock(folder)
         try:
             with explain_write_errors(folder, hint=_HINT):
-                for left in folder.glob(f"{_PART}*"):  # of a killed process
-                    left.unlink()
+                for leftover in folder.glob(f"{_PART}*"):  # of a killed process
+                    leftover.unlink()
                 self._try_rename()
         except BaseException:
             self.close()
             raise
         if not self._lock.is_supported:
             announce(
-                f"The file system of {folder} has no locks, so nothing keeps a second process"
-                " from writing there: start one run at a time."
+                f"The file system of {folder} has no locks, so a second process could write into"
+                " the folder: start one run at a time."
             )
 
     def close(self) -> None:
         """Let other processes use the folder."""
         self._lock.release()
 
-    def read_newest(self) -> Found | None:
+    def read_newest(self) -> LoadedCheckpoint | None:
         """Return the `newest_checkpoint`; the next `commit` removes the damaged checkpoints."""
         return newest_checkpoint(self.folder, announce=self._announce, damaged=self._damaged)
 
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> CheckpointFile:
-        """Write a checkpoint, then remove damaged checkpoints and the oldest ones beyond `keep`.
+        """Write a checkpoint, then remove damaged checkpoints, and old checkpoints beyond `keep`.
 
         If the disk is full, damaged and then old checkpoints are removed to make room. The newest
         whole checkpoint is never removed.
@@ -130,20 +131,21 @@ class CheckpointStore:
     def check_room(self, size: int) -> None:
         """Raise `UserError` if the disk has no room for a checkpoint of `size` bytes.
 
-        Older checkpoints can be removed.
+        The room includes older checkpoints, because `commit` removes them from a full disk.
         """
         free = shutil.disk_usage(self.folder).free
         room = free + sum(checkpoint.size for checkpoint in self._list_removable())
         if room < size:
             raise UserError(
                 f"no space left on device: {self.folder} has room for {room // 1000:,} kB, and a"
-                f" checkpoint takes {-(-size // 1000):,} kB: free some, or pass another folder"
+                f" checkpoint takes {-(-size // 1000):,} kB: free disk space, or pass another"
+                " folder"
             )
 
     def _write(
         self, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
     ) -> CheckpointFile:
-        with self._part() as part:
+        with self._temporary_file() as part:
             with open(part, "wb") as file:
                 digest = write_checkpoint(file, arrays, state)
                 file.flush()
@@ -154,7 +156,7 @@ class CheckpointStore:
         return CheckpointFile(epoch=epoch, batch=batch, digest=digest, path=path)
 
     def _remove_oldest(self) -> bool:
-        """Remove the oldest checkpoint; returns whether there was a checkpoint to remove."""
+        """Remove the oldest checkpoint; return whether there was a checkpoint to remove."""
         removable = self._list_removable()
         if removable:
             oldest = removable[-1].path
@@ -163,7 +165,7 @@ class CheckpointStore:
         return bool(removable)
 
     def _list_removable(self) -> list[CheckpointFile]:
-        """Return all checkpoints but the newest whole one, from the newest to the oldest.
+        """Return all checkpoints except the newest whole checkpoint, from newest to oldest.
 
         Damaged checkpoints are last.
         """
@@ -171,13 +173,13 @@ class CheckpointStore:
         return sorted(checkpoints, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
 
     def _try_rename(self) -> None:
-        with self._part() as part:
+        with self._temporary_file() as part:
             part.write_bytes(b"")
             part.replace(part.with_name(f"{part.name}.renamed"))
             part.with_name(f"{part.name}.renamed").unlink()
 
     @contextlib.contextmanager
-    def _part(self) -> Iterator[Path]:
+    def _temporary_file(self) -> Iterator[Path]:
         part = self.folder / f"{_PART}{os.getpid()}"
         try:
             yield part

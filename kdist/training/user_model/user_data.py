@@ -9,8 +9,8 @@ import tensorflow as tf
 from ..._upstream.fit_data import count_samples, find_batch_size
 from ...errors import UserError
 
-_ARRAYS = ("x", "y", "sample_weight")
-_LOADERS = ("torch", "grain")  # packages with loaders that Keras takes
+_FIT_ARGUMENTS = ("x", "y", "sample_weight")
+_LOADER_PACKAGES = ("torch", "grain")  # with loaders that Keras takes
 
 
 class NoSamplesError(UserError):
@@ -51,10 +51,10 @@ class UserData:
         """
         arguments: dict[str, Any] = {"x": self.training}
         if self.has_arrays:
-            arguments = dict(zip(_ARRAYS, self.training, strict=False))
+            arguments = dict(zip(_FIT_ARGUMENTS, self.training, strict=False))
             arguments["batch_size"] = batch
         elif not isinstance(self.training, keras.utils.PyDataset) or not self.training.num_batches:
-            arguments["shuffle"] = False  # Keras cannot shuffle these, and would warn
+            arguments["shuffle"] = False  # Keras cannot shuffle batches, and would warn
         if self.validation is not None:
             arguments["validation_data"] = self.validation
             if isinstance(self.validation, tuple) and validation_batch is not None:
@@ -90,7 +90,7 @@ class UserData:
             known: int | None = count_samples(data)
             return known
         if isinstance(data, keras.utils.PyDataset) and data.num_batches:
-            last = data.num_batches - 1  # perhaps smaller
+            last = data.num_batches - 1  # the last batch may be smaller
             return int(last) * _count_rows(data[0]) + _count_rows(data[last])
         return None
 
@@ -156,14 +156,14 @@ def _split_validation(data: Any) -> tuple[Any, Any]:
         if not are_pairs and all(map(_has_arrays, arrays)):
             return (data if len(data) > 1 else (*data, None)), None
     raise UserError(
-        f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"
-        " arrays (x, y) alone, or training and validation data as tf.data.Dataset or"
-        " keras.utils.PyDataset"
+        f"the data function returned {type(data).__name__}, expected arrays (x, y), a"
+        " tf.data.Dataset or a keras.utils.PyDataset, or a pair of these: training and validation"
+        " data"
     )
 
 
 def _is_part(part: Any) -> bool:
-    """Whether this is a part of a pair of training and validation data."""
+    """Whether `part` can be one of a pair of training and validation data."""
     return _is_batched(part) or (isinstance(part, tuple | list) and len(part) in (2, 3))
 
 
@@ -180,18 +180,20 @@ def _is_batched(data: Any) -> bool:
     if isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
         return True
     modules = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
-    return bool(modules.intersection(_LOADERS)) and not hasattr(data, "shape")
+    return bool(modules.intersection(_LOADER_PACKAGES)) and not hasattr(data, "shape")
 
 
 def _check_batches(data: tf.data.Dataset, noun: str) -> None:
     cardinality = int(data.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:
         raise UserError(
-            f"the {noun} data repeat without end, so an epoch would never be over: remove"
-            " .repeat(), as they are read once per epoch"
+            f"the {noun} data repeat without end, so an epoch would never end: remove .repeat(), as"
+            " the data are read once per epoch"
         )
     if cardinality == 0:
-        raise NoSamplesError(f"the data function returned {noun} data without samples: return some")
+        raise NoSamplesError(
+            f"the data function returned {noun} data without samples: return at least one batch"
+        )
 
 
 def _check_samples(arrays: Any, name: str) -> None:
@@ -200,7 +202,10 @@ def _check_samples(arrays: Any, name: str) -> None:
     if len(counts) > 1:
         numbers = " and ".join(map(str, counts))
         raise UserError(
-            f"the data function returned {name} with {numbers} samples: return as many of each"
+            f"the data function returned {name} with {numbers} samples: all arrays need the same"
+            " number of samples"
         )
     if 0 in counts:
-        raise NoSamplesError(f"the data function returned {name} without samples: return some")
+        raise NoSamplesError(
+            f"the data function returned {name} without samples: return at least one sample"
+        )

@@ -19,14 +19,14 @@ from ..._upstream.fit import build_for_fit
 from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, line_of_error, lines_below_check, user_line
-from ...spmd.stage import WRONG
+from ...spmd.stage import WRONG_DIVISION
 from ...spmd.validation import validate_steps
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...strategies.tensorflow_logging import quiet_stderr
 from ...training.user_model.compiled_model import check_model_result
-from ...training.user_model.functions import UserFunctions, explain_exception
-from .batches import Batches, read_batches
+from ...training.user_model.user_functions import UserFunctions, explain_exception
+from .check_batches import Batches, read_batches
 from .check_options import CheckOptions
 from .comparison import STOCK_KERAS, CheckResult, Difference, Precision, Record, compare
 
@@ -100,7 +100,7 @@ def check_model(
     if not callable(build) or isinstance(build, keras.Model):
         raise UserError(
             "build has to be a function that makes a compiled model, received"
-            f" {type(build).__name__}: pass check_model(build, data), without calling it"
+            f" {type(build).__name__}: pass build, not build()"
         )
     strategies = make_strategies(options)
     is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
@@ -121,8 +121,8 @@ def run_check(
     data = functions.load_data(options.full_batch)
     if options.batch_size is not None and not data.has_arrays and not functions.takes_batch:
         raise UserError(
-            f"received batch_size={options.batch_size}, but the data have batches of their own:"
-            " remove it, or write def data(batch_size):"
+            f"received batch_size={options.batch_size}, but the data are batched already: leave"
+            " batch_size out, or write def data(batch_size):"
         )
     batches = read_batches(data, options.steps_per_epoch, options.full_batch)
     settings = RunSettings(build=functions.make_model, batches=batches, options=options)
@@ -164,7 +164,7 @@ class RunSettings:
         build: Makes the compiled model.
         batches: Batches of an epoch.
         options: Options of the check.
-        floats: Value for Keras's float setting.
+        floats: Keras's default type of floats during training.
         is_evaluated: Whether to call the model's `evaluate`; false after it failed on one replica.
     """
 
@@ -203,9 +203,9 @@ def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str
     """Find the wrongly divided operation by a training with validated steps; return its message."""
     with validate_steps():
         record = record_training(settings, strategy, name="validated")
-    if wrong := re.search(f"{WRONG}.*", record.message):
+    if wrong := re.search(f"{WRONG_DIVISION}.*", record.message):
         return wrong[0]
-    return "each operation of its steps has the values of one device: the inputs differ"
+    return "no operation was divided wrongly, so the inputs of the steps differ"
 
 
 def _make_model(settings: RunSettings, strategy: ExactStrategy | None) -> keras.Model:
@@ -238,7 +238,10 @@ def _fit_model(
             if strategy is not None:
                 raise
             # For example a GAN with a `train_step`, but without `call` or `test_step`.
-            record.notes.append(f"evaluate fails on one replica, too: {explain_exception(error)}")
+            record.notes.append(
+                "evaluate is not compared, as it fails on one replica, too:"
+                f" {explain_exception(error)}"
+            )
         else:
             record.add(after, "evaluate", scores)
     if has_call(model):
@@ -260,7 +263,7 @@ class _RecordSteps(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
         if self._perturb is not None:
-            build_for_fit(self.model)  # without a strategy, the first step would build it
+            build_for_fit(self.model)  # without a strategy, the first step would build the model
             self._perturb(self.model)
         self._record.add(0, "initial weights", _read_variables(self.model.weights))
 
@@ -317,7 +320,7 @@ def _train_reference(settings: RunSettings, float64: bool) -> tuple[RunSettings,
         if not reference.error:
             tried = dataclasses.replace(tried, is_evaluated=not reference.notes)
             return tried, reference, _model_precision(reference.model, tried, reason)
-        reason = reason or f"in float64 it fails: {reference.error.rstrip('.')}"
+        reason = reason or f"float64 fails: {reference.error.rstrip('.')}"
     raise UserError(f"the model does not train on one replica: {reference.error}")
 
 
@@ -325,10 +328,10 @@ def _model_precision(model: keras.Model, settings: RunSettings, reason: str) -> 
     layers = [model, *flatten_layers(model)]
     dtypes = {layer.compute_dtype for layer in layers}
     if dtypes & {"float16", "bfloat16"}:
-        return Precision("float16", "its policy is mixed precision")
+        return Precision("float16", "the model's policy is mixed precision")
     if settings.floats == "float64" and "float32" not in dtypes:
         return Precision()
-    return Precision("float32", reason or "a layer of it computes in float32")
+    return Precision("float32", reason or "a layer computes in float32")
 
 
 def _compare_runs(
@@ -374,10 +377,10 @@ def _find_float32_line(settings: RunSettings, model: keras.Model) -> str:
         places = [(frame.filename, frame.lineno) for frame in op.traceback]
         if not any(_METRICS in path for path, _ in places):
             line = user_line(lines_below_check(places)) or f"{places[-1][0]}:{places[-1][1]}"
-            return f"{line} computes in it"
+            return f"{line} computes in float32"
     bodies = graph.as_graph_def().library.function
     if any(_is_float32(node) for body in bodies for node in body.node_def):
-        return "a function of it computes in it"
+        return "a function of the step computes in float32"
     return ""
 
 
@@ -394,7 +397,7 @@ def _perturb_weights(precision: Precision) -> Callable[[keras.Model], None]:
     def perturb(model: keras.Model) -> None:
         for weight in model.trainable_variables:
             value = weight.numpy()
-            factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
+            factor = 1 + precision.rounding_step * draw.uniform(-1, 1, value.shape)
             weight.assign((value * factor).astype(value.dtype))
 
     return perturb

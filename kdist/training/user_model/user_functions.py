@@ -17,7 +17,7 @@ from ...errors import UserError
 from ...launch.verdict import is_out_of_memory
 
 if TYPE_CHECKING:
-    from .data import UserData
+    from .user_data import UserData
 
 # TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
@@ -31,7 +31,7 @@ def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
     path, _, function = name.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
         raise UserError(f"{what} has to be given as FILE.py:FUNCTION, received {name}")
-    if not os.path.isfile(path):  # unlike `Path`, also of a path that no file can have
+    if not os.path.isfile(path):  # unlike `Path`, accepts any text
         raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
     return path, function
 
@@ -55,24 +55,24 @@ def list_user_files(model: str, data: str) -> tuple[str, ...]:
     """Return the distinct files of a model and its data.
 
     Raises:
-        UserError: As in `data_name`.
+        UserError: As for `split_name`.
     """
     return tuple(dict.fromkeys([split_name(model)[0], split_data_name(model, data)[0]]))
 
 
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 # Lines of Keras and TensorFlow that give the place of an error, before the line with its cause.
-_PLACES = re.compile(
+_LOCATION_LINES = re.compile(
     r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
     r"|Detected at node|<stack traces|File \""
 )
 _TWO_STRATEGIES = "Mixing different tf.distribute.Strategy objects"
 OWN_STRATEGY = (
-    "the model is made in the scope of a strategy of its own: remove the strategy from this file,"
-    " as kdist makes it"
+    "the model is created in the scope of another strategy: remove the strategy from this file, as"
+    " kdist creates the strategy"
 )
 """Error message for a `build` that makes a strategy."""
-_LINES = re.compile(r'File "([^"]+)", line (\d+)')
+_FILE_AND_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def explain_exception(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
@@ -81,8 +81,8 @@ def explain_exception(error: BaseException, *, plain: tuple[type[BaseException],
         return "out of memory"
     if _TWO_STRATEGIES in str(error):
         return OWN_STRATEGY
-    lines = _COLORS.sub("", str(error)).splitlines()
-    first = next((line for line in lines if not _PLACES.match(line)), "").strip()
+    lines = _COLOR_CODES.sub("", str(error)).splitlines()
+    first = next((line for line in lines if not _LOCATION_LINES.match(line)), "").strip()
     if isinstance(error, (UserError, *plain)):
         return first
     return f"{type(error).__name__}: {first}"[:300]
@@ -113,7 +113,9 @@ def _find_line(error: BaseException, path: str) -> int | None:
         return user_frames[-1].lineno
     # Code that TensorFlow calls, such as a generator, is named only in the text of the error.
     lines = [
-        int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == user_file
+        int(line)
+        for file, line in _FILE_AND_LINE.findall(str(error))
+        if Path(file).resolve() == user_file
     ]
     return lines[-1] if lines else None
 
@@ -168,7 +170,7 @@ class UserFunctions:
         Raises:
             UserError: `make_data` raises an exception, or `fit` does not take its result.
         """
-        from .data import check_data_result
+        from .user_data import check_data_result
 
         arguments = {"batch_size": batch} if self.takes_batch else {}
         with explain_user_errors(*self.files):
@@ -195,8 +197,8 @@ class UserFunctions:
             if size is not None and not data.has_arrays:
                 raise UserError(
                     f"received --{option} {size}, but {self.files[-1]}: {self.data_name}() returns"
-                    " batches of its own, which are the global batches on any number of replicas:"
-                    f" remove the option, or write def {self.data_name}(batch_size):"
+                    " batches, which are the global batches on any number of replicas: leave out"
+                    f" the option, or write def {self.data_name}(batch_size):"
                 )
 
 
@@ -212,12 +214,14 @@ def load_functions(name: str, data: str) -> UserFunctions:
     data_module = module if data_path == path else _load_module(Path(data_path))
     build = getattr(module, function, None)
     if not callable(build):
-        raise UserError(f"{path} has no function {function}(): write one that returns a model")
+        raise UserError(
+            f"{path} has no function {function}(): write a function that returns a model"
+        )
     make_data = getattr(data_module, data_function, None)
     if not callable(make_data):
         raise UserError(
-            f"{data_path} has no function {data_function}(): write one that returns (x, y),"
-            " (x_val, y_val), or name it with --data"
+            f"{data_path} has no function {data_function}(): write a function that returns (x, y),"
+            " (x_val, y_val), or name the function with --data"
         )
     functions = UserFunctions(
         build=build,
@@ -228,12 +232,12 @@ def load_functions(name: str, data: str) -> UserFunctions:
     )
     if not (functions.takes_batch or _accepts(make_data)):
         raise UserError(
-            f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
-            f" or only the batch size, as in def {data_function}(batch_size):"
+            f"{data_path}: {data_function} has to take no argument, as in `def {data_function}():`,"
+            f" or only the batch size, as in `def {data_function}(batch_size):`"
         )
     if not (functions.takes_hp or _accepts(build)):
         raise UserError(
-            f"{path}: {function} has to take no argument or one, as in def {function}(hp):"
+            f"{path}: {function} has to take no argument, or one, as in `def {function}(hp):`"
         )
     return functions
 
@@ -275,7 +279,7 @@ def _load_module(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _hide_arguments(*arguments: str) -> Iterator[None]:
-    """Hide the command's own arguments from an argparse call at the top of the user's file."""
+    """Hide the arguments of the command from an argparse call at the top of the user's file."""
     before = sys.argv
     sys.argv = list(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Run a model without changing its variables, and observe its batch norms meanwhile."""
+"""Measure the inputs of a model's batch norms, without changing the model's variables."""
 
 import contextlib
 import functools
@@ -30,12 +30,12 @@ def input_moments(norm: Any, inputs: Any, mask: Any = None) -> Any:
     x = tf.cast(inputs, keras.backend.result_type(inputs.dtype.name, "float32"))
     axes = [axis for axis in range(len(x.shape)) if axis != norm.axis % len(x.shape)]
     if mask is None:
-        counted = tf.fill(tf.shape(x), True)
+        is_counted = tf.fill(tf.shape(x), True)
     else:
-        counted = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
-    count = tf.reduce_sum(tf.cast(counted, x.dtype), axes, keepdims=True)
-    mean = tf.math.divide_no_nan(tf.reduce_sum(tf.where(counted, x, 0), axes, True), count)
-    squares = tf.where(counted, tf.math.squared_difference(x, mean), 0)
+        is_counted = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
+    count = tf.reduce_sum(tf.cast(is_counted, x.dtype), axes, keepdims=True)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(tf.where(is_counted, x, 0), axes, True), count)
+    squares = tf.where(is_counted, tf.math.squared_difference(x, mean), 0)
     variance = tf.math.divide_no_nan(tf.reduce_sum(squares, axes, True), count)
     return tf.reshape(tf.stack([count, mean, variance]), (3, -1))
 
@@ -43,7 +43,7 @@ def input_moments(norm: Any, inputs: Any, mask: Any = None) -> Any:
 def merge_input_moments(parts: Any) -> Moments:
     """Merge `input_moments` of several batches, shape `(batches, 3, channels)`.
 
-    Without values, all are 0.
+    If no value was counted, count, mean and variance are 0.
     """
     counts, means, variances = tf.unstack(parts, axis=1)
     count = tf.reduce_sum(counts, 0)
@@ -62,7 +62,7 @@ def stateless_pass(model: keras.Model) -> Iterator[None]:
         default_strategy = tf.distribute.get_strategy()
     # Under a strategy's scope, Keras would divide losses by the number of replicas.
     with tf.distribute.ReplicaContext(default_strategy, 0):
-        # Regularizers look up the weights in the scope, and fail without them.
+        # Regularizers look up the weights in the `StatelessScope`, and fail if they are missing.
         weights = [
             (weight, tf.convert_to_tensor(weight.value)) for weight in model.trainable_weights
         ]
@@ -71,12 +71,12 @@ def stateless_pass(model: keras.Model) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def observed_calls(norms: Sequence[Any], observe: Callable[..., Any]) -> Iterator[None]:
-    """Replace each call of a batch norm by `observe(norm, call, inputs, **kwargs)` in the block.
+def observe_calls(norms: Sequence[Any], observe: Callable[..., Any]) -> Iterator[None]:
+    """In the `with` block, call `observe(norm, call, inputs, **kwargs)` instead of a batch norm.
 
     Args:
         norms: Batch norm layers.
-        observe: Returns the layer's outputs; `call` is the layer's own.
+        observe: Returns the layer's outputs; its argument `call` is the layer's original method.
     """
     try:
         for norm in norms:

@@ -1,7 +1,7 @@
-"""`SavedTraining`, `copy_training`: the state of a training, restored and copied.
+"""The state of a training: `copy_training` copies it, and `SavedTraining` restores it.
 
-A state is arrays by name, and values that JSON can hold. `callback_states.py` has the states of
-callbacks, `values.py` the variables, `run_description.py` the compared settings.
+A state consists of arrays by name, and values that JSON can hold. `callback_states.py` has the
+states of callbacks, `variable_values.py` the variables, `run_description.py` the compared settings.
 """
 
 import dataclasses
@@ -16,10 +16,10 @@ from .._upstream.fit_data import running_fit
 from .._upstream.seeds import make_global_seed_state
 from ..errors import RefusedCheckpointsError
 from ..workers.agreement import first_difference
-from ..workers.exchange import Workers
+from ..workers.worker_messages import Workers
 from .callback_states import CallbackStates
 from .checkpoint_file import CheckpointFile
-from .values import (
+from .variable_values import (
     assign_values,
     averages_of_weights,
     build_optimizers,
@@ -34,8 +34,8 @@ from .values import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpochPart:
-    """The state of an epoch that has begun: metrics and logs begin anew with the next epoch.
+class EpochState:
+    """The state of an epoch that has begun; the next epoch resets metrics and logs.
 
     Attributes:
         arrays: The values of metrics, and the arrays in the logs and in the states of callbacks.
@@ -48,27 +48,27 @@ class EpochPart:
     logs: Any
 
 
-def copy_epoch_part(
+def copy_epoch_state(
     model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
-) -> EpochPart:
+) -> EpochState:
     """Copy the state of an epoch after a step that returned `logs`; the chief alone has metrics."""
     arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
     saved_logs = to_json(logs, name="logs", arrays=arrays)
-    return EpochPart(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
+    return EpochState(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
 
 
 def copy_training(
     model: keras.Model,
     callbacks: CallbackStates,
-    part: EpochPart | None,
+    epoch: EpochState | None,
     workers: Workers,
     *,
     into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Copy a training into arrays of their own memory, and into values that JSON can hold.
+    """Copy a training into arrays, which share no memory with it, and into values for JSON.
 
-    All workers must call this function; only the chief gets the variables. `part` is `None` between
-    two epochs. `into` has the arrays of an earlier copy, to be overwritten.
+    All workers must call this function; only the chief gets the variables. `epoch` is `None`
+    between two epochs. The arrays of an earlier copy, `into`, are overwritten.
     """
     arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
     callback_arrays: dict[str, np.ndarray] = {}
@@ -79,11 +79,11 @@ def copy_training(
         "averages": averages_of_weights(model),
         "swapped": callbacks.have_swapped_averages,
         "variables": list(arrays),
-        "metrics": [name for name in part.arrays if name.startswith("metrics/")] if part else [],
-        "callbacks": part.callbacks if part else callbacks.copy(callback_arrays),
-        "logs": part.logs if part else None,
+        "metrics": [name for name in epoch.arrays if name.startswith("metrics/")] if epoch else [],
+        "callbacks": epoch.callbacks if epoch else callbacks.copy(callback_arrays),
+        "logs": epoch.logs if epoch else None,
     }
-    return arrays | (part.arrays if part else callback_arrays), state
+    return arrays | (epoch.arrays if epoch else callback_arrays), state
 
 
 class SavedTraining:
@@ -106,7 +106,7 @@ class SavedTraining:
     def check(self, model: keras.Model, settings: Mapping[str, Any]) -> None:
         """Check that a compiled model and its settings (`describe_run`) match the saved training.
 
-        No value changes. Optimizers that the saved training had built are built.
+        No value of the model changes. Optimizers are built if the saved training had built them.
 
         Raises:
             RefusedCheckpointsError: The models or their settings differ; the message names the
@@ -118,14 +118,15 @@ class SavedTraining:
         setting = first_difference("", [self._state["settings"], settings])
         if setting:
             where, (saved, here) = setting
-            raise self._of_another(
-                f"{where} is {_shorten_json(here)} here and {_shorten_json(saved)} there"
+            raise self._wrong_model_error(
+                f"{where} is {_shorten_json(here)} here and {_shorten_json(saved)} in the"
+                " checkpoint"
             )
         difference = find_difference(self._variables(model), self._values("variables"))
         if not difference and self.is_within_epoch:
             difference = find_difference(metric_variables(model), self._values("metrics"))
         if difference:
-            raise self._of_another(difference)
+            raise self._wrong_model_error(difference)
 
     def restore_variables(self, model: keras.Model) -> None:
         """Restore the values of weights, seeds and optimizers."""
@@ -145,12 +146,12 @@ class SavedTraining:
 
     @property
     def ending(self) -> str:
-        """The end of a finished training in words."""
+        """How a finished training ended, as the beginning of a line."""
         return f"Training {'was stopped' if self.was_stopped else 'ended'} after epoch {self.epoch}"
 
     def _variables(self, model: keras.Model) -> dict[str, keras.Variable]:
         saved = {*self._state["variables"]}
-        # Unrelated code of this process may have made a global seed that the saved run lacks.
+        # Unrelated code of this process may have created a global seed that the saved run lacks.
         return {
             name: variable
             for name, variable in state_variables(model).items()
@@ -160,10 +161,10 @@ class SavedTraining:
     def _values(self, kind: str) -> dict[str, np.ndarray]:
         return {name: self._arrays[name] for name in self._state[kind]}
 
-    def _of_another(self, difference: str) -> RefusedCheckpointsError:
+    def _wrong_model_error(self, difference: str) -> RefusedCheckpointsError:
         return RefusedCheckpointsError(
             f"{self.checkpoint.path.parent} has checkpoints of another training: {difference}:"
-            " pass another folder, or train as before"
+            " pass another folder, or restore the settings of the earlier training"
         )
 
 

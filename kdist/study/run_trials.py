@@ -1,8 +1,8 @@
-"""`Driver`: runs the trials of a study in child processes, and records a row for each.
+"""`TrialRunner`: runs the trials of a study in child processes, and records a row for each.
 
-A sweep and a search are the same to the driver: a `Study` returns trials until no trial is left,
-and is told the result of each trial. Rows are written before the next trial begins, so that the
-same command continues after a kill.
+A `Study`, which is a sweep or a search, returns trials until no trial is left, and is told the
+result of each trial. Rows are written before the next trial begins, so that the same command
+continues after a kill.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from ..errors import UserError, error_text
 from ..launch.child import Resources
 from ..signals import signal_of
 from ..training.console import format_count
-from ..training.record import RunRecord, read_run
-from .folder import Row, StudyFolder
+from ..training.run_record import RunRecord, read_run
+from .study_folder import Row, StudyFolder
 from .tables import print_line
 from .trial import Trial
 from .trial_process import TrialProcess
@@ -47,7 +47,7 @@ class Study(Protocol):
         """Return the columns that are read from the run of a trial.
 
         Raises:
-            UserError: The run is of no use, and the trial has failed.
+            UserError: The run has no usable result: the trial has failed.
         """
 
     def describe_row(self, row: Row) -> str:
@@ -75,7 +75,7 @@ class Outcome:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no trial was left."""
+        """Whether all trials have ended."""
         return self.signal is None and not self.stopped
 
     @property
@@ -87,15 +87,15 @@ class Outcome:
         return 1 if self.stopped or failed else 0
 
 
-class Driver:
-    """Runs the trials that are left of a study.
+class TrialRunner:
+    """Runs the remaining trials of a study.
 
     Args:
         study: The source of the trials.
-        folder: The folder of the study, open.
+        folder: The folder of the study, inside `StudyFolder.open`.
         rows: The rows of the trials that ended before.
-        console: Takes the lines about the progress.
-        shares: GPUs and cores of the trials that run at the same time; a single trial by default.
+        console: Prints the progress.
+        shares: GPUs and cores of each trial that runs at the same time; a single trial by default.
         start: Starts the process of a trial.
     """
 
@@ -112,15 +112,15 @@ class Driver:
         self._study, self._folder, self._console = study, folder, console
         self._rows = list(rows)
         self._start_times: dict[str, float] = {}
-        self._free, self._start = list(shares), start
+        self._free_shares, self._start_process = list(shares), start
         self._running: list[tuple[TrialProcess, Resources]] = []
 
     def run(self) -> Outcome:
-        """Run trials until none is left.
+        """Run trials until no trial is left.
 
         A failed trial gets a row with its error. A full disk, Ctrl-C, SIGTERM and SIGHUP stop the
         study. An interrupted trial gets no row: the same command runs the trial again, or continues
-        from its checkpoint.
+        from the trial's checkpoint.
         """
         outcome = Outcome(rows=self._rows, folder=self._folder.path)
         try:
@@ -133,20 +133,21 @@ class Driver:
         except OSError as error:
             return dataclasses.replace(outcome, stopped=error_text(error))
         finally:
-            self._end_all()
+            self._save_and_end_all()
         return outcome
 
     def _begin_trials(self) -> None:
-        """Begin trials while there are free shares; record trials that cannot be run."""
-        while self._free and (trial := self._study.next_trial()) is not None:
+        """Begin trials while a GPU or a share of the CPU is free; record invalid trials."""
+        while self._free_shares and (trial := self._study.next_trial()) is not None:
             self._start_times[trial.name] = time.perf_counter()
             if trial.description:
                 print_line(self._console, f"{trial.name}: {trial.description}")
             if trial.error:
                 self._record_row(trial, {"status": "failed", "error": trial.error})
                 continue
-            process = self._start(trial, self._folder.trial_folder(trial.name), self._free[0])
-            self._running.append((process, self._free.pop(0)))
+            folder, share = self._folder.trial_folder(trial.name), self._free_shares[0]
+            process = self._start_process(trial, folder, share)
+            self._running.append((process, self._free_shares.pop(0)))
 
     def _wait_for_end(self) -> tuple[TrialProcess, Resources]:
         """Wait for a process to end, and return it with its share."""
@@ -161,7 +162,7 @@ class Driver:
             error = process.find_error()
         finally:
             process.kill()
-        self._free.append(share)
+        self._free_shares.append(share)
         trial = process.trial
         result = {"status": "failed", "error": error} if error else self._read_run(trial)
         self._record_row(trial, result)
@@ -171,7 +172,7 @@ class Driver:
         try:
             result = self._study.read_result(trial, read_run(path))
         except (UserError, OSError) as error:
-            return {"status": "failed", "error": f"its run cannot be used: {error}"}
+            return {"status": "failed", "error": f"the run cannot be used: {error}"}
         return {"status": "done", "run_dir": str(path.relative_to(self._folder.path)), **result}
 
     def _record_row(self, trial: Trial, result: Row) -> None:
@@ -185,13 +186,16 @@ class Driver:
         result_text = self._study.describe_row(row)
         print_line(self._console, f"{trial.name}: {result_text} ({seconds:.1f} seconds){progress}")
 
-    def _end_all(self) -> None:
-        """Let each trial save a checkpoint, then end all processes; at once at a second signal."""
+    def _save_and_end_all(self) -> None:
+        """Let each trial save a checkpoint, then end all processes; a second signal ends them."""
         try:
             saving = [process for process, _ in self._running if process.ask_to_end()]
             if saving:
                 number = format_count(len(saving), self._folder.noun)
-                print_line(self._console, f"Saving {number}; Ctrl-C again ends at once")
+                print_line(
+                    self._console,
+                    f"Waiting for {number} to save; press Ctrl-C again to end without saving",
+                )
             deadline = time.monotonic() + _GRACE_SECONDS
             for process in saving:
                 process.wait(max(0.0, deadline - time.monotonic()))
@@ -207,4 +211,4 @@ def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
         ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
-        print_line(console, f"{reason}; {ended}: run the same command again to resume.")
+        print_line(console, f"{reason}; {ended}: run the command again to resume.")

@@ -1,6 +1,6 @@
 """Timeout of a worker's start: names the missing workers, and kills the waiting worker.
 
-Run as `python -I start_watch.py SECONDS WORKER ADDRESS…`; the file needs Python alone. A worker
+Run as `python -I start_timeout.py SECONDS WORKER ADDRESS…`; the file needs Python alone. A worker
 cannot watch itself: while TensorFlow waits, no further Python thread runs, and SIGTERM is ignored.
 The worker kills this process once all workers have started.
 """
@@ -40,14 +40,14 @@ def format_message(worker: int, seconds: float, others: list[tuple[int, str, str
     """Return the error message about the workers that have not started."""
     missing = [f"worker {rank} ({at}: {why})" for rank, at, why in others if why is not None]
     if missing:
-        who = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not come"
-        hint = "is it started there, and can the machines reach each other at these ports?"
+        who = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not started"
+        hint = "are the programs started, and can the machines reach each other at these ports?"
     else:
-        who = "all others listen, but have not come together"
-        hint = "do all have the same addresses, and can each machine reach every other?"
+        who = "all other workers listen, but are not connected"
+        hint = "do all have the same addresses, and can each machine reach every other machine?"
     return (
-        f"kdist: error: worker {worker} has waited {seconds:.0f} seconds for the others to start:"
-        f" {who}: {hint}"
+        f"kdist: error: worker {worker} has waited {seconds:.0f} seconds for the other workers to"
+        f" start: {who}: {hint}"
     )
 
 

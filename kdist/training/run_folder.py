@@ -25,11 +25,11 @@ from ..remote import RemoteFolder
 RUNS = Path("runs")
 """Default folder of runs and sweeps, in the working directory."""
 
-_HINT = "free some space, or pass another --run-dir"
+_DISK_HINT = "free disk space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
-_FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
-REMOTE_FILES = re.compile(rf"{_FILES}|checkpoints/[^./]+\.safetensors|wandb/sent\.json")
-_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
+_FILE_NAMES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
+REMOTE_FILES = re.compile(rf"{_FILE_NAMES}|checkpoints/[^./]+\.safetensors|wandb/sent\.json")
+_RUN_FILE_NAMES = re.compile(rf"(\.\d+\.)?({_FILE_NAMES})|tensorboard|wandb")
 
 
 def find_saved_model(folder: Path) -> Path | None:
@@ -69,10 +69,11 @@ class RunFolder:
             self.remote = _open_remote(path, resumed=resumed)
             path = str(self.remote.local)
         self.path = Path(path) if path is not None else make_unused_path()
-        self._made = writable_folder(self.path, option="--run-dir")
+        self._created_folders = writable_folder(self.path, option="--run-dir")
         if not resumed and not self._was_never_begun():
             raise UserError(
-                f"the run folder {self.path} is not empty: pass another --run-dir, or remove it"
+                f"the run folder {self.path} is not empty: pass another --run-dir, or delete the"
+                " folder"
             )
 
     def discard(self) -> None:
@@ -85,7 +86,7 @@ class RunFolder:
         elif self.remote is not None:
             with contextlib.suppress(OSError):  # the error that ends the run is reported
                 self.remote.upload()
-        remove_empty(self._made)
+        remove_empty(self._created_folders)
 
     def upload(self) -> None:
         """Upload the files, if the folder is remote.
@@ -99,7 +100,7 @@ class RunFolder:
             self.remote.upload()
         except OSError as error:
             raise UserError(
-                f"cannot write {error}; the run is in {self.remote.keep_copy()}"
+                f"cannot write to {error}; the run is kept in {self.remote.keep_copy()}"
             ) from error
 
     def show(self, text: object) -> str:
@@ -157,7 +158,7 @@ class RunFolder:
 
     def remove_summary(self) -> None:
         """Remove the summary of a run before the run is trained further."""
-        with explain_write_errors(self.path, hint=_HINT):
+        with explain_write_errors(self.path, hint=_DISK_HINT):
             (self.path / "summary.json").unlink(missing_ok=True)
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
@@ -175,7 +176,7 @@ class RunFolder:
         Raises:
             UserError: The file cannot be written.
         """
-        with explain_write_errors(path, hint=_HINT), atomic_path(path) as part:
+        with explain_write_errors(path, hint=_DISK_HINT), atomic_path(path) as part:
             save(part)
 
 
@@ -183,7 +184,7 @@ def _open_remote(address: str, *, resumed: bool) -> RemoteFolder:
     remote = RemoteFolder(address, REMOTE_FILES)
     if not resumed and remote.list_names():
         raise UserError(
-            f"the run folder {address} is not empty: pass another --run-dir, or remove it"
+            f"the run folder {address} is not empty: pass another --run-dir, or delete the folder"
         )
     remote.check_writable()
     remote.download()
@@ -198,7 +199,7 @@ def clear_run(path: Path) -> bool:
     """
     with explain_write_errors(path, hint="pass another --run-dir"):
         files = list(path.iterdir()) if path.exists() else []
-        if not all(_OF_A_RUN.fullmatch(file.name) for file in files):
+        if not all(_RUN_FILE_NAMES.fullmatch(file.name) for file in files):
             return False
         for file in files:
             if file.is_dir() and not file.is_symlink():

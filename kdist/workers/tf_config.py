@@ -115,8 +115,8 @@ def check_tf_config(text: str) -> None:
     others = [name for name in cluster if name not in TASKS]
     if others:
         raise UserError(
-            f"TF_CONFIG has tasks of the type {others[0]!r}: every process trains here, as a"
-            ' "worker" (or one as the "chief")'
+            f"TF_CONFIG has tasks of the type {others[0]!r}, but kdist trains only in"
+            ' tasks of the types "worker" and "chief": leave out the others'
         )
     kind, index = task.get("type"), task.get("index")
     if not isinstance(kind, str) or kind not in cluster:
@@ -126,8 +126,8 @@ def check_tf_config(text: str) -> None:
         )
     if not isinstance(index, int) or not 0 <= index < len(cluster[kind]):
         raise UserError(
-            f"TF_CONFIG has the task index {index!r}, but its cluster has {len(cluster[kind])} of"
-            f" the type {kind!r}: their indices are 0 to {len(cluster[kind]) - 1}"
+            f"TF_CONFIG has the task index {index!r}, but its cluster has {len(cluster[kind])}"
+            f" tasks of the type {kind!r}: their indices are 0 to {len(cluster[kind]) - 1}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The values of a training: variables as arrays by name, the remaining state as JSON."""
+"""A training's variables as arrays by name, and its remaining state as JSON."""
 
 import base64
 import re
@@ -37,7 +37,7 @@ def state_variables(model: keras.Model) -> Variables:
 
 
 def metric_variables(model: keras.Model) -> Variables:
-    """Return the variables of the metrics by name: the counts of the epoch so far."""
+    """Return the metrics' variables by name: the totals and counts of the running epoch."""
     return _name_variables({"metrics": list(model.metrics_variables)})
 
 
@@ -62,9 +62,9 @@ def averages_of_weights(model: keras.Model) -> dict[str, str]:
 
 
 def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> None:
-    """Build the optimizers that are not built yet, by the result of `optimizers_built_for`.
+    """Build the optimizers that are not built yet, for the result of `optimizers_built_for`.
 
-    The optimizers of a GAN, for example, would build themselves only in its first step.
+    The optimizers of a GAN, for example, are otherwise built in the first step.
     """
     variables = state_variables(model)
     for optimizer, names in zip(optimizers_of(model), built_for, strict=False):
@@ -77,7 +77,7 @@ def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> 
 def find_difference(
     variables: Mapping[str, keras.Variable], saved: Mapping[str, np.ndarray]
 ) -> str | None:
-    """Describe the first difference of a checkpoint's arrays from a model's; `None` without any."""
+    """Describe the first difference of a checkpoint's arrays from a model; `None` if they match."""
     here = [
         _describe_variable(name, tuple(variable.shape), variable.dtype)
         for name, variable in variables.items()
@@ -85,9 +85,9 @@ def find_difference(
     there = [
         _describe_variable(name, array.shape, array.dtype.name) for name, array in saved.items()
     ]
-    for own, other in zip(here, there, strict=False):
-        if own != other:
-            return f"the checkpoint has {other} where this training has {own}"
+    for ours, theirs in zip(here, there, strict=False):
+        if ours != theirs:
+            return f"the checkpoint has {theirs} where this training has {ours}"
     if len(there) > len(here):
         return f"only the checkpoint has {there[len(here)]}"
     return f"only this training has {here[len(there)]}" if len(here) > len(there) else None
@@ -158,14 +158,14 @@ def assign_values(variables: Variables, arrays: Mapping[str, np.ndarray]) -> Non
 def _variable_copies(variable: keras.Variable) -> tuple[Any, ...]:
     """Return the TensorFlow variables that hold the value: the copies of a mirrored variable."""
     value = variable.value
-    is_counted_alone = value.synchronization == tf.VariableSynchronization.ON_READ
-    if isinstance(value, tf.distribute.DistributedValues) and not is_counted_alone:
+    is_summed_on_read = value.synchronization == tf.VariableSynchronization.ON_READ
+    if isinstance(value, tf.distribute.DistributedValues) and not is_summed_on_read:
         return tuple(value.values)
     return (value,)
 
 
 def _copy_array(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
-    """Copy a value into an array of the same shape and type, or into a new array."""
+    """Copy a value into `into` if its shape and type are equal, or into a new array."""
     if into is None or (into.shape, into.dtype) != (value.shape, value.dtype):
         return np.array(value)
     np.copyto(into, value)
@@ -179,7 +179,7 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
         state: None, booleans, numbers, text, bytes, NumPy arrays and numbers, tensors; and lists,
             tuples and dictionaries of these.
         name: Name of the state, the prefix of its arrays' names.
-        arrays: Gets copies of the arrays.
+        arrays: Receives copies of the arrays.
 
     Raises:
         TypeError: The state has a value of another type; the message says where.

@@ -5,7 +5,13 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.checkpoint.values import assign_values, copy_values, from_json, state_variables, to_json
+from kdist.checkpoint.variable_values import (
+    assign_values,
+    copy_values,
+    from_json,
+    state_variables,
+    to_json,
+)
 from resumed_training import compiled
 
 

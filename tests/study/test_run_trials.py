@@ -1,4 +1,4 @@
-"""The driver: several trials at once, their records, and signals."""
+"""The runner: several trials at once, their records, and signals."""
 
 import errno
 import io
@@ -9,8 +9,8 @@ import pytest
 from fake_runs import FakeProcess
 from kdist.launch.child import Resources
 from kdist.signals import Interrupted
-from kdist.study.driver import Driver, Outcome
-from kdist.study.folder import StudyFolder
+from kdist.study.run_trials import Outcome, TrialRunner
+from kdist.study.study_folder import StudyFolder
 from kdist.study.trial import Trial
 from report_folders import write_run
 from rich.console import Console
@@ -93,8 +93,8 @@ def drive(tmp_path, monkeypatch):
     def run(study, starts, shares=ALL):
         console = Console(file=io.StringIO(), width=200)
         folder = StudyFolder(tmp_path, "trial")
-        driver = Driver(study, folder, [], console, shares=shares, start=starts)
-        return driver.run(), folder, console.file.getvalue()
+        runner = TrialRunner(study, folder, [], console, shares=shares, start=starts)
+        return runner.run(), folder, console.file.getvalue()
 
     return run
 
@@ -129,7 +129,7 @@ def test_failed_trials_are_recorded(drive):
 
 def test_a_process_that_leaves_no_run_has_failed(drive):
     outcome, *_ = drive(Trials("a"), lambda trial, folder, share: Process(trial))
-    assert outcome.rows[0]["error"].startswith("its run cannot be used: not a run folder")
+    assert outcome.rows[0]["error"].startswith("the run cannot be used: not a run folder")
 
 
 @pytest.mark.parametrize("hangs", [False, True])
@@ -148,7 +148,7 @@ def test_after_a_signal_trials_are_saved_and_no_process_is_left(drive, hangs):
     assert (outcome.signal, outcome.exit_code) == (signal.SIGTERM, 143)
     assert starts.processes["a"].done == ["asked", "waited", "killed"]
     assert starts.processes["b"].done == ["asked", "killed"]
-    assert "Saving 1 trial; Ctrl-C again ends at once" in out
+    assert "Waiting for 1 trial to save; press Ctrl-C again" in out
     assert folder.read_rows() == []
 
 

@@ -1,7 +1,7 @@
 """Optimizers of `kdist train --optimizer`; a new optimizer needs an entry here.
 
-The setting, its help and its checks follow from the entry. So does the rule of
-`scale_learning_rate` for the optimizer.
+The setting, its help and its checks follow from the entry, and so does the optimizer's rule in
+`scale_learning_rate`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError
 
-# Keras is imported inside the functions, as the command line needs the names alone.
+# Keras is imported inside the functions, as the command line needs only the names.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer:
+class OptimizerEntry:
     """An optimizer that can be chosen by its name.
 
     Attributes:
         rule: The rule that scales the learning rate with the global batch, see `rule_for`.
         class_name: The class in `kdist.optimizers` or `keras.optimizers`.
         momentum: Default of the setting `momentum`; `None` if the optimizer lacks this setting.
-        weight_decay: The argument of the optimizer's own weight decay, the setting `wd`; `None` if
+        weight_decay: Name of the optimizer's argument for weight decay, the setting `wd`; `None` if
             `wd` is an L2 penalty in the loss.
         note: Explanation of the name in the help text, if the name does not say enough.
     """
@@ -35,25 +35,27 @@ class Optimizer:
     note: str = ""
 
 
-OPTIMIZERS: Mapping[str, Optimizer] = {
-    "sgd": Optimizer(rule="linear", class_name="SGD", momentum=0.0),
-    "momentum": Optimizer(
+OPTIMIZERS: Mapping[str, OptimizerEntry] = {
+    "sgd": OptimizerEntry(rule="linear", class_name="SGD", momentum=0.0),
+    "momentum": OptimizerEntry(
         rule="linear", class_name="SGD", momentum=0.9, note="is SGD with momentum 0.9"
     ),
-    "adam": Optimizer(rule="sqrt", class_name="Adam"),
-    "adamw": Optimizer(rule="sqrt", class_name="AdamW", weight_decay="weight_decay"),
-    "novograd": Optimizer(rule="sqrt", class_name="NovoGrad", weight_decay="weight_decay_rate"),
-    "lars": Optimizer(
+    "adam": OptimizerEntry(rule="sqrt", class_name="Adam"),
+    "adamw": OptimizerEntry(rule="sqrt", class_name="AdamW", weight_decay="weight_decay"),
+    "novograd": OptimizerEntry(
+        rule="sqrt", class_name="NovoGrad", weight_decay="weight_decay_rate"
+    ),
+    "lars": OptimizerEntry(
         rule="linear", class_name="LARS", momentum=0.9, weight_decay="weight_decay_rate"
     ),
 }
-RULES_OF_OTHERS: Mapping[str, str] = {"nadam": "sqrt", "rmsprop": "sqrt", "lamb": "sqrt"}
+RULES_OF_KERAS_OPTIMIZERS: Mapping[str, str] = {"nadam": "sqrt", "rmsprop": "sqrt", "lamb": "sqrt"}
 """Rules of `scale_learning_rate` for optimizers of Keras that are not in `OPTIMIZERS`."""
 
 WITH_MOMENTUM = [name for name, optimizer in OPTIMIZERS.items() if optimizer.momentum is not None]
 """Names of the optimizers that take the setting `momentum`."""
 WITH_WEIGHT_DECAY = [name for name, optimizer in OPTIMIZERS.items() if optimizer.weight_decay]
-"""Names of the optimizers with a weight decay of their own, the setting `wd`."""
+"""Names of the optimizers that apply weight decay (the setting `wd`) themselves."""
 
 if TYPE_CHECKING:
     OptimizerName = str
@@ -74,9 +76,9 @@ def check_momentum(name: str, momentum: float | None) -> None:
         )
 
 
-def l2_factor(name: str, wd: float) -> float:
-    """Return the factor of the L2 penalty in the loss: 0 if the optimizer has its own decay."""
-    return 0.0 if name in WITH_WEIGHT_DECAY else wd
+def l2_factor(name: str, weight_decay: float) -> float:
+    """Return the factor of the L2 penalty in the loss: 0 if the optimizer applies weight decay."""
+    return 0.0 if name in WITH_WEIGHT_DECAY else weight_decay
 
 
 def make_optimizer(
@@ -84,26 +86,26 @@ def make_optimizer(
     rate: Any,
     *,
     momentum: float | None,
-    wd: float,
+    weight_decay: float,
     ema_momentum: float | None = None,
     ema_warmup: bool = False,
 ) -> Any:
-    """Make the optimizer called `name`.
+    """Create the optimizer called `name`.
 
     Args:
         name: A name in `OPTIMIZERS`: `"sgd"` and `"momentum"` are SGD with Nesterov momentum, by
             default 0 and 0.9.
         rate: A learning rate or Keras schedule.
         momentum: Momentum of optimizers in `WITH_MOMENTUM`; `None` for the default.
-        wd: Weight decay of optimizers in `WITH_WEIGHT_DECAY`.
+        weight_decay: Weight decay of optimizers in `WITH_WEIGHT_DECAY`.
         ema_momentum: Momentum of the moving average of weights; `None` for no average.
-        ema_warmup: Whether the average begins with a small momentum.
+        ema_warmup: Whether the average begins with a small momentum, see `warm_up_ema`.
 
     Raises:
         UserError: There is no optimizer of this name.
     """
     if name not in OPTIMIZERS:
-        raise UserError(f"optimizer has to be one of {', '.join(OPTIMIZERS)}; received {name}")
+        raise UserError(f"optimizer is {name!r}, but has to be one of {', '.join(OPTIMIZERS)}")
     import keras
 
     from .. import optimizers
@@ -115,10 +117,10 @@ def make_optimizer(
     if chosen.class_name == "SGD":
         options["nesterov"] = options["momentum"] > 0
     if chosen.weight_decay is not None:
-        options[chosen.weight_decay] = wd
+        options[chosen.weight_decay] = weight_decay
     if ema_momentum is not None:
         options |= {"use_ema": True, "ema_momentum": ema_momentum}
-    own = hasattr(optimizers, chosen.class_name)
-    make = getattr(optimizers if own else keras.optimizers, chosen.class_name)
-    optimizer = make(rate, **options)
+    is_ours = hasattr(optimizers, chosen.class_name)
+    optimizer_class = getattr(optimizers if is_ours else keras.optimizers, chosen.class_name)
+    optimizer = optimizer_class(rate, **options)
     return optimizers.warm_up_ema(optimizer) if ema_warmup else optimizer

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
-from kdist.optimizers.scaling import rule_for
-from kdist.optimizers.schedules import make_schedule
-from kdist.optimizers.table import (
+from kdist.optimizers.optimizer_names import (
     OPTIMIZERS,
-    RULES_OF_OTHERS,
+    RULES_OF_KERAS_OPTIMIZERS,
     check_momentum,
     l2_factor,
     make_optimizer,
 )
+from kdist.optimizers.scaling import rule_for
+from kdist.optimizers.schedules import make_schedule
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_name_makes_its_optimizer_and_decays_once(name):
-    optimizer = make_optimizer(name, 0.1, momentum=None, wd=0.01)
+    optimizer = make_optimizer(name, 0.1, momentum=None, weight_decay=0.01)
     own = {one: getattr(kdist.optimizers, one) for one in dir(kdist.optimizers)}
     classes = {one.lower(): kind for one, kind in {**vars(keras.optimizers), **own}.items()}
     of_name = {"momentum": "sgd"}.get(name, name)
@@ -35,7 +35,7 @@ def test_every_name_makes_its_optimizer_and_decays_once(name):
 )
 def test_momentum(name, momentum, expected):
     check_momentum(name, momentum)
-    optimizer = make_optimizer(name, 0.1, momentum=momentum, wd=0)
+    optimizer = make_optimizer(name, 0.1, momentum=momentum, weight_decay=0)
     assert optimizer.momentum == expected
     if name != "lars":
         assert optimizer.nesterov == (expected > 0)
@@ -49,15 +49,15 @@ def test_a_momentum_that_would_be_ignored_is_refused(name):
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(UserError, match="optimizer has to be one of"):
-        make_optimizer("sdg", 0.1, momentum=None, wd=0)
+    with pytest.raises(UserError, match="optimizer is 'sdg', but has to be one of"):
+        make_optimizer("sdg", 0.1, momentum=None, weight_decay=0)
 
 
 def test_an_optimizer_has_the_rule_of_its_entry_and_no_other():
     assert {name: rule_for(name) for name in OPTIMIZERS} == {
         n: o.rule for n, o in OPTIMIZERS.items()
     }
-    assert not RULES_OF_OTHERS.keys() & OPTIMIZERS.keys()
+    assert not RULES_OF_KERAS_OPTIMIZERS.keys() & OPTIMIZERS.keys()
 
 
 def exponential(rate, *, warmup_epochs=0.0, epochs=9, **decay):
@@ -98,7 +98,7 @@ def test_exponential_falls_after_a_step_at_least():
 
 
 def test_a_warm_up_of_all_steps_is_refused():
-    with pytest.raises(UserError, match="warmup_epochs=1.95 is 16 of the run's 16 steps"):
+    with pytest.raises(UserError, match="warmup_epochs=1.95 takes 16 of the run's 16 steps"):
         exponential(1.0, epochs=2, warmup_epochs=1.95, decay_epochs=1, decay_rate=0.5)
 
 

@@ -1,4 +1,4 @@
-"""`StudyFolder`: the files of a sweep or search, and the lock of the process that works on it."""
+"""`StudyFolder`: the files of a sweep or search, and the lock of the process that uses them."""
 
 import contextlib
 import csv
@@ -19,7 +19,7 @@ from ..files import (
     parse_json,
     read_text,
 )
-from ..training.record import sanitize_text
+from ..training.run_record import sanitize_text
 
 Row = dict[str, Any]
 """The result of a point or trial, by column."""
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 STUDY_FILE = "study.json"
 FORMAT = 5
 # Speeds can be compared if these properties of the machine are equal.
-_SAME_MACHINE = ("cpu", "cores", "devices")
+_MACHINE_PROPERTIES = ("cpu", "cores", "devices")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class StudyInfo:
         """
         if self.kind != other.kind:
             return [f"its kind is {self.kind}, not {other.kind}"]
-        # As read from a file, where tuples are lists.
+        # In a file, tuples are lists.
         other = StudyInfo(**json.loads(to_json(dataclasses.asdict(other))))
         before, now = self._flatten(), other._flatten()
         lines = []
@@ -62,12 +62,12 @@ class StudyInfo:
             if old != new and not name.startswith("files."):
                 lines.append(f"its {name} is {format_option(old)}, not {format_option(new)}")
             elif old != new and name in before and name in now:
-                lines.append(f"{name.removeprefix('files.')} has changed since")
+                lines.append(f"the file {name.removeprefix('files.')} has changed")
         return lines
 
     def _flatten(self) -> dict[str, Any]:
         """Return settings, nested settings with a dot, and properties of the machine, by name."""
-        flat = {name: self.machine.get(name) for name in _SAME_MACHINE}
+        flat = {name: self.machine.get(name) for name in _MACHINE_PROPERTIES}
         for name, value in self.settings.items():
             if isinstance(value, Mapping):
                 flat |= {f"{name}.{part}": nested for part, nested in value.items()}
@@ -101,7 +101,7 @@ class StudyFolder:
         """Read `study.json`; `None` if the file does not exist.
 
         Raises:
-            UserError: The file cannot be read, or is of another version of kdist.
+            UserError: The file cannot be read, or was written by a different version of kdist.
         """
         content = self.read_json(STUDY_FILE)
         if content is None:
@@ -109,19 +109,19 @@ class StudyFolder:
         version = content.pop("format", None) if isinstance(content, dict) else None
         if version != FORMAT:
             raise UserError(
-                f"{self.path} has format {version}, this kdist reads {FORMAT}: read it with the"
-                " kdist that wrote it, or pass another --output"
+                f"{self.path} has format {version}, but this version of kdist reads format"
+                f" {FORMAT}: use the version that wrote the folder, or pass another folder"
             )
         try:
             return StudyInfo(**content)
         except TypeError as error:
             raise UserError(
-                f"{self.path / STUDY_FILE} lacks a study's kind, settings or machine: pass another"
-                " --output"
+                f"{self.path / STUDY_FILE} is damaged: expected kind, settings and machine of"
+                " the study; pass another folder"
             ) from error
 
     def check_place(self) -> None:
-        """Check that the folder has a study, or is empty or missing and can take one.
+        """Check that the folder has a study, or that a study can be created there.
 
         Raises:
             UserError: The folder has other files, or cannot be written.
@@ -144,8 +144,8 @@ class StudyFolder:
             Whether a study is resumed.
 
         Raises:
-            UserError: The folder contains another study or other files, another process works on
-                it, or it cannot be written. Nothing is changed then.
+            UserError: The folder contains another study or other files, is used by another process,
+                or cannot be written. Nothing is changed then.
         """
         self.check_place()
         before = self.read_info()
@@ -167,11 +167,11 @@ class StudyFolder:
         """Lock the folder for this process.
 
         Raises:
-            UserError: Another process works on it.
+            UserError: Another process uses the folder.
         """
         with (self.path / ".lock").open("a", encoding="utf-8") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
             except BlockingIOError as error:
                 raise UserError(
                     f"another process works on the study in {self.path}: wait until it ends, or"
@@ -204,7 +204,8 @@ class StudyFolder:
 
     def write_rows(self, rows: Sequence[Row]) -> None:
         """Write the rows of the points or trials that ended, as JSON and as CSV."""
-        # In CSV, the values of a trial are columns; a result such as `learning_rate` goes first.
+        # In CSV, the values of a trial are columns, too; a result such as `learning_rate` wins over
+        # a value with the same name.
         flat: list[Row] = [{**row, **row.get("values", {}), **row} for row in rows]
         for row in flat:
             row.pop("values", None)
@@ -218,7 +219,7 @@ class StudyFolder:
 
 
 def to_json(value: Any) -> str:
-    """Format as JSON, a number that is not finite as null."""
+    """Format as JSON; numbers that are not finite become null."""
     return json.dumps(_replace_non_finite(value), indent=1, allow_nan=False) + "\n"
 
 
@@ -231,7 +232,7 @@ def _replace_non_finite(value: Any) -> Any:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a process that was killed before it had written `study.json` has left the file."""
+    """Whether the file was left by a process that was killed before it wrote `study.json`."""
     return path.name == ".lock" or (
         path.name.startswith(".") and path.name.endswith(f".{STUDY_FILE}")
     )

@@ -2,7 +2,7 @@
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.sources import compare_settings, find_sources, name_data_set
+from kdist.report.find_records import compare_settings, find_records, name_data_set
 from report_folders import accuracy_rows, scaling_rows, write_run, write_sweep
 
 
@@ -17,7 +17,7 @@ def test_a_folder_of_runs_and_what_is_skipped(tmp_path):
     with (write_run(tmp_path / "edited") / "history.csv").open("a") as history:
         history.write("1" + ",1" * 99 + "\n")
     write_sweep(tmp_path / "old", "scaling", scaling_rows(), format=99)
-    sources = find_sources([str(tmp_path)])
+    sources = find_records([str(tmp_path)])
     assert names(sources.runs) == ["a", "b"]
     reasons = dict(sources.skipped)
     assert list(reasons) == [str(tmp_path / name) for name in ("copied", "edited", "old")]
@@ -33,22 +33,22 @@ def test_folders_at_any_depth(tmp_path):
     write_run(tmp_path / "a" / "b" / "run" / "checkpoints" / "copy")  # part of the run
     write_run(tmp_path / ".trash" / "old" / "run")
     (tmp_path / "a" / "b" / "loop").symlink_to(tmp_path)
-    sources = find_sources([str(tmp_path)])
+    sources = find_records([str(tmp_path)])
     assert names(sources.runs) == ["last", "b/run", "b32-linear-seed0", "c/run"]
     assert names(sources.sweeps) == ["s"]
-    assert names(find_sources([str(tmp_path), str(tmp_path / "a" / "b")]).runs) == names(
+    assert names(find_records([str(tmp_path), str(tmp_path / "a" / "b")]).runs) == names(
         sources.runs
     )
 
 
 def test_a_run_named_twice_is_shown_once(tmp_path):
     run = write_run(tmp_path / "a")
-    assert names(find_sources([str(run), str(tmp_path), f"{run}/"]).runs) == ["a"]
+    assert names(find_records([str(run), str(tmp_path), f"{run}/"]).runs) == ["a"]
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
     paths = [write_run(tmp_path / part) for part in ("x/one", "y/one", "y/two")]
-    assert names(find_sources([str(path) for path in paths]).runs) == ["x/one", "y/one", "two"]
+    assert names(find_records([str(path) for path in paths]).runs) == ["x/one", "y/one", "two"]
 
 
 def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
@@ -56,9 +56,9 @@ def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
         str(write_sweep(tmp_path / name, "accuracy", accuracy_rows()[:1])) for name in ("s", "t")
     )
     run = str(write_run(tmp_path / "a"))
-    sources = find_sources([run, one])
+    sources = find_records([run, one])
     assert names(sources.runs) == ["a", "b32-linear-seed0"]
-    sources = find_sources([run, one, two])
+    sources = find_records([run, one, two])
     assert names(sources.runs) == [
         "a",
         "s/points/b32-linear-seed0",
@@ -77,15 +77,15 @@ def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
 )
 def test_nothing_to_show(tmp_path, name, words):
     with pytest.raises(UserError, match=words):
-        find_sources([str(tmp_path / name)])
+        find_records([str(tmp_path / name)])
 
 
 def test_a_file_is_no_run(tmp_path):
     (tmp_path / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n")
     with pytest.raises(UserError, match="nothing to report: .*lab.csv: not a run folder"):
-        find_sources([str(tmp_path / "lab.csv")])
+        find_records([str(tmp_path / "lab.csv")])
     run = write_run(tmp_path / "a")
-    sources = find_sources([str(run), str(tmp_path / "lab.csv")])
+    sources = find_records([str(run), str(tmp_path / "lab.csv")])
     assert names(sources.runs) == ["a"]
     assert [path for path, _ in sources.skipped] == [str(tmp_path / "lab.csv")]
 
@@ -113,14 +113,14 @@ def test_dated_folders_have_the_settings_that_differ_in_their_names(tmp_path, se
     expected = [
         f"{date}: {word}" if word else date for date, word in zip(dated, words, strict=True)
     ]
-    assert names(find_sources([str(tmp_path)]).runs) == expected
+    assert names(find_records([str(tmp_path)]).runs) == expected
 
 
 def test_a_name_that_the_user_gave_stays_and_says_how_a_run_ended(tmp_path):
     killed = write_run(tmp_path / "mine", batch_size=64)
     (killed / "summary.json").unlink()
     write_run(tmp_path / DATES[0], batch_size=16)
-    assert names(find_sources([str(tmp_path)]).runs) == [
+    assert names(find_records([str(tmp_path)]).runs) == [
         f"{DATES[0]}: batch size 16",
         "mine (unfinished)",
     ]
@@ -129,7 +129,7 @@ def test_a_name_that_the_user_gave_stays_and_says_how_a_run_ended(tmp_path):
 def test_settings_that_differ_are_compared_but_not_where_files_lie(tmp_path):
     write_run(tmp_path / "a", width=1, log_dir="logs")
     write_run(tmp_path / "b", width=1, momentum=0.9)
-    runs = find_sources([str(tmp_path)]).runs
+    runs = find_records([str(tmp_path)]).runs
     assert compare_settings(runs) == [{"momentum": "\N{EN DASH}"}, {"momentum": "0.9"}]
     assert compare_settings(runs[:1]) == [{}]
     assert compare_settings([]) == []
@@ -144,9 +144,10 @@ def test_the_data_set_of_a_run():
     own = {"dataset": "fashion_mnist", "model": "a/mine.py:build", "data": "signs"}
     assert name_data_set(own) == "signs() of a/mine.py"
     assert name_data_set(own | {"data": None}) == "data() of a/mine.py"
+    assert name_data_set(own | {"data": "b/signs.py:load"}) == "load() of b/signs.py"
 
 
 def test_a_folder_of_the_name_of_a_link_is_shown_by_its_own(tmp_path):
     write_run(tmp_path / "run")
     (tmp_path / "best").symlink_to("run")
-    assert names(find_sources([str(tmp_path)]).runs) == ["run"]
+    assert names(find_records([str(tmp_path)]).runs) == ["run"]

@@ -10,11 +10,11 @@ from typing import Any
 from ..data.image_files import SAMPLE
 from ..errors import UserError, error_text
 from ..study.experiment import Experiment
-from ..study.folder import STUDY_FILE, Row, StudyFolder
-from ..study.search_settings import KIND, Search
+from ..study.search_settings import SEARCH_KIND, Search
+from ..study.study_folder import STUDY_FILE, Row, StudyFolder
 from ..study.sweep_kinds import EXPERIMENTS
 from ..study.tables import MISSING, format_setting
-from ..training.record import FILES, RunRecord, read_run, sanitize_text
+from ..training.run_record import FILES, RunRecord, read_run, sanitize_text
 from ..training.settings import FOLDERS, model_name
 
 _RECORD_FILES = {STUDY_FILE, *FILES}
@@ -57,7 +57,7 @@ class SearchRecord(StudyRecord):
 
 
 @dataclasses.dataclass(kw_only=True)
-class Sources:
+class FoundRecords:
     """The records of a report.
 
     Attributes:
@@ -73,24 +73,24 @@ class Sources:
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
 
 
-def find_sources(paths: Sequence[str]) -> Sources:
+def find_records(paths: Sequence[str]) -> FoundRecords:
     """Read runs, sweeps and searches at `paths`, or at any depth in the folders there.
 
     Raises:
         UserError: A path does not exist or cannot be read, or there is nothing to show.
     """
-    sources = Sources()
-    records: dict[Path, Path] = {}  # the same folder may be found by several paths
+    sources = FoundRecords()
+    folders: dict[Path, Path] = {}  # several paths may lead to the same folder
     for text in paths:
         try:
-            for record in _find_records(Path(text)):
-                records.setdefault(record.resolve(), record)
+            for folder in _find_record_folders(Path(text)):
+                folders.setdefault(folder.resolve(), folder)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             raise UserError(
                 f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or searches"
             ) from error
-    for record in records.values():
-        _read_into(sources, record)
+    for folder in folders.values():
+        _read_into(sources, folder)
     if not (sources.runs or sources.sweeps or sources.searches):
         reasons = "; ".join(f"{path}: {reason}" for path, reason in sources.skipped)
         raise UserError(
@@ -100,11 +100,11 @@ def find_sources(paths: Sequence[str]) -> Sources:
     return sources
 
 
-def _find_records(path: Path) -> list[Path]:
+def _find_record_folders(path: Path) -> list[Path]:
     """Return the outermost folders at or below the path that have a record's files."""
     path.stat()
     if path.is_dir():
-        os.scandir(path).close()  # raises an error if it cannot be read
+        os.scandir(path).close()  # raises an error if the folder cannot be read
     folders = []
     for folder, children, files in os.walk(path):
         children[:] = sorted(child for child in children if not child.startswith("."))
@@ -114,7 +114,7 @@ def _find_records(path: Path) -> list[Path]:
     return folders or [path]
 
 
-def _read_into(sources: Sources, path: Path) -> None:
+def _read_into(sources: FoundRecords, path: Path) -> None:
     try:
         if not (path / STUDY_FILE).is_file():
             sources.runs.append(read_run(path, unfinished=True))
@@ -136,22 +136,27 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     """Read the folder of a study.
 
     Raises:
-        UserError: The folder has no study, or files that are damaged or of another version of
-            kdist.
+        UserError: The folder has no study, is damaged, or was written by a newer version of kdist.
     """
     info = StudyFolder(path).read_info()
     if info is None:
-        raise UserError(f"{path} is not the folder of a study: it has no {STUDY_FILE}")
+        raise UserError(f"{path} is not the folder of a sweep or search: {STUDY_FILE} is missing")
     name = sanitize_text(path.resolve().name)
-    if info.kind == KIND:
+    if info.kind == SEARCH_KIND:
         rows = StudyFolder(path, "trial").read_rows()
         try:
             search = Search.from_info(info)
         except (KeyError, TypeError) as error:
-            raise UserError(f"{path / STUDY_FILE} lacks settings of a search") from error
+            raise UserError(
+                f"{path / STUDY_FILE} is damaged, as settings of the search are missing: leave out"
+                " this folder, or run the search again"
+            ) from error
         return SearchRecord(name=name, path=path, search=search, rows=rows)
     if info.kind not in EXPERIMENTS:
-        raise UserError(f"{path} has a study of the kind {info.kind!r}, which this kdist lacks")
+        raise UserError(
+            f"{path} has a study of the kind {info.kind!r}, which this version of kdist does not"
+            " know: update kdist"
+        )
     return SweepRecord(
         name=name,
         path=path,
@@ -169,12 +174,12 @@ def name_data_set(settings: Mapping[str, object], source: object = None) -> str:
     """Name the data of a run.
 
     Args:
-        settings: Its settings.
-        source: Source of the data, from the run's summary.
+        settings: The run's settings.
+        source: `data` of the run's summary: where the data came from.
     """
-    if settings.get("model"):  # functions of the same name may return different data
-        file = str(settings["model"]).rpartition(":")[0]
-        return f"{settings.get('data') or 'data'}() of {file}"
+    if settings.get("model"):  # functions with the same name may return different data
+        file, _, function = str(settings.get("data") or "data").rpartition(":")
+        return f"{function}() of {file or str(settings['model']).rpartition(':')[0]}"
     dataset = str(settings.get("dataset", "fashion_mnist"))
     return SAMPLE if source == SAMPLE or dataset == "sample" else dataset
 
@@ -205,16 +210,16 @@ def compare_settings(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}-\d{6}(-\d+)?")
 
 
-def _name_records(sources: Sources) -> None:
-    """Give each record a unique name, and mark how runs ended."""
+def _name_records(sources: FoundRecords) -> None:
+    """Give each record a unique name; the name of an incomplete run ends with its status."""
     for studies in (sources.sweeps, sources.searches):
         for study, name in zip(
-            studies, _unique_tails(study.path for study in studies), strict=True
+            studies, _unique_path_ends(study.path for study in studies), strict=True
         ):
             study.name = name
-    # All points have a folder `run` in the folder with the point's name.
+    # The run of a point is `<point>/run`: the parent folder has the point's name.
     paths = [run.path.parent if is_point(run) else run.path for run in sources.runs]
-    named = zip(sources.runs, _unique_tails(paths), compare_settings(sources.runs), strict=True)
+    named = zip(sources.runs, _unique_path_ends(paths), compare_settings(sources.runs), strict=True)
     sources.runs = [_rename(run, name, settings) for run, name, settings in named]
 
 
@@ -232,13 +237,13 @@ def _rename(run: RunRecord, name: str, settings: Mapping[str, str]) -> RunRecord
     )
 
 
-def _unique_tails(paths: Iterable[Path]) -> list[str]:
+def _unique_path_ends(paths: Iterable[Path]) -> list[str]:
     """Return the shortest end of each path that differs from the ends of all other paths."""
     places = [path.resolve().parts for path in paths]
-    tails = []
+    ends = []
     for parts in places:
         length = 1
         while length < len(parts) and sum(p[-length:] == parts[-length:] for p in places) > 1:
             length += 1
-        tails.append(sanitize_text("/".join(parts[-length:])))
-    return tails
+        ends.append(sanitize_text("/".join(parts[-length:])))
+    return ends

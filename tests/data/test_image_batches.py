@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.data import Standardization, evaluation_batches, fashion_mnist, training_batches
-from kdist.data.batches import EpochOrder
+from kdist.data.image_batches import EpochOrder
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig, make_plan
 from kdist.training.model import make_pipelines
@@ -130,20 +130,22 @@ def test_no_sharding_is_left_to_guess(make):
 @BOTH
 @pytest.mark.parametrize("batch_size", [0, -1, 2.0, True, None])
 def test_a_batch_size_that_is_none_is_an_error(make, batch_size):
-    with pytest.raises(UserError, match="expected an integer of at least 1"):
+    with pytest.raises(UserError, match="has to be an integer of at least 1"):
         make(batch_size=batch_size)
 
 
 @BOTH
 def test_images_without_channels_are_an_error(make):
-    with pytest.raises(UserError, match=r"\(21, 6, 8\); expected \(images, height, width, chann"):
+    with pytest.raises(
+        UserError, match=r"\(21, 6, 8\), but has to have the shape \(images, height, w"
+    ):
         make(images=IMAGES[..., 0])
 
 
 @BOTH
 @pytest.mark.parametrize("count", [0, 20])
 def test_labels_that_do_not_match_are_an_error(make, count):
-    with pytest.raises(UserError, match="expected one label per image"):
+    with pytest.raises(UserError, match="pass one label per image"):
         make(images=IMAGES[:count], labels=LABELS if count else LABELS[:0])
 
 

@@ -9,19 +9,19 @@ import tensorflow as tf
 
 from .._upstream import patches
 from .._upstream.fit_data import attach_fit_data
-from ..arguments import as_integer
+from ..arguments import positive_integer
 from ..errors import UserError
-from .flip_and_shift import RandomVariants
+from .flip_and_shift import RandomFlipAndShift
 
-# Device of tf.data. TensorFlow would place images and numbers on the first GPU.
+# Device of tf.data. By default TensorFlow would place images and numbers on the first GPU.
 _HOST = "/CPU:0"
-_SEED_BITS = 32  # bits of a seed, below the number of the augmentation
+_SEED_BITS = 32  # lower bits of a transform's seed; the number of the transform is above them
 # Rounds of the cipher that shuffles. The four rounds of `tf.random.experimental.index_shuffle` are
-# too few: with 60,000 samples sorted by class, the shares of the classes in a batch are too even
-# (their variance is a third of the variance in a random order).
-_ROUNDS = 32
-_COUNTED, _HELD = 0, 1  # keys of the table of an `EpochNumber`
-_NONE = -1
+# too few: with 60,000 samples sorted by class, the number of samples of a class in a batch has a
+# third of the variance that it has in a random order.
+_SHUFFLE_ROUNDS = 32
+_COUNTED_KEY, _HELD_KEY = 0, 1  # keys of the table of an `EpochNumber`
+_NOT_HELD = -1
 
 # Called with the number of a batch, int64: epoch * batches per epoch + place in the epoch.
 MakeBatch = Callable[[Any], Any]
@@ -45,7 +45,7 @@ def training_batches(
     shift: float = 0.2,
     whole_pixels: bool = False,
 ) -> Any:
-    """Make shuffled, augmented and standardized batches; each iteration is an epoch.
+    """Create shuffled, augmented and standardized batches; each iteration is an epoch.
 
     Batch k of epoch e depends only on `seed`, e and k, not on the number of replicas or on earlier
     iterations.
@@ -91,22 +91,24 @@ def training_batches(
     with tf.device(_HOST):
         targets = _make_label_tensor(labels)
         if augment is True:
-            variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
+            flip_and_shift = RandomFlipAndShift(images, shift=shift, whole_pixels=whole_pixels)
         else:
             pixels = tf.constant(images)
 
-    def make_batch(number: Any) -> Any:
-        indices = order(number)
+    def make_batch(batch_number: Any) -> Any:
+        indices = order(batch_number)
         if augment is True:
             # Mean and deviation pass through interpolation, which converts bytes faster than
             # floats.
-            batch = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
+            batch = flip_and_shift(
+                indices, seed=tf.stack([tf.constant(seed, tf.int64), batch_number])
+            )
         else:
             batch = tf.cast(tf.gather(pixels, indices), tf.float32)
         for place, transform in enumerate(transforms):
             # The second word of the seed is the number of the batch or of the epoch.
             transform_seed = tf.constant(seed + (place << _SEED_BITS), tf.int64)
-            batch = transform(batch, seed=tf.stack([transform_seed, number]))
+            batch = transform(batch, seed=tf.stack([transform_seed, batch_number]))
         return standardization(batch), tf.gather(targets, indices)
 
     return EpochBatches(make_batch, steps=order.steps, batch_size=batch_size).dataset
@@ -119,7 +121,7 @@ def evaluation_batches(
     batch_size: int,
     standardization: Callable[[Any], Any],
 ) -> Any:
-    """Make standardized batches in the order of the arrays.
+    """Create standardized batches in the order of the arrays.
 
     Args:
         images: As in `training_batches`.
@@ -156,15 +158,15 @@ def _make_label_tensor(labels: npt.NDArray[Any]) -> Any:
 def _check_arrays(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size: int) -> None:
     if np.ndim(images) != 4:
         raise UserError(
-            f"Images are of shape {np.shape(images)}; expected (images, height, width, channels)."
+            f"images has the shape {np.shape(images)}, but has to have the shape (images, height,"
+            " width, channels)"
         )
     if len(images) != len(labels) or not len(images):
         raise UserError(
-            f"Received {len(images)} images and {len(labels)} labels; "
-            "expected one label per image, and at least one image."
+            f"received {len(images)} images and {len(labels)} labels: pass one label per image, and"
+            " at least one image"
         )
-    if (as_integer(batch_size) or 0) < 1:
-        raise UserError(f"batch_size={batch_size!r}; expected an integer of at least 1.")
+    positive_integer("batch_size", batch_size, hint="pass the number of images in a step")
 
 
 class EpochOrder:
@@ -181,7 +183,7 @@ class EpochOrder:
         self._count, self._batch_size, self._seed = count, batch_size, seed
 
     def __call__(self, number: Any) -> Any:
-        """Return the samples of a batch.
+        """Return the indices of a batch's samples.
 
         Args:
             number: Number of the batch, int64: epoch * `steps` + place in the epoch.
@@ -198,7 +200,9 @@ class EpochOrder:
             [3], tf.stack([tf.constant(self._seed, tf.int64), -1 - epoch]), None, None, tf.int32
         )
         last = tf.constant(self._count - 1, tf.int64)
-        return tf.raw_ops.RandomIndexShuffle(index=places, seed=key, max_index=last, rounds=_ROUNDS)
+        return tf.raw_ops.RandomIndexShuffle(
+            index=places, seed=key, max_index=last, rounds=_SHUFFLE_ROUNDS
+        )
 
     @property
     def _steps64(self) -> Any:
@@ -225,9 +229,9 @@ class EpochBatches:
         self._make_batch, self._steps = make_batch, steps
         self.number = EpochNumber()
         self._unused: list[_FitBatches] = []
-        numbers = tf.data.Dataset.range(1).flat_map(self._make_numbers)
-        counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
-        self.dataset = make_dataset(counted, make_batch)
+        batch_numbers = tf.data.Dataset.range(1).flat_map(self._make_numbers)
+        batch_numbers = batch_numbers.apply(tf.data.experimental.assert_cardinality(steps))
+        self.dataset = make_dataset(batch_numbers, make_batch)
         attach_fit_data(self.dataset, self)
 
     def for_fit(self) -> "_FitBatches":
@@ -254,7 +258,7 @@ class _FitBatches:
         attach_fit_data(self.dataset, data)
 
     def begin(self, epoch: int) -> None:
-        """Make new iterators return this epoch."""
+        """Let new iterators return the batches of this epoch."""
         self._number.hold(epoch)
 
     def starting_at(self, batch: int) -> Any:
@@ -270,12 +274,12 @@ class _FitBatches:
         self._data._unused.append(self)
 
 
-def make_dataset(numbers: Any, make_batch: MakeBatch) -> Any:
+def make_dataset(batch_numbers: Any, make_batch: MakeBatch) -> Any:
     """Map a data set of batch numbers to batches, in order and with prefetching.
 
     Args:
-        numbers: A `tf.data.Dataset` of arguments of `make_batch`.
-        make_batch: Makes a batch.
+        batch_numbers: A `tf.data.Dataset` of arguments for `make_batch`.
+        make_batch: Returns a batch.
 
     Returns:
         A `tf.data.Dataset` of batches.
@@ -284,44 +288,46 @@ def make_dataset(numbers: Any, make_batch: MakeBatch) -> Any:
     options.deterministic = True
     # Arrays have no files to shard by. The DATA policy avoids the warning of the AUTO policy.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    batches = numbers.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+    batches = batch_numbers.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
     return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 class EpochNumber:
-    """The number of an epoch, from 0: held at a value, or counted by new iterators.
+    """The number of an epoch, from 0: held at a value, or increased by each new iterator.
 
     A table stores the number. A variable would become a variable per replica in a strategy's scope.
     """
 
     def __init__(self) -> None:
         with tf.device(_HOST):
-            self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, _NONE)
-        self._write(_COUNTED, 0)
-        self._write(_HELD, _NONE)
+            self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, _NOT_HELD)
+        self._write(_COUNTED_KEY, 0)
+        self._write(_HELD_KEY, _NOT_HELD)
 
     def hold(self, epoch: int) -> None:
-        """Make every new iterator return this epoch."""
-        self._write(_HELD, epoch)
+        """Let every new iterator return this epoch."""
+        self._write(_HELD_KEY, epoch)
 
     def release(self) -> None:
-        """Make new iterators count again."""
-        self._write(_HELD, _NONE)
+        """Let new iterators count epochs again."""
+        self._write(_HELD_KEY, _NOT_HELD)
 
     def count_from(self, epoch: int) -> None:
-        """Make the next iterator return this epoch, and count from there."""
-        self._write(_COUNTED, epoch)
+        """Number the next iterator's epoch `epoch`, the following epochs `epoch` + 1, …."""
+        self._write(_COUNTED_KEY, epoch)
 
     def read_held(self) -> Any:
         """Return the held epoch, int64, for a function of a data set."""
-        return tf.ensure_shape(self._table.lookup(tf.constant(_HELD, tf.int64)), ())
+        return tf.ensure_shape(self._table.lookup(tf.constant(_HELD_KEY, tf.int64)), ())
 
     def read_next(self) -> Any:
         """Return the epoch of a new iterator, int64, for a function of a data set."""
         held = self.read_held()
-        counted = tf.ensure_shape(self._table.lookup(tf.constant(_COUNTED, tf.int64)), ())
-        is_held = held > _NONE
-        self._table.insert(tf.constant(_COUNTED, tf.int64), tf.where(is_held, counted, counted + 1))
+        counted = tf.ensure_shape(self._table.lookup(tf.constant(_COUNTED_KEY, tf.int64)), ())
+        is_held = held > _NOT_HELD
+        self._table.insert(
+            tf.constant(_COUNTED_KEY, tf.int64), tf.where(is_held, counted, counted + 1)
+        )
         return tf.where(is_held, held, counted)
 
     def _write(self, name: int, epoch: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import UserError
-from ...training.user_model.data import UserData
+from ...training.user_model.user_data import UserData
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,9 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
     if not parts or sum(map(count_rows, parts)) < 2:
-        raise UserError("the data have fewer than 2 samples: check needs at least 2")
+        raise UserError(
+            "the data have fewer than 2 samples, too few for a check: return at least 2"
+        )
     batches = Batches(parts)
     return batches.shorten_last() if is_flexible else batches
 
@@ -100,9 +102,9 @@ def iterate_batches(data: Any) -> Iterator[Any]:
         iterable: Iterable[Any] = data
         yield from iterable
         return
-    places = itertools.count() if data.num_batches is None else range(data.num_batches)
-    for place in places:
-        batch = data[place]
+    indices = itertools.count() if data.num_batches is None else range(data.num_batches)
+    for index in indices:
+        batch = data[index]
         yield batch if isinstance(batch, tuple | list) else (batch,)  # as `fit` packs it
 
 

@@ -32,8 +32,8 @@ class TrainResult:
         seconds: Duration of `fit`, validation included.
         epochs: Complete epochs trained.
         reached_target: Whether training stopped because the target accuracy was reached.
-        met_epoch: First epoch of the sequence above the target, as `StopAtAccuracy` counts it;
-            `None` if the target was not reached.
+        met_epoch: First of the successive epochs above the target, as `StopAtAccuracy` counts
+            epochs; `None` if the target was not reached.
         met_seconds: Seconds of training until the end of `met_epoch`, or `None`.
         interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
         signal: The signal that arrived during or after training; `None` without a signal.
@@ -61,7 +61,7 @@ class TrainResult:
 
 
 def warm_rates(rates: Sequence[float | None]) -> list[float]:
-    """Return the images per second of later epochs, or of the first epoch if these lack values.
+    """Return the images per second without the first epoch, unless only this epoch has a value.
 
     Example:
         >>> warm_rates([10.0, 90.0, 110.0])
@@ -78,20 +78,26 @@ def median_rate(rates: Sequence[float | None]) -> float | None:
 
 
 # Columns of `history.csv` that are also in `summary.json`.
-_FACTS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
+_SUMMARY_COLUMNS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
 
 
 def summarize_epochs(epochs: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
-    """Return the summary of an unfinished run; unknown values are missing.
+    """Return the summary of an unfinished run, without the keys that are unknown.
 
     Example:
         >>> summarize_epochs([{"epoch": 1, "seconds": 9.5, "replicas": 4}])
         {'epochs': 1, 'replicas': 4, 'seconds': 9.5}
     """
     known = {
-        name: epoch[name] for epoch in epochs for name in _FACTS if epoch.get(name) is not None
+        name: epoch[name]
+        for epoch in epochs
+        for name in _SUMMARY_COLUMNS
+        if epoch.get(name) is not None
     }
-    return {"epochs": len(epochs), **{name: known[name] for name in _FACTS if name in known}}
+    return {
+        "epochs": len(epochs),
+        **{name: known[name] for name in _SUMMARY_COLUMNS if name in known},
+    }
 
 
 FILES = ("config.json", "history.csv", "summary.json")
@@ -108,7 +114,7 @@ class RunRecord:
         summary: The contents of `summary.json`; for an unfinished run, the result of
             `summarize_epochs`.
         epochs: The lines of `history.csv`: numbers or `None` by column.
-        finished: Whether there is a `summary.json`; a killed run lacks the file.
+        is_finished: Whether there is a `summary.json`; a killed run lacks the file.
     """
 
     name: str
@@ -116,12 +122,12 @@ class RunRecord:
     settings: Mapping[str, Any]
     summary: Mapping[str, Any]
     epochs: Sequence[Mapping[str, float | None]]
-    finished: bool = True
+    is_finished: bool = True
 
     @property
     def status(self) -> str:
         """`"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`."""
-        if not self.finished:
+        if not self.is_finished:
             return "unfinished"
         if self.summary.get("diverged") is not None:
             return "diverged"
@@ -134,7 +140,7 @@ class RunRecord:
 
     @cached_property
     def shares_cores(self) -> bool:
-        """Whether its replicas are logical CPUs, which share the cores of one processor."""
+        """Whether the run's replicas are logical CPUs, which share the cores of one processor."""
         devices = self.summary.get("devices")
         names = devices if isinstance(devices, list) else []
         return len(names) > 1 and all("CPU" in str(name) for name in names)
@@ -208,24 +214,24 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
     present = [file for file in FILES if (path / file).is_file()]
     if not present:
         raise UserError("not a run folder: it has none of " + ", ".join(FILES))
-    finished = "summary.json" in present
-    needed = ("config.json",) if unfinished and not finished else FILES
+    is_finished = "summary.json" in present
+    needed = ("config.json",) if unfinished and not is_finished else FILES
     missing = [file for file in needed if file not in present]
     if missing:
-        why = "" if finished else ": the run was killed or is still running"
+        why = "" if is_finished else ": the run was killed or is still running"
         raise UserError(f"incomplete: {', '.join(missing)} missing{why}")
     settings, history = _read_json(path / "config.json"), path / "history.csv"
     # An unfinished run may not have written a line yet.
-    has_epochs = finished or (history.is_file() and history.stat().st_size > 0)
+    has_epochs = is_finished or (history.is_file() and history.stat().st_size > 0)
     epochs = _read_history(history) if has_epochs else []
-    summary = _read_json(path / "summary.json") if finished else summarize_epochs(epochs)
+    summary = _read_json(path / "summary.json") if is_finished else summarize_epochs(epochs)
     return RunRecord(
         name=sanitize_text(path.name),
         path=path,
         settings=settings,
         summary=summary,
         epochs=epochs,
-        finished=finished,
+        is_finished=is_finished,
     )
 
 
@@ -243,10 +249,11 @@ def _read_history(path: Path) -> list[dict[str, float | None]]:
         rows = list(reader)
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
-    if any(None in row for row in rows):
-        raise UserError(f"{path.name} has a line with more values than columns")
+    too_long = next((line for line, row in enumerate(rows, 2) if None in row), None)
+    if too_long is not None:
+        raise UserError(f"line {too_long} of {path} has more values than columns")
     if not {"epoch", "seconds"} <= set(reader.fieldnames or ()):
-        raise UserError(f"{path.name} has no columns epoch and seconds")
+        raise UserError(f"{path.name} lacks the column epoch or seconds")
     return [{name: _parse_number(text) for name, text in row.items()} for row in rows]
 
 
@@ -258,7 +265,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def sanitize_text(value: Any) -> Any:
-    r"""Replace characters that UTF-8 cannot encode, as in folder names of another encoding.
+    r"""Replace characters that UTF-8 cannot encode, as in folder names with another encoding.
 
     Example:
         >>> sanitize_text(["run-\udcff"])
