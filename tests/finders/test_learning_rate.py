@@ -172,7 +172,7 @@ def test_what_the_data_draw_is_seeded():
         find_learning_rate(build_beside, drawn, seed=seed, **options).losses for seed in (3, 3, 4)
     )
     assert first == again != other
-    with pytest.raises(UserError, match="data='drawn'; expected two functions"):
+    with pytest.raises(UserError, match="data='drawn'; expected a function"):
         find_learning_rate(build_beside, "drawn", **options)
 
 

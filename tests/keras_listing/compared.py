@@ -27,11 +27,12 @@ def calls_of(file, functions, guessed):
     }
 
 
-def strategies(shard_weights=False):
-    """Return TensorFlow's default strategy, and a strategy of three replicas."""
+def strategies(and_divided=False):
+    """Return TensorFlow's default strategy, and three replicas; also with divided weights."""
+    options = [False, True] if and_divided else [False]
     return [
         tf.distribute.get_strategy(),
-        kdist.MirroredStrategy(replicas=REPLICAS, shard_weights=shard_weights),
+        *(kdist.MirroredStrategy(replicas=REPLICAS, shard_weights=each) for each in options),
     ]
 
 
@@ -107,10 +108,11 @@ def tolerance_of(expression):
     return ROUNDED if "float32" in expression else TOLERANCE
 
 
-def failures(
-    make_step, expressions, data, tolerance=tolerance_of, known=False, shard_weights=False
-):
-    """Return messages of expressions that fail, or differ by more than rounding."""
+def failures(make_step, expressions, data, tolerance=tolerance_of, known=False, and_divided=False):
+    """Return messages of expressions that fail, or differ by more than rounding.
+
+    With `and_divided`, also with divided weights.
+    """
 
     def outcome(strategy):
         keras.backend.clear_session(free_memory=False)  # names begin anew
@@ -122,16 +124,18 @@ def failures(
         return found | step.state(), step.errors
 
     try:
-        (expected, errors), (made, _) = map(outcome, strategies(shard_weights))
+        (expected, errors), *outcomes = map(outcome, strategies(and_divided))
     except Exception as error:  # of which expression?
         if len(expressions) == 1:
             return [f"{expressions[0]}: {type(error).__name__}: {error}"]
         half = len(expressions) // 2
-        options = data, tolerance, known, shard_weights
+        options = data, tolerance, known, and_divided
         parts = expressions[:half], expressions[half:]
         return [message for part in parts for message in failures(make_step, part, *options)]
     found = [f"{one}: without a strategy: {error}" for one, error in errors.items()]
-    return found + differences(expected, made, tolerance)
+    return found + [
+        each for values, _ in outcomes for each in differences(expected, values, tolerance)
+    ]
 
 
 def value_of(variable):

@@ -87,18 +87,15 @@ def test_every_layer_has_a_sample_input():
     )
 
 
-@pytest.mark.parametrize("shard_weights", [False, True])
 @pytest.mark.parametrize(
     "names", grouped(CALLS, 60, layer_samples.FLOAT32), ids=lambda names: f"{names[0]}-{names[-1]}"
 )
-def test_layers_on_replicas_are_those_without_a_strategy(names, shard_weights):
+def test_layers_on_replicas_are_those_without_a_strategy(names):
     expressions = [call for name in names for call in CALLS[name]]
     tolerance = tolerance_of
     if names[0] in layer_samples.FLOAT32:
         keras.config.set_floatx("float32")
         keras.config.set_dtype_policy("float32")
         tolerance = lambda name: ROUNDED  # noqa: E731
-    found = failures(
-        Layers, expressions, layer_samples.INPUTS, tolerance, shard_weights=shard_weights
-    )
+    found = failures(Layers, expressions, layer_samples.INPUTS, tolerance, and_divided=True)
     assert not found, "\n" + "\n".join(found)

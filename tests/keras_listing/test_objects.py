@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("float64", "without_graph_optimizer_in_module", "small"),
 ]
-divided_or_whole = pytest.mark.parametrize("shard_weights", [False, True])
 
 
 def _softmax(x):
@@ -128,8 +127,8 @@ def tolerance(name):
     return ROUNDED if "ctc" in name.lower() or NOT_OF_BATCHES in name else TOLERANCE
 
 
-def check(make_step, expressions, tolerance=tolerance, shard_weights=False):
-    found = failures(make_step, expressions, INPUTS, tolerance, shard_weights=shard_weights)
+def check(make_step, expressions, tolerance=tolerance, and_divided=False):
+    found = failures(make_step, expressions, INPUTS, tolerance, and_divided=and_divided)
     assert not found, "\n" + "\n".join(found)
 
 
@@ -177,9 +176,8 @@ class Metrics:
         }
 
 
-@divided_or_whole
-def test_metrics(shard_weights):
-    check(Metrics, listed(metrics, True), lambda name: ROUNDED, shard_weights)
+def test_metrics():
+    check(Metrics, listed(metrics, True), lambda name: ROUNDED)
 
 
 class Optimizers:
@@ -229,17 +227,15 @@ class Optimizers:
         }
 
 
-@divided_or_whole
-def test_optimizers(shard_weights):
+def test_optimizers():
     found = [f"optimizers.{name}" for name in listed(optimizers, True)]
     found += [f"regularizers.{name}" for name in listed(regularizers, True)]
     found += [f"constraints.{name}" for name in listed(constraints, True)]
-    check(Optimizers, found, shard_weights=shard_weights)
+    check(Optimizers, found, and_divided=True)
 
 
-@divided_or_whole
-def test_losses_and_metrics_in_fit(shard_weights):
-    one, three = map(trained, strategies(shard_weights))
+def test_losses_and_metrics_in_fit():
+    one, three = map(trained, strategies())
     found = differences(one, three, lambda name: ROUNDED)
     assert not found, "\n" + "\n".join(found)
 

@@ -11,7 +11,6 @@ from cases import CASES, on_one_replica
 from kdist.spmd import divided_variables
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
-# Two that stand for others each; all are slow tests.
 FAST = (
     "optimizer_Adam",
     "optimizer_LossScaleOptimizer",
@@ -21,7 +20,7 @@ FAST = (
     "embedding_accumulation_uneven",
     "custom_step_clipped_and_accumulated",
 )
-SLOW = (
+NAMES = (
     *(name for name in optimizer_cases.CASES if name not in optimizer_cases.OF_CALLBACKS),
     "embedding_accumulation_uneven",
     "embedding_global_clipnorm_uneven",
@@ -41,15 +40,12 @@ def check(name, replicas, **options):
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("name", FAST)
-def test_two_replicas_give_what_one_gives(name):
-    check(name, replicas=2)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    ("name", "replicas"), [(name, 2 + number % 3) for number, name in enumerate(SLOW)]
+    ("name", "replicas"),
+    [
+        pytest.param(name, 2 + number % 3, marks=() if name in FAST else pytest.mark.slow)
+        for number, name in enumerate(NAMES)
+    ],
 )
 def test_two_to_four_replicas_give_what_one_gives(name, replicas):
     check(name, replicas)
@@ -68,9 +64,9 @@ def test_a_device_has_its_part_of_the_state(replicas):
     strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=True)
     layers = [keras.layers.Dense(100), keras.layers.Dense(250), keras.layers.Dense(40)]
     model = strategy.build(lambda: keras.Sequential([keras.Input((300,)), *layers]))
-    optimizer = keras.optimizers.Adam(use_ema=True, gradient_accumulation_steps=2, amsgrad=True)
-    model.compile(optimizer, "mse")
-    model.train_on_batch(np.zeros((4, 300)), np.zeros((4, 40)))
+    with strategy.scope():
+        optimizer = keras.optimizers.Adam(use_ema=True, gradient_accumulation_steps=2, amsgrad=True)
+        optimizer.build(model.trainable_variables)
     whole = 5 * sum(tf.size(v).numpy() for v in model.trainable_variables) * 4
     on_device = dict.fromkeys(strategy.devices, 0)
     for variable in optimizer.variables:

@@ -87,11 +87,14 @@ class Row:
         inputs: Several lists of inputs, each tried. A tuple stands for `Input` of this shape.
         divided: What the rules have to divide: `ALL` that `fn` makes, `SOME`, or `NONE`.
         batches: Whether two concatenated batches are tried too.
-        replicated: Whether inputs are tried whole, in turn, beside others that are divided.
+        replicated: Whether inputs of the first list are tried whole, in turn, beside others that
+            are divided.
         mixed: Whether all has to be divided with such inputs too.
         empty: Whether `fn` works without any row.
         static: Whether it is tried with known numbers of rows too.
-        gradients: Whether gradients of the results are computed too.
+        gradients: Whether gradients of the results are computed too, but of concatenated batches.
+        whole_in_graph: Whether the whole computation is traced, too, as `fn` does other things
+            without a graph. Without it, operations run one by one, which is sooner.
         variable: The initial value of a variable.
         tolerance: How far results may differ, relatively and absolutely.
     """
@@ -106,6 +109,7 @@ class Row:
     empty: bool = True
     static: bool = True
     gradients: bool = False
+    whole_in_graph: bool = False
     variable: object = None
     tolerance: float = 1e-12
 
@@ -210,7 +214,7 @@ def _cases_of(row, is_static):
         if row.batches and number == 0:
             add(inputs, "batches")
         places = [i for i, spec in enumerate(inputs) if spec.has_rows]
-        if row.replicated and number < 2 and len(places) > 1:
+        if row.replicated and number < 1 and len(places) > 1:
             for place in places:
                 add(inputs, f"input {place} whole", place)
     return found
@@ -265,8 +269,9 @@ def _cast(x, dtype):
     return tf.cast(x, dtype)
 
 
-def _results(row, given, extra):
-    if not row.gradients:
+def _results(case, given, extra):
+    row = case.row
+    if not row.gradients or case.kind == "batches":
         return tf.nest.flatten(row.fn(*given, *extra))
     sources = [tensor for tensor in [*given, *extra] if tensor.dtype.is_floating]
     with tf.GradientTape() as tape:
@@ -311,7 +316,9 @@ class Program:
         with self.strategy.scope():
             copied = {row: tf.Variable(value) for row, value in initial.items()}
         self.variables = (copied, {row: tf.Variable(value) for row, value in initial.items()})
-        divided, whole = (self._step(variables) for variables in self.variables)
+        divided, self.whole = (self._step(variables) for variables in self.variables)
+        if any(row.whole_in_graph for row in rows):
+            self.whole = self._trace_whole(self.whole)
 
         def run(*batches):
             args = [values.PerReplica(tuple(parts)) for parts in batches]
@@ -320,8 +327,6 @@ class Program:
         specs = [[self._spec(n) for n in _numbers_of(counts[0], b)] for b in range(3)]
         with recorded_plans() as plans:
             self.run = tf.function(run, autograph=False).get_concrete_function(*specs)
-        specs = [self._spec(sum(_numbers_of(counts[0], b))) for b in range(3)]
-        self.whole = tf.function(whole, autograph=False).get_concrete_function(*specs)
         self.items = defaultdict(list)  # the planned operations of each case
         for item in plans[-1].operations:
             scope = re.search(r"case\d+x", item.op.name)
@@ -338,10 +343,14 @@ class Program:
                 given = inputs.of(case)
                 extra = [variables[case.row]] if case.row in variables else []
                 with tf.name_scope(case.scope):
-                    results.append(_results(case.row, given, extra))
+                    results.append(_results(case, given, extra))
             return results
 
         return step
+
+    def _trace_whole(self, step):
+        specs = [self._spec(sum(_numbers_of(self.counts[0], batch))) for batch in range(3)]
+        return tf.function(step, autograph=False).get_concrete_function(*specs)
 
     def _spec(self, rows):
         return tf.TensorSpec([rows if self.is_static else None, _WIDTH * _SLOTS], "float64")

@@ -32,7 +32,7 @@ def compiled_draws(x):
 
 def control():
     """Return rows of loops, conditions and lists."""
-    rows = Table(batches=False, static=False)
+    rows = Table(batches=False, static=False, whole_in_graph=True)
 
     def rnn(x, w):
         steps = tf.shape(x)[1]

@@ -64,7 +64,15 @@ def elementwise():
     )
     rows.add("AddV2", raw("AddV2"), *TWO)
     # An axis of unknown size may be 1 and broadcast: shapes, sums and gradients follow.
-    rows.add("Mul Shape", _of_unknown_sizes, [(B, 3), (B, 3)], gradients=True, mixed=False)
+    rows.add(
+        "Mul Shape",
+        _of_unknown_sizes,
+        [(B, 3), (B, 3)],
+        gradients=True,
+        mixed=False,
+        batches=False,
+        static=False,
+    )
 
     def one(kinds, domain=lambda x: x, inputs=ALONG, **attributes):
         for kind in kinds.split():
@@ -109,6 +117,8 @@ def elementwise():
         [(B, 3), (2,)],
         [(2, B), (2,)],
         gradients=True,
+        batches=False,
+        static=False,
         tolerance=1e-5,
     )
     channels = "FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient"
@@ -120,6 +130,8 @@ def elementwise():
         [(B, 3), (3,)],
         [(2, B, 2, 3), (3,)],
         gradients=True,
+        batches=False,
+        static=False,
         tolerance=1e-5,
     )
     rows.add(
@@ -131,6 +143,8 @@ def elementwise():
         divided=NONE,
         empty=False,
         gradients=True,
+        batches=False,
+        static=False,
         tolerance=1e-5,
     )
 
@@ -220,6 +234,9 @@ def elementwise():
         *TWO[:1],
         divided=NONE,
         gradients=True,
+        batches=False,
+        replicated=False,
+        static=False,
     )
     rows.add("SelectV2", lambda x: tf.where(x > 0, x, tf.zeros_like(x)), *ONE, gradients=True)
     return rows
@@ -228,7 +245,7 @@ def elementwise():
 def partials():
     """Return rows of linear operations on sums that are not reduced yet."""
     p, c = partial(2, 3), (2, 3)
-    rows = Table(batches=False)
+    rows = Table(batches=False, static=False)
     rows.add("Identity", lambda x: tf.identity(x) + 1, [p], divided=NONE)
     rows.add(
         "StopGradient PreventGradient Snapshot ZerosLike OnesLike Neg",

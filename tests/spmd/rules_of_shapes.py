@@ -26,6 +26,7 @@ def shapes():
         [(B, 3)],
         [(2, B, 3)],
         batches=True,
+        gradients=False,
     )
     rows.add(
         "Reshape",
@@ -81,7 +82,6 @@ def shapes():
         ],
         [(B, 3), (3,)],
         divided=SOME,
-        static=True,
     )
     rows.add("Reshape", lambda x: tf.reshape(x, [4, -1]), [(B, 4)], divided=NONE, empty=False)
     rows.add(

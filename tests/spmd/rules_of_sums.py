@@ -123,8 +123,8 @@ def contractions():
     """Return rows of products."""
     rows = Table()
 
-    def product(kind, inputs, names, gradients=False):
-        rows.add(kind, raw(kind, **names), *inputs, gradients=gradients)
+    def product(kind, inputs, names):
+        rows.add(kind, raw(kind, **names), *inputs, static=False)
 
     for a in (False, True):
         for b in (False, True):
@@ -150,7 +150,7 @@ def contractions():
                 [(B, 5, *turn(left, a)), (5, *turn(right, b))],
                 [(5, B, *turn(left, a)), (B, *turn(right, b))],
             ]
-            product("BatchMatMulV2", batch if a == b else batch[4:8], names)
+            product("BatchMatMulV2", batch[4:8] if a or b else batch, names)
     product("BatchMatMulV3", batch[:3], {"adj_x": True, "adj_y": True, "Tout": "float64"})
     rows.add(
         "MatMul",
@@ -208,6 +208,7 @@ def contractions():
             lambda *x, e=equation: tf.raw_ops.Einsum(inputs=list(x), equation=e),
             *inputs,
             gradients=True,
+            static=False,
         )
     equations = {
         "...i,ij->...j": [[(B, 3), (3, 4)], [(B, 5, 3), (3, 4)], [(2, B, 3), (3, 4)]],
@@ -228,7 +229,8 @@ def contractions():
 
 def sampled_losses():
     """Return rows of losses of sampled classes, whose draws every replica gets from the first."""
-    rows = Table(static=False, batches=False, replicated=False)
+    # Without a graph, the sampler draws other classes each time.
+    rows = Table(static=False, batches=False, replicated=False, whole_in_graph=True)
     for loss in (tf.nn.nce_loss, tf.nn.sampled_softmax_loss):
 
         def of_samples(w, b, x, labels, loss=loss):

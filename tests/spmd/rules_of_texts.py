@@ -9,7 +9,7 @@ from rule_harness import NONE, B, Table, bools, ints, raw
 
 def ragged():
     """Return rows of operations on texts."""
-    rows = Table(batches=False, static=False)
+    rows = Table(batches=False, static=False, whole_in_graph=True)
 
     def texts(x):
         """Return texts of no to three words."""

@@ -136,7 +136,7 @@ def test_a_disk_without_room_for_an_epoch(small, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("csv.DictWriter.writerow", full)
-    words = r"cannot write .*/run/history\.csv: No space left on device; free some space"
+    words = r"cannot write .*/run/history\.csv: No space left on device; free disk space"
     with pytest.raises(UserError, match=words):
         small()
 
