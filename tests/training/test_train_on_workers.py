@@ -19,19 +19,9 @@ from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
 from kdist.training.restart import OtherWorkersFolder, note_run, restore_after_restart
-<<<<<<< HEAD
-<<<<<<< HEAD
-from kdist.training.run_folder import RunFolder
-from kdist.workers.tf_config import WorkerPlace, worker_place
-=======
-from kdist.workers.place import WorkerPlace, worker_place
-from replicas import assert_close, assert_equal
->>>>>>> t2
-=======
 from kdist.training.run_folder import RunFolder
 from kdist.workers.tf_config import WorkerPlace, worker_place
 from replicas import assert_close, assert_equal
->>>>>>> main
 from small_network import STAND_IN, small_model
 
 pytestmark = pytest.mark.slow
