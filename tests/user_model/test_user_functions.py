@@ -213,7 +213,7 @@ def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
     batches = tf.data.Dataset.range(4).batch(2)
     with pytest.raises(UserError, match="--batch-size 8, but .* fixed.. returns batches"):
         functions.check_batch(check_data_result(batches), 8)
-    with pytest.raises(UserError, match="--val-batch-size 8, but .* fixed.. returns batches of"):
+    with pytest.raises(UserError, match="--val-batch-size 8, but .* fixed.. returns batches"):
         functions.check_batch(check_data_result(batches), None, 8)
     functions.check_batch(check_data_result(batches), None)
     functions.check_batch(check_data_result((np.ones(2), np.ones(2))), 8, 8)
