@@ -197,7 +197,7 @@ def test_two_trainings_at_once(tmp_path):
 )
 def test_arguments_out_of_range(argument):
     [name] = argument
-    with pytest.raises(UserError, match=f"{name} (is|has) "):
+    with pytest.raises(UserError, match=rf"\b{name}\b"):
         Checkpoint("folder", **argument)
 
 
