@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 @pytest.mark.parametrize(
     ("runs", "validated"),
-    [(3, False), (3, True), *[pytest.param(31, False, marks=pytest.mark.slow)] * 3],
+    [(3, False), (3, True), pytest.param(31, False, marks=pytest.mark.slow)],
 )
 def test_random_programs(runs, validated, monkeypatch):
     """Validated programs are the same in each run."""
