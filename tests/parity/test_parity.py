@@ -47,14 +47,9 @@ COMPILED_BY_XLA = (
     "batch_by_batch_weighted",
     "custom_step_sum_uneven",
     "dropout_accumulation",
-    "embedding_accumulation_uneven",
     "kdist_bn_uneven",
     "optimizer_LossScaleOptimizer",
-    "recurrent_dropout_uneven",
     "stateful_rnn",
-    "steps_per_execution_2",
-    "two_heads_uneven",
-    "weighted_metrics_uneven",
 )
 
 
