@@ -88,7 +88,7 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
     from kdist._upstream.graphs import forget_custom_gradients
     from kdist.spmd import partition as steps
 
-    explain, operations, whole = steps.explain, 0, Counter[str]()
+    explain, operations, whole = steps.explain_plan, 0, Counter[str]()
 
     def counted(plan: Any, *args: Any, **options: Any) -> Any:
         nonlocal operations
@@ -96,7 +96,7 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
         whole.update(planned.op.type for planned in plan.operations if planned.is_whole)
         return explain(plan, *args, **options)
 
-    steps.explain = counted
+    steps.explain_plan = counted
     different = []
     for name in names:
         case = cases.CASES[name]
