@@ -48,14 +48,10 @@ def build_for_fit(model: keras.Model) -> None:
     if "train_step" in overridden_steps(model):
         return
     spec = replica_batch_spec(fit.iterator, any_batch_size=model.built)
-    try:
-        build_alone(model, spec)
-    except (UserError, TrainingError):  # of several workers
-        raise
-    except Exception:
-        # The code of a model may need values, or the size of the batch.
-        if not model.built or spec is None:
-            raise
+    error = _try_to_build(model, spec)
+    if error is not None:
+        if not model.built:
+            raise error
         _build_on_zeros(model, spec, find_global_batch(fit.iterator, None) or 1)
 
 
@@ -73,11 +69,22 @@ def _build_on_zeros(model: keras.Model, spec: Any, rows: int) -> None:
         model.optimizer.build(model.trainable_variables)
 
 
-def build_alone(model: keras.Model, batch: Any) -> None:
-    """Build layers, metrics and optimizer for a batch; do nothing if `batch` is `None`."""
-    if batch is not None:
+def _try_to_build(model: keras.Model, spec: Any) -> Exception | None:
+    """Build layers, metrics and optimizer for batches with the spec; do nothing for `None`.
+
+    Return the error of a model whose code needs values or the size of the batch. Errors of kdist
+    are raised: if workers differ, all of them end their fits.
+    """
+    if spec is None:
+        return None
+    try:
         with model.distribute_strategy.scope():
-            model._symbolic_build(data_batch=batch)
+            model._symbolic_build(data_batch=spec)
+    except (UserError, TrainingError):
+        raise
+    except Exception as error:
+        return error
+    return None
 
 
 def build_for_step(model: keras.Model, batch: Any) -> None:
@@ -95,13 +102,7 @@ def _build_early(model: keras.Model, batch: Any) -> None:
     """
     if not model.built or not has_call(model) or overridden_steps(model) or model.run_eagerly:
         return
-    try:
-        build_alone(model, batch)
-    except (UserError, TrainingError):  # of several workers, which all end their fits
-        raise
-    except Exception:
-        # The code of a model may need values, or the size of the batch, which only the step has.
-        return
+    _try_to_build(model, batch)  # The step has what the code of a model may lack here.
 
 
 class _FirstEpoch(int):

@@ -45,7 +45,7 @@ def _saves_model(callback: Any) -> bool:
 
 
 def _is_for_one_worker(callback: Any) -> bool:
-    """Whether a callback restores the state that it saves, which works on one worker only."""
+    """Whether a callback restores its saved state; only a single worker can restore it."""
     is_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
     return bool(getattr(callback, "for_one_worker", is_keras))
 

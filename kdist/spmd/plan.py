@@ -341,8 +341,8 @@ class GraphPlan(TensorFacts):
         """Plan a tensor's conversion to a form; return it, and its first possible stage."""
         available, tensor = self.stage_of(tensor), self.resolve_alias(tensor)
         placement = self.placement_of(tensor)
-        # In this order: forms that any placement has, opaque values and lists, which have no other
-        # form, replicated tensors, and then conversions that need an exchange.
+        # The order of the cases: forms that any placement has; opaque values and lists, whose form
+        # is fixed; replicated tensors; conversions that need an exchange.
         if is_fake(tensor) and not isinstance(form, LocalSizes):  # No replica reads the tensor.
             return KEEP, available
         conversion = choose_conversion(form, placement, self.variable_shard(tensor))

@@ -140,7 +140,7 @@ class RunRecord:
 
     @cached_property
     def shares_cores(self) -> bool:
-        """Whether the run's replicas are logical CPUs, which share the cores of one processor."""
+        """Whether the run's replicas are logical CPUs and share the cores of one processor."""
         devices = self.summary.get("devices")
         names = devices if isinstance(devices, list) else []
         return len(names) > 1 and all("CPU" in str(name) for name in names)

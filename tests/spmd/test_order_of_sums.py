@@ -52,7 +52,7 @@ def test_no_replica_adds_three_terms_in_an_order_of_its_own(fn):
 
 
 def test_each_shard_gets_its_rows_of_the_sum_in_the_fixed_order():
-    """One machine with one or several devices, as several workers: no shard adds by itself."""
+    """One machine adds as several workers do: no shard adds the other shards' parts alone."""
     shards = np.random.default_rng(0).normal(size=(4, 9, 3)).astype("float32")
     expected = (shards[0] + shards[2]) + (shards[1] + shards[3])
     assert not np.array_equal(expected, shards[0] + shards[1] + shards[2] + shards[3])

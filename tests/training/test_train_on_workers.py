@@ -64,7 +64,7 @@ main()
 """
 
 
-# `kdist launch --ray`, on two machines of a cluster, of which one leaves as its worker pauses.
+# `kdist launch --ray`, on a cluster of two machines; a machine leaves as its worker pauses.
 SHRINKING_CLUSTER = """
 import os, subprocess, sys, time
 from ray.cluster_utils import Cluster
@@ -141,7 +141,7 @@ def saved_weights(folder):
 
 
 def assert_same_bits(folder, alone, replicas):
-    """Compare a run with the run on one replica; `replicas` are those of its epochs."""
+    """Compare a run with the run on one replica; `replicas` lists the replicas of each epoch."""
     found, expected = np.array(columns(folder)), np.array(columns(alone))
     np.testing.assert_array_equal(found[:, :5], expected[:, :5])
     assert (found[:, 5].tolist(), expected[:, 5].tolist()) == (replicas, [1, 1])

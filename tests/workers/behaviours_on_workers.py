@@ -341,7 +341,7 @@ def refuses_to_read_divided_state_alone(strategy, folder):
             model.fit(X, Y, verbose=0)
 
 
-# Cases of other groups than two workers of one replica.
+# Cases that two workers with one replica each do not run; larger groups run these cases.
 OTHER_CASES = {
     case.__name__: case
     for case in (goes_on_with_other_workers, refuses_to_read_divided_state_alone)

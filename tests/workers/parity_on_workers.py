@@ -1,4 +1,4 @@
-"""The cases of tests/parity, whose model is that of one replica, and what workers do besides."""
+"""Cases of tests/parity and behaviours of workers, run by several workers."""
 
 import faulthandler
 import json

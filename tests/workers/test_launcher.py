@@ -240,7 +240,7 @@ def test_a_signal_is_passed_on_and_what_ignores_it_is_killed(launch):
     assert "worker 0 ended with exit code 143 after SIGTERM" in errors
     assert "restart" not in errors
     while any(is_running(pid) for pid in pids):  # until the kernel has removed them
-        time.sleep(0.01)
+        os.sched_yield()
 
 
 def test_a_second_signal_kills_the_workers(launch):

@@ -85,7 +85,7 @@ DIVIDED_STATE = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The groups' folders, and the results of one replica, which the groups share."""
+    """Return the folder of all groups and of the results of one replica, which the groups share."""
     return tmp_path_factory.mktemp("workers")
 
 
