@@ -161,8 +161,12 @@ def test_fewer_workers_go_on_with_the_same_bits(alone, tmp_path):
 
 
 RAY_CASES = {
-    # The worker is the parent of the program.
-    "killed": ("os.kill(os.getppid(), signal.SIGKILL)", ["--max-restarts", "1"], [2, 2]),
+    # The worker is the parent of the program, which must not end its epoch before it is killed too.
+    "killed": (
+        "os.kill(os.getppid(), signal.SIGKILL); signal.pause()",
+        ["--max-restarts", "1"],
+        [2, 2],
+    ),
     "elastic": (
         "open({paused!r}, 'w').close(); signal.pause()",
         ["--max-restarts", "1", "--elastic"],
