@@ -1,6 +1,6 @@
 """`fit` passes the epoch to the data, and can begin at any batch of any epoch.
 
-`fit_data.py` keeps the running fits. `start_fit_at` continues a fit; `data_sources.py` then skips
+`fit_data.py` keeps the running fits. `start_fit_at` continues a fit; `resumed_data.py` then skips
 the trained batches. `compile_options.py` has the steps per execution.
 """
 
@@ -18,7 +18,6 @@ from keras.src.trainers.trainer import Trainer
 
 from ..errors import TrainingError, UserError
 from .compile_options import choose_steps_per_execution
-from .data_sources import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .fit_data import (
     Fit,
     find_global_batch,
@@ -32,6 +31,7 @@ from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_model_outsi
 from .iterators import release_in_background
 from .models import has_call, overridden_steps
 from .patching import replaces
+from .resumed_data import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .worker_devices import uses_collectives
 
 

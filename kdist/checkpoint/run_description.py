@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .._upstream.data_sources import array_sizes
 from .._upstream.models import flatten_layers, optimizers_of
 from .._upstream.optimizers import is_average_warmed_up, steps_taken
+from .._upstream.resumed_data import array_sizes
 from ..workers.agreement import ANY
 from .checkpoint_options import CheckpointOptions
 from .export import serialize_model

@@ -26,7 +26,7 @@ from ..study.tables import (
     format_setting,
 )
 from ..training.console import format_count
-from ..training.networks import NAME_SETTINGS, NETWORKS
+from ..training.network_choices import NAME_SETTINGS, NETWORKS
 from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series

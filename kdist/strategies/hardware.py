@@ -24,7 +24,7 @@ def describe_machine() -> dict[str, Any]:
     A child process asks TensorFlow, so that the calling process holds no memory of a GPU. The child
     takes seconds.
     """
-    from ..launch import child  # `import kdist` does not need it
+    from ..processes import child  # `import kdist` does not need it
 
     done = child.run([sys.executable, "-m", "kdist", "devices"])
     devices = [" ".join(line.split()) for line in done.output.splitlines()]

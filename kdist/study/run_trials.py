@@ -15,7 +15,7 @@ from typing import Protocol
 from rich.console import Console
 
 from ..errors import UserError, error_text
-from ..launch.child import Resources
+from ..processes.child import Resources
 from ..signals import signal_of
 from ..training.console import format_count
 from ..training.run_record import RunRecord, read_run

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from ..errors import UserError, error_text
-from ..launch.child import Resources
-from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
+from ..processes.child import Resources
+from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.names import check_trackers
 from ..training.console import format_count
 from ..training.run import load_data

@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
-from ..training.networks import NETWORK_SETTINGS, NETWORKS
+from ..training.network_choices import NETWORK_SETTINGS, NETWORKS
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require
 from ..workers.launch_options import MOST_WORKERS

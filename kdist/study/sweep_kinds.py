@@ -12,8 +12,8 @@ from annotated_types import Ge, Gt, Le
 from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
 from ..fields import check_fields
-from ..launch.device_assignment import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
+from ..processes.device_assignment import visible_gpus
 from ..training.config import TrainConfig
 from .experiment import Counts, Experiment
 from .study_folder import Row

@@ -12,7 +12,7 @@ from ..fields import check_fields, field_names
 from ..optimizers.optimizer_names import check_momentum
 from ..optimizers.scaling import scale_learning_rate
 from ..tracking.names import tracker_names
-from .networks import NETWORK_SETTINGS, NETWORKS
+from .network_choices import NETWORK_SETTINGS, NETWORKS
 from .settings import (
     SET_BY_OWN_MODEL,
     SHAREABLE,

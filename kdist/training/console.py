@@ -8,7 +8,7 @@ from typing import Any
 
 from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
-from .networks import NAME_SETTINGS
+from .network_choices import NAME_SETTINGS
 from .run_folder import RunFolder, find_saved_model
 from .run_record import TrainResult
 from .settings import model_name

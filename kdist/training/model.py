@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..optimizers.optimizer_names import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .networks import NETWORKS
+from .network_choices import NETWORKS
 from .run_folder import RunFolder
 from .settings import Batches
 from .user_model.compiled_model import (

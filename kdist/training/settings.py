@@ -34,7 +34,7 @@ from ..optimizers.optimizer_names import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..tracking.names import TRACKERS
-from .networks import NETWORKS, NetworkName
+from .network_choices import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .._upstream.hooks import StepWatch
-from ..launch.child import Child
+from ..processes.child import Child
 from . import start_timeout
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import writable_folder
-from ..launch.child import Resources
-from ..launch.device_assignment import assign_devices, visible_cores, visible_gpus
-from ..launch.verdict import OUT_OF_MEMORY, judge_end, shell_code
+from ..processes.child import Resources
+from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
+from ..processes.verdict import OUT_OF_MEMORY, judge_end, shell_code
 from .launch_options import LaunchOptions
 from .tf_config import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers

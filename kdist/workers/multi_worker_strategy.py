@@ -26,7 +26,7 @@ from .._upstream.worker_devices import (
 )
 from .._upstream.worker_failures import abort_collectives, find_failures
 from ..errors import LostWorkerError, UserError
-from ..launch.child import send_answer
+from ..processes.child import send_answer
 from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explanation import describe_plan, find_user_line
 from ..spmd.fixed_order import WorkerFixedOrder

@@ -19,8 +19,8 @@ from ray.train.collective import broadcast_from_rank_zero
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from ..errors import LOST_CODE, TrainingError
-from ..launch.child import Child
-from ..launch.verdict import shell_code
+from ..processes.child import Child
+from ..processes.verdict import shell_code
 from .launch_options import LaunchOptions, select_limits
 from .launcher import USAGE_ERROR, free_ports
 from .tf_config import NOTES, worker_environment

@@ -23,7 +23,7 @@ def test_a_line_for_each_finding(capsys):
 
 PROGRAM = """
 import os, signal, sys
-from kdist.launch.child import send_answer, read_arguments
+from kdist.processes.child import send_answer, read_arguments
 
 send_answer(one={"name": "one", "state": "good", "text": "works", "remedy": ""})
 print("a word\\n\\nthe last line", file=sys.stderr, flush=True)

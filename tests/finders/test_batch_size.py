@@ -251,7 +251,7 @@ def test_doubles_then_halves(limit, start, most, found, expected):
     assert tried == expected
 
 
-HEAD = "import os, signal, sys; from kdist.launch.child import send_answer"
+HEAD = "import os, signal, sys; from kdist.processes.child import send_answer"
 
 
 def run_program(text):

@@ -17,7 +17,7 @@ FAMILIES = {
     "elementwise": rules_of_elements.elementwise,
     "partials": rules_of_elements.partials,
     "reductions": rules_of_sums.reductions,
-    "contractions": rules_of_sums.contractions,
+    "matmul": rules_of_sums.contractions,
     "sampled_losses": rules_of_sums.sampled_losses,
     "random": rules_of_sums.random,
     "shapes": rules_of_shapes.shapes,

@@ -84,7 +84,7 @@ def test_nan_of_a_replica_without_samples_reaches_no_statistics():
 
 
 def test_tensorflow_gets_the_shape_wrong():
-    """Upstream test: when this fails, oneDNN's quirk in `kdist/spmd/quirks.py` is gone."""
+    """Upstream test: when this fails, oneDNN's quirk in `kdist/spmd/empty_inputs.py` is gone."""
     if not onednn_is_on():
         pytest.skip("oneDNN is off")
     outputs = tf.nn.conv2d(tf.zeros((0, 8, 8, 2)), tf.zeros((3, 3, 2, 4)), 1, "SAME")

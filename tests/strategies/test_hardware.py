@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from kdist.errors import UserError
-from kdist.launch import child
+from kdist.processes import child
 from kdist.strategies.hardware import (
     ONEDNN_VARIABLE,
     cpu_flags,

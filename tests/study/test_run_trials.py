@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import FakeProcess
-from kdist.launch.child import Resources
+from kdist.processes.child import Resources
 from kdist.signals import Interrupted
 from kdist.study.run_trials import Outcome, TrialRunner
 from kdist.study.study_folder import StudyFolder

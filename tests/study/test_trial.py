@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.launch.verdict import judge_end
+from kdist.processes.verdict import judge_end
 from kdist.signals import ENDING, raise_signals
 from kdist.study import trial_process
 from kdist.study.experiment import POINT_COLUMNS

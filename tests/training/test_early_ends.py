@@ -11,7 +11,7 @@ import keras
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
-from kdist.launch.verdict import is_out_of_memory
+from kdist.processes.verdict import is_out_of_memory
 from kdist.signals import ENDING
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig

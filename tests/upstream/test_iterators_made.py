@@ -5,7 +5,7 @@ import warnings
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist._upstream.data_sources import IteratorHistory
+from kdist._upstream.resumed_data import IteratorHistory
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 

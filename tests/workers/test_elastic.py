@@ -12,7 +12,7 @@ from kdist.workers.launcher import fitting_workers
 SECONDS = 900  # no test takes as long
 HEAD = """
     import os, signal, sys
-    from kdist.launch.child import send_answer
+    from kdist.processes.child import send_answer
     rank, attempt = (int(os.environ[n]) for n in ("KDIST_RANK", "KDIST_RESTART_COUNT"))
     size = int(os.environ["KDIST_WORLD_SIZE"])
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES")

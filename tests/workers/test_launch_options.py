@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kdist.cli.launch import launch, separate_program_arguments
 from kdist.cli.options import make_options_class
 from kdist.errors import UserError
-from kdist.launch.device_assignment import assign_devices, visible_gpus
+from kdist.processes.device_assignment import assign_devices, visible_gpus
 from kdist.workers import launcher
 from kdist.workers.launch_options import (
     LaunchOptions,

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from kdist.launch.child import Resources
-from kdist.launch.device_assignment import visible_cores
+from kdist.processes.child import Resources
+from kdist.processes.device_assignment import visible_cores
 from kdist.workers import worker_processes
 from kdist.workers.worker_processes import Worker, WorkerOutput, run_workers
 

@@ -14,11 +14,11 @@ product its cost in `costs.py`. Importing this package registers all rules.
 """
 
 from . import (  # noqa: F401
-    contractions,
     control_flow,
     elementwise,
     indexing,
     lists,
+    matmul,
     ragged,
     random,
     recurrent,

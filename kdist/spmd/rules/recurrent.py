@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from ..empty_inputs import pad_to_one_row
 from ..operation import Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Opaque, Placement, Shard
-from ..quirks import pad_to_one_row
 from ..stage import Stage, rows_from
 
 _PARAMETERS, _LENGTHS = 3, 4  # Indices of inputs of both operations.

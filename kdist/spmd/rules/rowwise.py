@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..empty_inputs import fails_without_rows, pad_empty_inputs, padded_key
 from ..op_types import types_in
 from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Shard
-from ..quirks import fails_without_rows, pad_empty_inputs, padded_key
 from ..rows import Rows
 from ..stage import Stage
 from .elementwise import name_axes
@@ -53,7 +53,7 @@ _LEAST_RANKS = {
     **dict.fromkeys(types_in("AdjustHue AdjustSaturation HSVToRGB RGBToHSV"), 2),
     "AdjustContrastv2": 4,
 }
-# Kernels that may be wrong without rows (`quirks.fails_without_rows`).
+# Kernels that may be wrong without rows (`empty_inputs.fails_without_rows`).
 _NEED_ROWS = types_in("""
     BiasAdd Conv2D Conv3D DepthwiseConv2dNative MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad
 """)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import UserError
-from ...launch.device_assignment import visible_gpus
+from ...processes.device_assignment import visible_gpus
 from ...training.user_model.user_functions import (
     explain_user_errors,
     list_user_files,

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import pynvml
 
 from ... import __version__
-from ...launch import child
+from ...processes import child
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _TENSORFLOW_SECONDS = 300.0  # a first import reads a gigabyte of files

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...errors import UserError
-from ...launch import child
-from ...launch.device_assignment import visible_gpus
+from ...processes import child
+from ...processes.device_assignment import visible_gpus
 from ...versions import describe_untested
 from .examine import Finding
 

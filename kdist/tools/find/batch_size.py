@@ -8,7 +8,7 @@ from typing import Any
 
 from ...arguments import positive_integer
 from ...errors import TrainingError, UserError
-from ...launch import child
+from ...processes import child
 
 TRY_VARIABLE = "KDIST_FINDER"
 """Environment variable in the process of a try: a file that starts a search itself is refused."""

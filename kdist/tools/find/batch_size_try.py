@@ -13,8 +13,8 @@ import keras
 import tensorflow as tf
 
 from ...errors import UserError
-from ...launch.child import read_arguments, send_answer
-from ...launch.verdict import is_out_of_memory
+from ...processes.child import read_arguments, send_answer
+from ...processes.verdict import is_out_of_memory
 from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.user_data import NoSamplesError, UserData, take_first_samples

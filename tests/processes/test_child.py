@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.launch.child import Child, Resources, run
-from kdist.launch.verdict import is_out_of_memory, judge_end, says_out_of_memory
+from kdist.processes.child import Child, Resources, run
+from kdist.processes.verdict import is_out_of_memory, judge_end, says_out_of_memory
 from kdist.signals import ENDING, raise_signals, signal_of
 
 SECONDS = 900  # no test takes as long
 HEAD = """
 import json, os, signal, subprocess, sys
-from kdist.launch.child import read_arguments, send_answer
+from kdist.processes.child import read_arguments, send_answer
 """
 
 
@@ -75,7 +75,7 @@ def test_a_child_that_hangs_is_killed():
 def test_what_a_child_has_started_ends_with_it(session):
     """Also a grandchild of its own making, in a session of its own, in an inner `Child`."""
     code = f"""
-from kdist.launch.child import Child
+from kdist.processes.child import Child
 command = [sys.executable, "-c", "import signal; signal.pause()"]
 pids = [subprocess.Popen(command, start_new_session={session}).pid, Child(command).pid]
 send_answer(pids=pids)
@@ -89,7 +89,7 @@ os._exit(3)
 
 
 def test_a_child_does_not_outlive_its_parent():
-    code = "from kdist.launch.child import Child\n"
+    code = "from kdist.processes.child import Child\n"
     code += f"Child({python('print(os.getpid(), flush=True); signal.pause()')!r}).wait()"
     parent = subprocess.Popen(python(code), stdout=subprocess.PIPE)
     pid = int(parent.stdout.readline())
