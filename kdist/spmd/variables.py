@@ -1,4 +1,4 @@
-"""The variables of a strategy, and TensorFlow's part of the strategy (`GlobalViewExtended`).
+"""The variables of a strategy, and TensorFlow's part of the strategy (`ExactExtended`).
 
 Each replica has a copy of a variable, or a part of a divided variable (`divided_variables.py`).
 """
@@ -352,7 +352,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             yield
 
 
-class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
+class ExactExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
     """TensorFlow's implementation of a strategy of one machine, with `GlobalVariables`."""
 
     def __init__(self, strategy: tf.distribute.Strategy, **options: Any) -> None:

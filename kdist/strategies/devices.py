@@ -1,6 +1,6 @@
 """The devices and threads of a strategy, the CPU's logical devices, and the use of XLA.
 
-A strategy's variables and collectives are in `GlobalViewExtended` (`spmd/variables.py`).
+A strategy's variables and collectives are in `ExactExtended` (`spmd/variables.py`).
 """
 
 import contextlib

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..arguments import read_tf_config
 from ..errors import UserError
-from ..spmd.variables import GlobalViewExtended
+from ..spmd.variables import ExactExtended
 from .devices import check_devices, device_type, first_devices, run_operations_on_one_core
 from .exact_strategy import ExactStrategy
 
@@ -92,7 +92,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
                 f" one of {len(names)} replicas out of every sum: take an even number of replicas,"
                 " or ReductionToOneDevice"
             )
-        extended = GlobalViewExtended(
+        extended = ExactExtended(
             self,
             devices=names,
             cross_device_ops=cross_device_ops,

@@ -31,7 +31,7 @@ class TensorBoardTracker(Tracker):
 
     title: ClassVar[str] = "TensorBoard"
 
-    def config(self, environment: Mapping[str, Any]) -> None:
+    def start(self, environment: Mapping[str, Any]) -> None:
         """Write the device, the versions, the model and the hyperparameters, once for a run."""
         self._writers: dict[str, Any] = {}
         types = bool | int | float | str
@@ -49,7 +49,7 @@ class TensorBoardTracker(Tracker):
         if self._session is not None:
             self._session.on_train_begin()
 
-    def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+    def log_values(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step, and flush them, as `sent.json` says that they are written."""
         run, prefix = _RUN_AND_PREFIX[axis]
         for name, value in values.items():

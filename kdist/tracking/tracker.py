@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Tracker(keras.callbacks.Callback):
     """Records the settings and the values of a fit.
 
-    A subclass has three methods: `config`, `scalars` and `finish`. Epochs are counted from 1. If a
-    method fails, the tracker warns and finishes, and training continues. No file is opened before
+    A subclass has three methods: `start`, `log_values` and `finish`. Epochs are counted from 1. If
+    a method fails, the tracker warns and finishes, and training continues. No file is opened before
     training begins, so that a tracker can be copied, and a fit that never starts leaves no files. A
     tracker handles no batches: Keras would wait for the metrics of every execution.
 
@@ -93,14 +93,14 @@ class Tracker(keras.callbacks.Callback):
         self._is_open = False
         self._start_time = 0.0
 
-    def config(self, environment: Mapping[str, Any]) -> None:
+    def start(self, environment: Mapping[str, Any]) -> None:
         """Begin a run and record its settings, or continue the run that `sent` describes.
 
         Args:
             environment: The number of `replicas`, the `device`, and `versions` of packages by name.
         """
 
-    def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+    def log_values(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step.
 
         Args:
@@ -110,7 +110,7 @@ class Tracker(keras.callbacks.Callback):
         """
 
     def finish(self, exit_code: int) -> None:
-        """Close the run, also if `config` failed.
+        """Close the run, also if `start` failed.
 
         Args:
             exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
@@ -126,7 +126,7 @@ class Tracker(keras.callbacks.Callback):
         """Write the values of a step, unless the tracker is closed or has written the step."""
         with self._catch_errors(f"write {axis} values"):
             if self._record_step(axis, step):
-                self.scalars(axis, step, values)
+                self.log_values(axis, step, values)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that a resumed run needs."""
@@ -148,7 +148,7 @@ class Tracker(keras.callbacks.Callback):
             file = self.folder / "sent.json"
             is_resumed = (self.continues_run or state) and file.exists()
             self.sent = json.loads(file.read_text(encoding="utf-8")) if is_resumed else {}
-            self.config(
+            self.start(
                 {
                     "replicas": self.model.distribute_strategy.num_replicas_in_sync,
                     "device": describe_device(self.model.distribute_strategy),
@@ -183,8 +183,8 @@ class Tracker(keras.callbacks.Callback):
             keep_best(self._best, values)
             if self._record_step("epoch", epoch + 1):
                 values["learning_rate"] = read_learning_rate(self.model)
-                self.scalars("epoch", epoch + 1, values)
-                self.scalars("best", epoch + 1, dict(self._best))
+                self.log_values("epoch", epoch + 1, values)
+                self.log_values("best", epoch + 1, dict(self._best))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close the tracker."""

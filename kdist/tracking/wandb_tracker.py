@@ -130,7 +130,7 @@ class WandbTracker(Tracker):
         self._run: Any = None
         self._started_here = False
 
-    def config(self, environment: Mapping[str, Any]) -> None:
+    def start(self, environment: Mapping[str, Any]) -> None:
         """Start the run, or use the active run."""
         config = {**environment, **self.settings}
         if wandb.run is not None and wandb.run in _open_runs:
@@ -162,7 +162,7 @@ class WandbTracker(Tracker):
             self._run.log({}, step=self.sent["rows"])
         self.record_sent(id=self._run.id)
 
-    def scalars(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+    def log_values(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Send the values of a step, without empty histograms."""
         if axis == "best":
             self._run.summary.update(dict(values))

@@ -25,11 +25,11 @@ class Recording(Tracker):
         if name == self.fails_at:
             raise OSError("no space left\non device")
 
-    def config(self, environment):
+    def start(self, environment):
         self.seen = dict(self.sent)
-        self._note("config", environment["replicas"])
+        self._note("start", environment["replicas"])
 
-    def scalars(self, axis, step, values):
+    def log_values(self, axis, step, values):
         if axis == "epoch":
             self.epoch_values = dict(values)
         values["more"] = 1
@@ -64,7 +64,7 @@ def test_the_seconds_are_since_training_began(tmp_path):
         assert tracker.epoch_values["seconds"] == seconds
 
 
-CALLS = [("config", 1), ("epoch", 1), ("best", 1), ("epoch", 2), ("best", 2)]
+CALLS = [("start", 1), ("epoch", 1), ("best", 1), ("epoch", 2), ("best", 2)]
 
 
 def test_a_fit_is_recorded_and_finished_once(tmp_path):
@@ -77,7 +77,7 @@ def test_a_fit_is_recorded_and_finished_once(tmp_path):
 @pytest.mark.parametrize(
     ("fails_at", "doing"),
     [
-        ("config", "start"),
+        ("start", "start"),
         ("epoch", "write an epoch"),
         ("best", "write an epoch"),
         ("finish", "end"),
@@ -100,7 +100,7 @@ def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at, doing, tmp_pa
 
 
 def test_a_tracker_is_good_for_another_fit(tmp_path):
-    tracker = Recording(tmp_path, "config")
+    tracker = Recording(tmp_path, "start")
     with pytest.warns(UserWarning, match="could not start"):
         fit(tracker)
     tracker.fails_at, tracker.calls = "", []
@@ -129,7 +129,7 @@ def test_what_an_earlier_process_has_written_is_not_written_again(tmp_path):
     resumed.continues_run = True
     fit(resumed, range(1, 3))
     assert resumed.seen == {"epoch": 2, "rows": 2, "id": "seven"}
-    assert resumed.calls == [("config", 1), ("epoch", 3), ("best", 3), ("finish", 0)]
+    assert resumed.calls == [("start", 1), ("epoch", 3), ("best", 3), ("finish", 0)]
 
 
 class Written(Tracker):
@@ -137,7 +137,7 @@ class Written(Tracker):
         super().__init__(folder, settings={})
         self.steps = []
 
-    def scalars(self, axis, step, values):
+    def log_values(self, axis, step, values):
         self.steps.append(step)
         assert (axis, values) == ("batch", {"loss": step, "learning_rate": 0.25})
 
