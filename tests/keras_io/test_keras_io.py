@@ -1,6 +1,5 @@
 """Examples of keras.io train the same model on several replicas as on stock Keras."""
 
-import classifiers
 import gans
 import kdist
 import keras
@@ -31,9 +30,7 @@ def images(*shape, low=0.0, high=1.0, labels=True):
 
 # The functions that make an example's model, and its data of a number of samples.
 EXAMPLES = {
-    "adversarial": (classifiers.adversarial, images(8, 8, 1)),
     "gan": (gans.gan, images(8, 8, 1, labels=False)),
-    "knowledge_distillation": (classifiers.distilled, images(8, 8, 1)),
     "simclr": (simclr.make, images(8, 8, 3, high=255)),
     "text_lstm": (texts.lstm, texts.padded),
     "text_transformer": (texts.transformer, texts.padded),

@@ -97,5 +97,5 @@ def test_layers_on_replicas_are_those_without_a_strategy(names):
         keras.config.set_floatx("float32")
         keras.config.set_dtype_policy("float32")
         tolerance = lambda name: ROUNDED  # noqa: E731
-    found = failures(Layers, expressions, layer_samples.INPUTS, tolerance, and_divided=True)
+    found = failures(Layers, expressions, layer_samples.INPUTS, tolerance)
     assert not found, "\n" + "\n".join(found)

@@ -8,46 +8,28 @@ from cases import CASES, IN_README, on_one_replica
 ON_MORE_REPLICAS = {
     3: (
         "bn_fewer_samples_than_replicas",
-        "loss_mean_with_sample_weight_weighted",
-        "masked_tagger_weighted_mean",
         "optimizer_LossScaleOptimizer",
         "steps_per_execution_3_uneven",
-        "custom_root_objective_uneven",
-        "custom_step_sum_uneven",
-        "position_embedding_clipped_uneven",
-        "augmentation_uneven",
         "attention_dropout_uneven",
         "dropout_batch_by_batch",
     ),
     4: (
         "accumulation_clipnorm_bn_uneven",
-        "batch_by_batch",
         "batch_smaller_than_replicas",
-        "embedding_global_clipnorm_uneven",
         "generator_of_sparse_rows",
         "steps_per_execution_2_of_sparse_rows",
-        "uneven_last_batch",
-        "endpoint_fewer_samples_than_replicas",
-        "custom_step_clipped_and_accumulated",
-        "custom_step_concatenated_uneven",
         "stateful_rnn",
-        "dropout_accumulation",
     ),
     8: (
         "bn_fewer_samples_than_replicas",
         "custom_largest_metric_uneven",
-        "custom_step_fewer_samples_than_replicas",
-        "custom_step_gathered_uneven",
         "dropout_uneven",
     ),
 }
 
 COMPILED_BY_XLA = (
-    "accumulation",
-    "batch_by_batch_weighted",
     "custom_step_sum_uneven",
     "dropout_accumulation",
-    "kdist_bn_uneven",
     "optimizer_LossScaleOptimizer",
     "stateful_rnn",
 )
@@ -86,14 +68,9 @@ def check(name, replicas):
 @pytest.mark.parametrize(
     "name",
     [
-        "accumulation",
         "accumulation_clipnorm_bn_uneven",
-        "batch_by_batch",
-        "ema_overwrite_uneven",
-        "embedding_accumulation_uneven",
         "optimizer_LossScaleOptimizer",
         "steps_per_execution_accumulation_clip",
-        "dropout_accumulation",
         "dropout_uneven",
     ],
 )

@@ -3,17 +3,16 @@
 import harness
 import kdist
 import model_cases
-import optimizer_cases
 import pytest
 from cases import CASES, on_one_replica
 from kdist.spmd import partition
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer", "small")]
 
-# Kinds of models, optimizers, and steps that use weights in other ways: not data or losses.
+# Kinds of models, and steps that use weights in other ways: not data or losses. Optimizers are in
+# `tests/keras_listing`.
 NAMES = (
     *model_cases.CASES,
-    *optimizer_cases.CASES,
     "l2",
     "activity_regularizer_bn_uneven",
     "constraint_uneven",
