@@ -269,8 +269,8 @@ def read_arguments() -> Any:
 def send_answer(**values: Any) -> None:
     """In a child, send values to the parent as a line of JSON; without effect in other processes.
 
-    `judge_end` reads `mistake`, the message of the user's mistake that ended the child, and
-    `limited`, whether the child's memory has a limit. Child and parent agree on all further names.
+    `judge_end` reads `mistake`, the message of the user's mistake that ended the child. Child and
+    parent agree on all further names.
     """
     if _ANSWERS in os.environ:
         os.write(int(os.environ[_ANSWERS]), f"{json.dumps(values)}\n".encode())

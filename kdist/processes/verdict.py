@@ -77,9 +77,6 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     if is_killed and not report:
         line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
         return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
-    if is_crash and answers.get("limited"):
-        line = f"{OUT_OF_MEMORY}, most likely: {last or 'its process crashed'}"
-        return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
     return Verdict(
         cause="signal" if code < 0 else "error",
         ending=ending,
@@ -156,15 +153,10 @@ _MEMORY_MESSAGES = re.compile(
 # oneDNN's `dnnl_out_of_memory` is 1: with TensorFlow 2.21 a convolution "could not create a
 # primitive".
 _ONEDNN_OUT_OF_MEMORY = "Status: 1, message"
-# Messages of Python and the C++ library about a thread that finds no memory for its stack.
-_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
 
 
-def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
-    """Whether an exception or its cause says that the memory of a CPU or GPU ran out.
-
-    If memory is `limited`, a thread that cannot start counts as out of memory.
-    """
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception or its cause says that the memory of a CPU or GPU ran out."""
     # Exceptions are compared by name, because this module must not import TensorFlow.
     names = {kind.__name__ for kind in type(error).__mro__}
     message = str(getattr(error, "message", None) or error)
@@ -174,10 +166,8 @@ def is_out_of_memory(error: BaseException, *, limited: bool = False) -> bool:
         return True
     if "InternalError" in names and says_out_of_memory(message):
         return True
-    if limited and any(words in message for words in _NO_THREAD):
-        return True
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return cause is not None and is_out_of_memory(cause, limited=limited)
+    return cause is not None and is_out_of_memory(cause)
 
 
 def says_out_of_memory(text: str) -> bool:

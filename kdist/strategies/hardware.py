@@ -1,10 +1,8 @@
-"""The machine that trains: CPU, devices, available memory, and oneDNN's kernels for the CPU."""
+"""The machine that trains: CPU, devices, and oneDNN's kernels for the CPU."""
 
-import contextlib
 import datetime
 import os
 import platform
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 from ..errors import UserError
 
-ROOT = Path("/")
 CPUINFO = Path("/proc/cpuinfo")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 _ONEDNN_FLAGS = {"avx2", "fma"}
@@ -99,43 +96,3 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
         and cpu_flags(cpuinfo) >= _ONEDNN_FLAGS
     ):
         os.environ[ONEDNN_VARIABLE] = "1"
-
-
-def available_memory(root: Path = ROOT) -> int | None:
-    """Return the bytes that a new program can use without swapping; `None` if unknown.
-
-    The machine and the control groups (version 2), such as a container's, limit the memory. A
-    group's memory for inactive files counts as available: Linux frees it on demand.
-    """
-    kilobytes = _find_number(root / "proc/meminfo", r"^MemAvailable:\s+(\d+) kB$")
-    limits = [] if kilobytes is None else [kilobytes * 1024]
-    for folder in _control_groups(root):
-        limit = _find_number(folder / "memory.max")  # `max` without a limit
-        used = _find_number(folder / "memory.current") or 0
-        inactive = _find_number(folder / "memory.stat", r"^inactive_file (\d+)$") or 0
-        if limit is not None:
-            limits.append(max(limit - max(used - inactive, 0), 0))
-    return min(limits, default=None)
-
-
-def _control_groups(root: Path) -> list[Path]:
-    """Return the folders of this process's control group and of its parents.
-
-    In a container, `/proc/self/cgroup` may have the path on the host: then only the topmost folder
-    exists, and it belongs to the container.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    top = root / "sys/fs/cgroup"
-    folder = top / path
-    return [top, *(group for group in (folder, *folder.parents) if group.is_relative_to(top))]
-
-
-def _find_number(path: Path, pattern: str = r"^(\d+)$") -> int | None:
-    with contextlib.suppress(OSError):
-        found = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.M)
-        return int(found[1]) if found else None
-    return None

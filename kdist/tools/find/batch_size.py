@@ -97,9 +97,8 @@ def find_batch_size(
     memory, and a GPU's memory is freed only when the process ends.
 
     On GPUs a try may use all GPU memory: end all programs that use these GPUs, including this
-    process if it has used TensorFlow. On the CPU a try may use the memory that is free when it
-    begins, in the container or on the machine, without swap; a larger allocation fails at once
-    (`RLIMIT_DATA`).
+    process if it has used TensorFlow. On the CPU a try may use all memory of the
+    machine or of the container: when the memory runs out, the kernel ends the try first.
 
     Args:
         model: `"FILE.py:FUNCTION"`; the function returns a compiled model.

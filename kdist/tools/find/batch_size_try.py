@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import re
-import resource
 import sys
 import time
 from pathlib import Path
@@ -15,7 +13,6 @@ import tensorflow as tf
 from ...errors import UserError
 from ...processes.child import read_arguments, send_answer
 from ...processes.verdict import is_out_of_memory
-from ...strategies.hardware import available_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.user_data import NoSamplesError, UserData, take_first_samples
 from ...training.user_model.user_functions import UserFunctions, load_functions
@@ -23,7 +20,7 @@ from .batch_size import BatchSizeTry
 from .short_fit import train_model
 
 _TRAINED_STEPS = 3
-# If the machine runs out of memory nevertheless, the kernel ends this process first.
+# If the machine or the container runs out of memory, the kernel ends this process first.
 _FIRST_TO_END_SCORE = "1000"
 
 
@@ -56,9 +53,6 @@ def try_batch_size(
     batches = make_full_batches(functions, global_batch)
     if batches is None:
         return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="data")
-    # CUDA reserves far more addresses than it uses, so a try on GPUs has no limit.
-    limited = strategy.devices[0].startswith("CPU") and limit_memory()
-    send_answer(limited=limited)  # from here on, a crash is a failed allocation
     steps = _TimedSteps()
     try:
         train_model(
@@ -70,7 +64,7 @@ def try_batch_size(
             callback=steps,
         )
     except Exception as error:
-        if not is_out_of_memory(error, limited=limited):
+        if not is_out_of_memory(error):
             raise
         return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="memory")
     seconds = (steps.ends[-1] - steps.ends[0]) / (_TRAINED_STEPS - 1)
@@ -115,23 +109,6 @@ def make_full_batches(functions: UserFunctions, global_batch: int) -> UserData |
     first = next(iter(data.training), None)
     is_full = first is not None and len(keras.tree.flatten(first)[0]) >= global_batch
     return data if is_full else None
-
-
-def limit_memory() -> bool:
-    """Limit this process to the free memory; return whether it has a limit now.
-
-    Beyond the limit of the data segment, which counts all private writable memory since Linux 4.7,
-    TensorFlow raises an error, long before the machine has to swap or to end programs.
-    """
-    free, status = available_memory(), Path("/proc/self/status")
-    used = re.search(r"VmData:\s+(\d+) kB", status.read_text("utf-8") if status.exists() else "")
-    if free is None or used is None:
-        return False
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = int(used[1]) * 1024 + free
-    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-    return True
 
 
 if __name__ == "__main__":
