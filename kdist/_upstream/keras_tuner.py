@@ -1,4 +1,4 @@
-"""KerasTuner's oracles without files, and Hyperband with a minimum of epochs.
+"""KerasTuner's oracles without files.
 
 The package itself does not import this module, as importing KerasTuner takes a second.
 """
@@ -33,15 +33,4 @@ class BayesianOptimizationOracle(
 
 
 class HyperbandOracle(OracleWithoutFiles, keras_tuner.oracles.HyperbandOracle):
-    """Hyperband: trains many trials for a few epochs, and the best of them for more.
-
-    `min_epochs` should exceed the warm-up: results are meaningless while the learning rate rises.
-    """
-
-    def __init__(self, *, min_epochs: int = 1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.min_epochs = min_epochs
-        # Repeated here, as KerasTuner's constructor takes no `min_epochs`.
-        self._current_bracket = self._get_num_brackets() - 1
-        self._brackets: list[dict[str, Any]] = []
-        self._start_new_bracket()
+    """Hyperband: trains many trials for a few epochs, and the best of them for more."""

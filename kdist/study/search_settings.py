@@ -95,7 +95,14 @@ class Search:
             unused = NETWORK_SETTINGS - NETWORKS[self.config.network].settings
             space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
             object.__setattr__(self, "space", space)
-        self.search_space()
+        warmup = self.search_space().dimensions.get("warmup_epochs")
+        longest = max(warmup.values_to_check()) if warmup else self.config.warmup_epochs
+        if self.tuner == "hyperband" and longest >= 1:
+            raise UserError(
+                f"received warmup_epochs {longest:g} with hyperband, whose first trials end after"
+                " one epoch, before the learning rate has risen: keep warmup_epochs below 1, or"
+                " pass another --tuner"
+            )
 
     @property
     def direction(self) -> str:

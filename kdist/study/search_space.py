@@ -30,7 +30,6 @@ DEFAULT_SPACE: dict[str, Any] = {
 """The default space. Learning rates range from too small to diverging."""
 
 _SAMPLINGS = ("linear", "log", "reverse_log")
-_MOST_CHECKED_VALUES = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,17 +43,11 @@ class Range:
     is_integer: bool
 
     def values_to_check(self) -> Iterator[float]:
-        """Yield both ends; of a range of integers, also up to a thousand values in between."""
-        if not self.is_integer:
-            yield from (self.least, self.most)
-            return
-        is_factor = self.step is not None and self.sampling != "linear"
-        value, step = self.least, self.step or 1
-        for _ in range(_MOST_CHECKED_VALUES):
-            if value > self.most:
-                break
-            yield value
-            value = value * step if is_factor else value + step
+        """Yield both ends, and the second value of evenly spaced integers."""
+        yield self.least
+        if self.is_integer and self.sampling == "linear":
+            yield min(self.least + (self.step or 1), self.most)
+        yield self.most
 
     def declare(self, hp: Any, name: str) -> None:
         """Declare the range to KerasTuner's `HyperParameters`."""

@@ -18,7 +18,6 @@ from ..training.config import SearchTrial
 from ..training.run_record import RunRecord
 from .search_results import TRIAL_COLUMNS, describe_values, make_trial_config, read_result
 from .search_settings import Search
-from .search_space import Range
 from .study_folder import Row, StudyFolder
 from .trial import Trial
 from .trial_process import remove_checkpoints
@@ -41,7 +40,6 @@ def make_oracle(search: Search) -> keras_tuner.Oracle:
     if search.tuner == "hyperband":
         oracle = HyperbandOracle(
             max_epochs=search.config.epochs,
-            min_epochs=find_min_epochs(search),
             factor=search.factor,
             **options,
         )
@@ -54,14 +52,6 @@ def make_oracle(search: Search) -> keras_tuner.Oracle:
     oracle.max_trials = search.max_trials
     oracle.verbose = 0
     return oracle
-
-
-def find_min_epochs(search: Search) -> int:
-    """Return the minimum epochs per trial for Hyperband: one more than the longest warm-up."""
-    part = search.search_space().dimensions.get("warmup_epochs")
-    if part is None:
-        return int(search.config.warmup_epochs) + 1
-    return int(part.most if isinstance(part, Range) else max(part.values)) + 1
 
 
 class SearchTrials:

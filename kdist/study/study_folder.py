@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import dataclasses
-import fcntl
 import io
 import json
 import math
@@ -11,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..checkpoint.folder_lock import FolderLock
 from ..errors import UserError, error_text
 from ..files import (
     atomic_write,
@@ -158,26 +158,9 @@ class StudyFolder:
         with contextlib.ExitStack() as stack:
             with explain_write_errors(self.path, hint="pass another --output"):
                 self.path.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(self.lock())
+                stack.callback(FolderLock(self.path).release)
                 self.write_json(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(info)})
             yield before is not None
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the folder for this process.
-
-        Raises:
-            UserError: Another process uses the folder.
-        """
-        with (self.path / ".lock").open("a", encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
-            except BlockingIOError as error:
-                raise UserError(
-                    f"another process works on the study in {self.path}: wait until it ends, or"
-                    " pass another --output"
-                ) from error
-            yield
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file; `None` if the file does not exist.

@@ -7,7 +7,6 @@ import pytest
 from kdist.errors import UserError
 from kdist.study.search_run import divide_machine, tune
 from kdist.study.search_settings import MAY_CHANGE, Search, refuse_tuned
-from kdist.study.search_trials import find_min_epochs
 from kdist.study.study_folder import StudyFolder, StudyInfo
 from kdist.training.config import TrainConfig
 
@@ -70,12 +69,20 @@ def test_only_what_makes_trials_incomparable_is_a_difference():
     assert any(line.startswith("its space.base_lr is") for line in found)
 
 
-def test_hyperband_grants_more_than_the_warm_up():
-    config = TrainConfig(epochs=9, warmup_epochs=1.5)
-    assert find_min_epochs(Search(config=config)) == 2
-    assert find_min_epochs(Search(config=config, space={"warmup_epochs": [0, 3]})) == 4
-    ranged = {"warmup_epochs": {"min": 0.0, "max": 4.5}}
-    assert find_min_epochs(Search(config=config, space=ranged)) == 5
+@pytest.mark.parametrize(
+    ("warmup", "space"),
+    [
+        (1.5, None),
+        (0, {"warmup_epochs": [0, 1.5]}),
+        (0, {"warmup_epochs": {"min": 0.0, "max": 1.5}}),
+    ],
+)
+def test_hyperband_is_refused_with_a_warm_up_of_an_epoch(warmup, space):
+    config = TrainConfig(epochs=9, warmup_epochs=warmup)
+    Search(config=config, space=space)
+    with pytest.raises(UserError, match=r"received warmup_epochs 1.5 with hyperband.*--tuner"):
+        Search(tuner="hyperband", config=config, space=space)
+    Search(tuner="hyperband", config=TrainConfig(epochs=9, warmup_epochs=0.9))
 
 
 def opened(path, search):
@@ -86,7 +93,7 @@ def test_a_folder_holds_one_search(tmp_path):
     path, search = tmp_path / "search", Search(config=TrainConfig(epochs=3))
     with opened(path, search) as resumed:
         assert not resumed
-        with pytest.raises(UserError, match="another process works on the study"):
+        with pytest.raises(UserError, match=rf"{path} is in use by process \d+ on "):
             opened(path, search).__enter__()
     before = (path / "study.json").read_bytes()
     with pytest.raises(UserError, match="another study: its config.epochs is 3, not 4;"):

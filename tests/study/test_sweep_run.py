@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
+from kdist.checkpoint.folder_lock import FolderLock
 from kdist.errors import UserError
 from kdist.report.find_records import read_study
 from kdist.signals import Interrupted, signal_of
@@ -175,8 +176,10 @@ def test_a_sweep_whose_rows_are_damaged_is_told_and_not_resumed(finished, here, 
 def test_only_one_process_works_on_a_sweep(here, runs):
     runs.at[FIRST] = KeyboardInterrupt()
     run(runs, output="out")
-    with StudyFolder(here / "out").lock(), pytest.raises(UserError, match="another process"):
+    lock = FolderLock(here / "out")
+    with pytest.raises(UserError, match="is in use by process"):
         run(runs, output="out")
+    lock.release()
 
 
 # Before the devices are listed

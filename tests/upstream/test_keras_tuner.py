@@ -62,12 +62,3 @@ def test_too_many_failures_raise_before_the_last_is_written(tmp_path):
 
 def test_seed_0_is_any_seed(tmp_path):
     assert 0 not in {make_oracle(tmp_path, seed=0).seed for _ in range(3)}
-
-
-def test_hyperband_has_no_argument_for_the_least_epochs():
-    names = inspect.signature(keras_tuner.oracles.HyperbandOracle.__init__).parameters
-    assert "min_epochs" not in names
-    oracle = keras_tuner.oracles.HyperbandOracle(objective=SCORE, max_epochs=9, factor=3)
-    assert oracle.min_epochs == 1
-    assert oracle._current_bracket == oracle._get_num_brackets() - 1 == 2
-    assert oracle._brackets == [{"bracket_num": 2, "rounds": [[], [], []]}]
