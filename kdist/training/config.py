@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.optimizer_names import check_momentum
 from ..optimizers.scaling import scale_learning_rate
-from ..tracking.names import tracker_names
+from ..tracking.factory import tracker_names
 from .network_choices import NETWORK_SETTINGS, NETWORKS
 from .settings import (
     SET_BY_OWN_MODEL,

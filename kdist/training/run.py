@@ -26,8 +26,7 @@ from ..files import check_writable_folder
 from ..processes.verdict import is_out_of_memory
 from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
-from ..tracking.factory import tracking
-from ..tracking.names import check_trackers
+from ..tracking.factory import check_trackers, tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan

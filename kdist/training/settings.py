@@ -33,7 +33,7 @@ from ..fields import (
 from ..optimizers.optimizer_names import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
-from ..tracking.names import TRACKERS
+from ..tracking.factory import TRACKERS
 from .network_choices import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
