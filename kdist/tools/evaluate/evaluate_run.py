@@ -1,19 +1,22 @@
 """`evaluate`: a table with loss and metrics of a run's newest model, or of each new model."""
 
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...checkpoint.checkpoint_file import DamagedCheckpointError
-from ...errors import UserError
+from ...arguments import is_remote
+from ...checkpoint.checkpoint_file import CheckpointFile, DamagedCheckpointError, checkpoint_files
+from ...checkpoint.folder_lock import is_abandoned
+from ...errors import UserError, error_text
+from ...remote import RemoteFolder, folder_address
+from ...training.run_folder import REMOTE_FILES, find_saved_model
+from ...training.run_record import RunRecord, read_run
 from .evaluate_options import EvaluateOptions
-from .saved_models import (
-    Evaluation,
-    SavedModel,
-    list_models,
-    open_run_folder,
-    read_evaluated_run,
-    watch_models,
-)
+
+if TYPE_CHECKING:
+    from .evaluator import Evaluation, SavedModel
 
 _LONGEST_SLEEP_SECONDS = 1e9  # `time.sleep` takes this value on all systems
 
@@ -24,7 +27,7 @@ def evaluate(
     *,
     announce: Callable[[str], None] = print,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[Evaluation]:
+) -> "list[Evaluation]":
     """Evaluate a run's saved models on exactly all validation data, on any number of replicas.
 
     Of a complete run, the final model is evaluated; of any other run, the newest readable
@@ -85,7 +88,8 @@ def evaluate(
         try:
             evaluation = evaluator.evaluate(model)
         except DamagedCheckpointError as error:
-            if model.path.exists():  # else a running training has removed it
+            # A checkpoint that is missing now was removed by the running training.
+            if isinstance(model, CheckpointFile) and model.path.exists():
                 announce(f"Skipped the damaged checkpoint {model.path.name}: {error}")
             continue
         if not found:
@@ -97,3 +101,73 @@ def evaluate(
     if not found and options.watch is None:
         raise UserError(f"all checkpoints of {name} are damaged: evaluate a different run")
     return found
+
+
+def open_run_folder(path: str) -> tuple[Path, RemoteFolder | None]:
+    """Return a run's folder and `None`; of a remote run, the local copy and the remote folder.
+
+    Raises:
+        UserError: There is no such folder.
+    """
+    address = folder_address("the run", path)
+    if is_remote(address):
+        remote = RemoteFolder(address, REMOTE_FILES)
+        remote.download()
+        if not (remote.local / "config.json").is_file():
+            raise UserError(f"cannot evaluate {address}: a run's config.json is missing there")
+        return remote.local, remote
+    folder = Path(address)
+    if not os.path.isdir(folder):  # unlike `Path`, takes any path
+        raise UserError(
+            f"{folder} is not a folder: pass the folder that kdist train has printed; for a"
+            " model file, call kdist.load_model(path, strategy=...).evaluate(...)"
+        )
+    return folder, None
+
+
+def read_evaluated_run(folder: Path) -> RunRecord:
+    """Read a run, which may be unfinished; raise `UserError` if it cannot be read."""
+    try:
+        return read_run(folder, unfinished=True)
+    except (UserError, OSError) as error:
+        raise UserError(f"cannot evaluate {folder}: {error_text(error)}") from error
+
+
+def list_models(folder: Path) -> "list[SavedModel]":
+    """Return models, the newest first; the final model of a complete run is the newest."""
+    final = _final_model(folder)
+    checkpoints = checkpoint_files(folder / "checkpoints")
+    if final is None:
+        return [*checkpoints]
+    is_complete = read_evaluated_run(folder).status == "complete"
+    return [final, *checkpoints] if is_complete else [*checkpoints, final]
+
+
+def watch_models(folder: Path, wait: Callable[[], None]) -> "Iterator[SavedModel]":
+    """Yield each checkpoint as it appears, and at the end the final model."""
+    seen: set[Path] = set()
+    had_ended = False
+    while True:
+        # Look for the end of the run first: files that were saved before the end are then seen.
+        has_ended = _has_result(folder) or is_abandoned(folder / "checkpoints")
+        for checkpoint in reversed(checkpoint_files(folder / "checkpoints")):
+            if checkpoint.path not in seen:
+                seen.add(checkpoint.path)
+                yield checkpoint
+        final = _final_model(folder)
+        # The run saves its model after its result, so the loop looks for the model a last time.
+        if has_ended and (final is not None or had_ended):
+            break
+        had_ended = has_ended
+        wait()
+    if final is not None:
+        yield final
+
+
+def _final_model(folder: Path) -> Path | None:
+    return find_saved_model(folder) if _has_result(folder) else None
+
+
+def _has_result(folder: Path) -> bool:
+    """Whether the run has ended with a result; resuming a run removes its result."""
+    return (folder / "summary.json").is_file()

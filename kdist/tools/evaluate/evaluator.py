@@ -2,13 +2,14 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
+from ...checkpoint.checkpoint_file import CheckpointFile
 from ...checkpoint.export import restore_weights
 from ...data import Standardization, evaluation_batches
 from ...errors import UserError, error_line
@@ -16,9 +17,56 @@ from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
 from ...training.model import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
+from ...training.run_record import read_run
 from ...training.user_model.user_data import UserData
 from ...training.user_model.user_functions import explain_user_errors, load_functions
-from .saved_models import Evaluation, SavedModel
+
+SavedModel = CheckpointFile | Path
+"""A checkpoint of a run, or the file of its final model."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Loss and metrics of a saved model on the validation data.
+
+    Attributes:
+        epoch: Epoch of the model, counted from 1; `None` if unknown.
+        step: Number of trained steps of this epoch; `None` at the end of the epoch.
+        samples: Number of samples; each sample counts once. `None` if unknown.
+        metrics: Loss and metrics by name: `"loss"` with weight penalties, as in training; for
+            kdist's networks also `"accuracy"`, from 0 to 1.
+        weights: `"averaged"` or `"trained"`.
+        file: Name of the file.
+    """
+
+    epoch: int | None
+    step: int | None
+    samples: int | None
+    metrics: Mapping[str, float]
+    weights: str
+    file: str
+
+    def __str__(self) -> str:
+        return self._line(self._cells())
+
+    def heading(self) -> str:
+        """Return the heading of a table of evaluations."""
+        return self._line({name: name for name in self._cells()})
+
+    def _cells(self) -> dict[str, str]:
+        return {
+            "epoch": "-" if self.epoch is None else f"{self.epoch}",
+            "step": "end" if self.step is None else f"{self.step}",
+            "samples": "-" if self.samples is None else f"{self.samples}",
+            **{name: f"{value:.4f}" for name, value in self.metrics.items()},
+            "weights": self.weights,
+            "file": self.file,
+        }
+
+    @staticmethod
+    def _line(cells: Mapping[str, str]) -> str:
+        *columns, (_, file) = cells.items()
+        return "  ".join([*(text.rjust(max(len(name), 8)) for name, text in columns), file])
 
 
 class Evaluator:
@@ -78,22 +126,30 @@ class Evaluator:
             explain_user_errors(*self._files),
             precision_scope(config.precision, self._strategy.devices),
         ):
-            if saved.checkpoint is not None:
-                restore_weights(self._model, saved.checkpoint, averaged=averaged)
+            if isinstance(saved, CheckpointFile):
+                restore_weights(self._model, saved, averaged=averaged)
             else:
-                _load_weights(self._model, saved.path)
+                _load_weights(self._model, saved)
             results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)
-        if saved.checkpoint is None and config.model is None:
+        if isinstance(saved, Path) and config.model is None:
             # A training with averages saves them as the weights of its final model.
             averaged = config.ema_momentum is not None
+        epoch, step = _read_position(saved)
         return Evaluation(
-            epoch=saved.epoch,
-            step=saved.step,
+            epoch=epoch,
+            step=step,
             samples=self._samples,
             metrics={name: float(value) for name, value in results.items()},
             weights="averaged" if averaged else "trained",
-            file=saved.path.name,
+            file=(saved if isinstance(saved, Path) else saved.path).name,
         )
+
+
+def _read_position(saved: SavedModel) -> tuple[int | None, int | None]:
+    """Return the epoch and the step of an `Evaluation`."""
+    if isinstance(saved, CheckpointFile):
+        return saved.epoch + (saved.batch > 0), saved.batch or None
+    return int(read_run(saved.parent, unfinished=True).summary_number("epochs") or 0) or None, None
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
