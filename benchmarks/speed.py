@@ -6,6 +6,7 @@
     python -m benchmarks.speed --network transformer --batch 64
     python -m benchmarks.speed --task predict --batch 256
     python -m benchmarks.speed --candidates kdist "kdist, bfloat16"
+    python -m benchmarks.speed --candidates kdist "kdist, 4 shards"
     python -m benchmarks.speed --batch 64 --candidates "kdist, 2 replicas" "kdist, 2 workers"
 
 Each candidate is a process of its own, or two workers. After each candidate has traced its step
@@ -39,10 +40,10 @@ from .measure import ROOT, Table, format_ratio, make_parser, make_timer, module_
 
 NETWORKS = ("wide_resnet", "transformer", "lstm", "table")
 STOCK, MIRRORED = "stock Keras", "stock MirroredStrategy"
-ONE, WORKERS = "kdist", "kdist, 2 workers"
+ONE, WORKERS, SHARDS = "kdist", "kdist, 2 workers", "kdist, 4 shards"
 NO_NORM, BFLOAT16 = "kdist, no batch norm", "kdist, bfloat16"
 EAGER, COMPILED, PRODUCT = "PyTorch, eager", "PyTorch, compiled", "matrix product"
-NOT_USUAL = (WORKERS, BFLOAT16)  # bfloat16 is slow where it is emulated
+NOT_USUAL = (WORKERS, SHARDS, BFLOAT16)  # bfloat16 is slow where it is emulated
 # All processes run at the same time, so no process may reserve the memory of a GPU.
 ENVIRONMENT = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
@@ -81,7 +82,7 @@ def list_candidates(args: argparse.Namespace) -> list[str]:
     """Return the names of the candidates that can run."""
     names = [STOCK, MIRRORED, ONE, several_name(args)]
     if args.task == "fit":
-        names.append(WORKERS)
+        names += [WORKERS, SHARDS]
     if args.network == "wide_resnet" and args.task == "fit":
         names += [NO_NORM, BFLOAT16]
         names += [EAGER, COMPILED] if importlib.util.find_spec("torch") else []
@@ -207,6 +208,7 @@ def print_ratios(
         (several_replicas, ONE),
         (ONE, torch),
         (ONE, NO_NORM),
+        (SHARDS, ONE),
     ]
     table = Table("ratio", "of speeds", "of memory", "of first turns", title=title, file=file)
     for name, base in [*pairs, (BFLOAT16, ONE), (WORKERS, several_replicas)]:
@@ -276,6 +278,7 @@ def make_keras_turn(
         STOCK: lambda: None,
         MIRRORED: functools.partial(make_stock_strategy, args.replicas),
         WORKERS: lambda: kdist.MultiWorkerMirroredStrategy(replicas=1),
+        SHARDS: lambda: kdist.MirroredStrategy(replicas=1, shards=4),
         several_name(args): lambda: kdist.MirroredStrategy(replicas=args.replicas),
     }
     strategy = strategies.get(name, lambda: kdist.MirroredStrategy(replicas=1))()
@@ -286,7 +289,7 @@ def make_keras_turn(
     model = networks.make_model(network, strategy, steps_per_execution=steps_per_execution)
     data = networks.random_batches(network, args.batch[0], args.steps)
     turns = {
-        "fit": lambda: networks.fit_epoch(model, data).seconds,
+        "fit": lambda: networks.fit_epoch(model, data),
         "evaluate": make_timer(lambda: model.evaluate(data, verbose=0)),
         "predict": make_timer(lambda: model.predict(data, verbose=0)),
     }

@@ -33,7 +33,6 @@ LIBRARIES = {
     "keras-hub": "0.32.0",
     "keras-rs": "0.4.0",
     "bayesflow": "2.0.12",
-    "kgcnn": "4.0.2",
     "keras-tcn": "3.5.6",
     "keras-mdn-layer": "1.0.0",
     "ncps": "1.0.1",
@@ -42,7 +41,6 @@ LIBRARIES = {
     "kimm": "0.2.5",
     "medicai": "0.0.4",
 }
-NEEDED = ["dm-tree"]  # imported by kgcnn, which does not require it
 REPLICAS = (1, 2, 3)
 EQUAL = {"float64": 1e-9, "float32": 1e-4}
 GROWTH = 20.0  # a difference up to this times that of noise in the initial weights is rounding
@@ -60,7 +58,7 @@ def main() -> int:
     if options.train:
         train_library(options.library[0], options.model)
         return 0
-    wanted = [f"keras=={KERAS}", f"tensorflow=={TENSORFLOW}", *NEEDED]
+    wanted = [f"keras=={KERAS}", f"tensorflow=={TENSORFLOW}"]
     wanted += [f"{name}=={version}" for name, version in LIBRARIES.items()]
     details: list[str] = []
     wrong = False
@@ -160,7 +158,7 @@ def train_library(library: str, models: list[str] | None) -> None:
 
     kdist.MirroredStrategy(replicas=max(REPLICAS))  # before TensorFlow starts: splits the CPU
     from .cases import CASES
-    from .models import bayesflow, images, keras_hub, keras_rs, kgcnn, layers  # noqa: F401
+    from .models import bayesflow, images, keras_hub, keras_rs, layers  # noqa: F401
 
     cases = [case for case in CASES if case.library == library]
     cases = [case for case in cases if models is None or case.name in models]
