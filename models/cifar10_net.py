@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import number_within, positive_integer
+from ..arguments import as_integer, number_within, positive_integer
+from ..errors import UserError
 from ..layers import LocalResponseNormalization
-from .image_shape import CHANNELS_LAST, check_image_shape
 
 
 def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.applications are
@@ -58,14 +58,14 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     image/cifar10), after Krizhevsky's cuda-convnet.
     """
     positive_integer("classes", classes, hint="pass the number of classes")
-    check_image_shape(input_shape, times_halved=0, sides_required=True)
+    _check_image_shape(input_shape)
     number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
 
     images = keras.Input(tuple(input_shape), name="images")
     x = _pool(_conv(images, "conv1", bias=0.0), "pool1")
     x = _normalize(x, "norm1")
     x = _normalize(_conv(x, "conv2", bias=0.1), "norm2")
-    x = layers.Flatten(data_format=CHANNELS_LAST, name="flatten")(_pool(x, "pool2"))
+    x = layers.Flatten(data_format="channels_last", name="flatten")(_pool(x, "pool2"))
     for layer, units in (("local3", 384), ("local4", 192)):
         x = layers.Dense(
             units,
@@ -91,7 +91,7 @@ def _conv(x: Any, name: str, *, bias: float) -> Any:
         5,
         padding="same",
         activation="relu",
-        data_format=CHANNELS_LAST,
+        data_format="channels_last",
         kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.05),
         bias_initializer=keras.initializers.Constant(bias),
         name=name,
@@ -99,9 +99,19 @@ def _conv(x: Any, name: str, *, bias: float) -> Any:
 
 
 def _pool(x: Any, name: str) -> Any:
-    pool = layers.MaxPooling2D(3, strides=2, padding="same", data_format=CHANNELS_LAST, name=name)
+    pool = layers.MaxPooling2D(3, strides=2, padding="same", data_format="channels_last", name=name)
     return pool(x)
 
 
 def _normalize(x: Any, name: str) -> Any:
     return LocalResponseNormalization(4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name)(x)
+
+
+def _check_image_shape(shape: Sequence[int]) -> None:
+    match shape:
+        case [_, _, _] if all((as_integer(size) or 0) >= 1 for size in shape):
+            return
+    raise UserError(
+        f"input_shape is {shape!r}, but has to be (height, width, channels) of one image, without"
+        " the batch axis, such as (24, 24, 3): three integers of at least 1"
+    )

@@ -107,8 +107,8 @@ def test_the_classifier_is_precise_under_mixed_precision():
     [
         ({"classes": 0}, "classes is 0, but has to be an integer of at least 1"),
         ({"weight_decay": -1}, "weight_decay is -1, but has to be a number of at least 0"),
-        ({"input_shape": (None, 24, 3)}, "height and width have to be integers of at least 1"),
-        ({"input_shape": (24, 24)}, "pass three numbers"),
+        ({"input_shape": (None, 24, 3)}, "three integers of at least 1"),
+        ({"input_shape": (24, 24)}, r"\(24, 24\), but has to be \(height, width, channels\)"),
     ],
 )
 def test_an_argument_out_of_range_is_an_error(options, why):
