@@ -84,7 +84,7 @@ def report(
 
     page, skipped = write_report(runs, output=output)
     for path, reason in skipped:
-        print(f"Skipped: {path}: {reason}")
+        print(f"Skipped: {path}: {reason}".encode(errors="replace").decode())
     print(f"Report: {page}")
 
 

@@ -14,7 +14,7 @@ from ..study.search_settings import SEARCH_KIND, Search
 from ..study.study_folder import STUDY_FILE, Row, StudyFolder
 from ..study.sweep_kinds import EXPERIMENTS
 from ..study.tables import MISSING, format_setting
-from ..training.run_record import FILES, RunRecord, read_run, sanitize_text
+from ..training.run_record import FILES, RunRecord, read_run
 from ..training.settings import FOLDERS, model_name
 
 _RECORD_FILES = {STUDY_FILE, *FILES}
@@ -121,7 +121,7 @@ def _read_into(sources: FoundRecords, path: Path) -> None:
             return
         study = read_study(path)
     except (OSError, UserError) as error:
-        sources.skipped.append((sanitize_text(str(path)), sanitize_text(error_text(error))))
+        sources.skipped.append((str(path), error_text(error)))
         return
     if isinstance(study, SearchRecord):
         sources.searches.append(study)
@@ -141,7 +141,7 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
     info = StudyFolder(path).read_info()
     if info is None:
         raise UserError(f"{path} is not the folder of a sweep or search: {STUDY_FILE} is missing")
-    name = sanitize_text(path.resolve().name)
+    name = path.resolve().name
     if info.kind == SEARCH_KIND:
         rows = StudyFolder(path, "trial").read_rows()
         try:
@@ -161,8 +161,8 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
         name=name,
         path=path,
         experiment=EXPERIMENTS[info.kind],
-        settings=sanitize_text(info.settings),
-        machine=sanitize_text(info.machine),
+        settings=info.settings,
+        machine=info.machine,
         rows=StudyFolder(path).read_rows(),
     )
 
@@ -245,5 +245,5 @@ def _unique_path_ends(paths: Iterable[Path]) -> list[str]:
         length = 1
         while length < len(parts) and sum(p[-length:] == parts[-length:] for p in places) > 1:
             length += 1
-        ends.append(sanitize_text("/".join(parts[-length:])))
+        ends.append("/".join(parts[-length:]))
     return ends

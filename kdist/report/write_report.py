@@ -85,7 +85,8 @@ def write_report(
     for folder, address in addresses.items():
         text = text.replace(folder, address)
     with explain_write_errors(page, hint=_OUTPUT_HINT), folder_for_files(page.parent):
-        atomic_write(page, text)
+        # The name of a folder in another encoding has characters that UTF-8 cannot encode.
+        atomic_write(page, text.encode("utf-8", "replace"))
     return page, sources.skipped
 
 

@@ -19,7 +19,6 @@ from ..files import (
     parse_json,
     read_text,
 )
-from ..training.run_record import sanitize_text
 
 Row = dict[str, Any]
 """The result of a point or trial, by column."""
@@ -179,7 +178,7 @@ class StudyFolder:
 
     def read_rows(self) -> list[Row]:
         """Read the rows of the points or trials that ended; see `read_json`."""
-        return [sanitize_text(row) for row in self.read_json(self._rows_file) or ()]
+        return list(self.read_json(self._rows_file) or ())
 
     def write_json(self, name: str, values: Any) -> None:
         """Write a JSON file, completely or not at all."""

@@ -7,15 +7,13 @@ from typing import Any
 
 from ..arguments import is_remote
 from ..checkpoint.checkpoint_file import checkpoint_files
-from ..checkpoint.folder_lock import FolderLock
 from ..errors import UserError, error_text
 from ..fields import field_names
-from ..files import explain_write_errors
 from ..remote import folder_address, local_records
 from ..workers.tf_config import worker_place
 from .config import TrainConfig
 from .run import train
-from .run_folder import RunFolder, find_saved_model
+from .run_folder import find_saved_model
 from .run_record import RunRecord, TrainResult, read_run
 from .settings import Checkpoints
 
@@ -83,13 +81,10 @@ def load_config_to_resume(
             raise UserError(f"cannot resume {name}: {error_text(error)}") from error
         config = make_resumed_config(run, changes, run_dir=name)
         line = explain_finished_run(run, config)
-    is_chief = worker_place(os.environ).is_chief
     if line is not None:
-        if is_chief:
+        if worker_place(os.environ).is_chief:
             announce(line.replace(str(folder), name))
         return None
-    if is_chief and not is_remote(address):
-        _check_unlocked(folder)
     return config
 
 
@@ -104,9 +99,8 @@ def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: 
     Raises:
         UserError: A setting that may not change differs. The message names the first such setting.
     """
-    saved = TrainConfig.from_dict(
-        {**run.settings, "run_dir": run_dir, **_moved_files(run, changes)}
-    )
+    moved = {name: changes[name] for name in _list_moved(run) if name in changes}
+    saved = TrainConfig.from_dict({**run.settings, "run_dir": run_dir, **moved})
     config = TrainConfig.from_dict({**saved.to_dict(), **changes})
     for name, saved_value in saved.to_dict().items():
         value = getattr(config, name)
@@ -129,21 +123,12 @@ def make_resumed_config(run: RunRecord, changes: Mapping[str, Any], *, run_dir: 
     return config
 
 
-def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
-    """Return the new locations of the user's functions, for files that no longer exist."""
-    moved = {}
-    for name in ("model", "data"):
-        path, _, function = str(run.settings.get(name) or "").rpartition(":")
-        if not path or os.path.isfile(path):
-            continue
-        new_name = str(changes.get(name) or "")
-        if new_name.rpartition(":")[2] != function or ":" not in new_name:
-            raise UserError(
-                f"{run.path} was trained with {path}, and the file does not exist any more:"
-                f" restore the file, or pass its new path as {name}, FILE.py:{function}"
-            )
-        moved[name] = new_name
-    return moved
+def _list_moved(run: RunRecord) -> list[str]:
+    """Return the settings among `model` and `data` whose file no longer exists."""
+    files = {
+        name: str(run.settings.get(name) or "").rpartition(":")[0] for name in ("model", "data")
+    }
+    return [name for name, file in files.items() if file and not os.path.isfile(file)]
 
 
 def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
@@ -183,12 +168,3 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
     summary = (run.path / "summary.json").stat().st_mtime_ns
     saved = find_saved_model(run.path)
     return saved is None or saved.stat().st_mtime_ns < summary
-
-
-def _check_unlocked(folder: Path) -> None:
-    """Check, before TensorFlow is imported, that no other process trains the run."""
-    checkpoints = RunFolder(str(folder), resumed=True).checkpoints
-    hint = "pass a folder that can be written"
-    with explain_write_errors(checkpoints, hint=hint):
-        if checkpoints.exists():
-            FolderLock(checkpoints).release()

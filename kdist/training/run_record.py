@@ -226,7 +226,7 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
     epochs = _read_history(history) if has_epochs else []
     summary = _read_json(path / "summary.json") if is_finished else summarize_epochs(epochs)
     return RunRecord(
-        name=sanitize_text(path.name),
+        name=path.name,
         path=path,
         settings=settings,
         summary=summary,
@@ -237,7 +237,7 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return dict(sanitize_text(parse_json(read_text(path))))
+        return dict(parse_json(read_text(path)))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
 
@@ -262,19 +262,3 @@ def _parse_number(text: str) -> float | None:
         return as_finite(float(text))
     except ValueError:
         return None
-
-
-def sanitize_text(value: Any) -> Any:
-    r"""Replace characters that UTF-8 cannot encode, as in folder names with another encoding.
-
-    Example:
-        >>> sanitize_text(["run-\udcff"])
-        ['run-?']
-    """
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, Mapping):
-        return {sanitize_text(name): sanitize_text(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [sanitize_text(part) for part in value]
-    return value
