@@ -124,19 +124,6 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
 
 
-def full_disk_error(error: BaseException | None) -> BaseException | None:
-    """Return the earliest error in the chain of `error` that reports a full disk or quota.
-
-    h5py reports a full disk in its message alone.
-    """
-    full, at = None, error
-    while at is not None:
-        if getattr(at, "errno", None) in _FULL_DISK_CODES or says_full_disk(str(at)):
-            full = at
-        at = at.__cause__ or at.__context__
-    return full
-
-
 def says_full_disk(text: str) -> bool:
     """Whether a message, or the output of a process, reports a full disk or quota."""
     return _FULL_DISK_WORDS.search(text) is not None

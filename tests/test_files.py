@@ -1,6 +1,5 @@
 """Files that are written, and files that are read."""
 
-import errno
 import json
 import os
 import threading
@@ -15,7 +14,6 @@ from kdist.files import (
     check_writable_folder,
     explain_write_errors,
     folder_for_files,
-    full_disk_error,
     output_file,
     parse_json,
     read_text,
@@ -153,23 +151,6 @@ def test_why_a_file_cannot_be_written(error, told):
     with pytest.raises(UserError) as raised, explain_write_errors(Path("out"), hint="go"):
         raise error
     assert str(raised.value) == told
-
-
-def test_a_full_disk_is_recognized_in_any_error():
-    full = OSError(errno.EDQUOT, "full", "file")
-    with pytest.raises(UserError) as raised, explain_write_errors(Path("out"), hint="go"):
-        raise full
-    assert full_disk_error(raised.value) is full
-    with pytest.raises(KeyError) as raised:
-        try:
-            raise full
-        finally:
-            raise KeyError("while that was handled")
-    assert full_disk_error(raised.value) is full
-    h5 = OSError("Can't write data (file write failed: error message = 'No space left on device')")
-    assert full_disk_error(h5) is h5
-    assert full_disk_error(OSError(errno.EIO, "Input/output error")) is None
-    assert full_disk_error(ValueError("no")) is None
 
 
 def nested(levels):

@@ -5,15 +5,14 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import RefusedCheckpointsError, UserError
-from ..files import explain_write_errors, full_disk_error
+from ..errors import RefusedCheckpointsError
+from ..files import explain_write_errors
 from .checkpoint_file import (
     CheckpointFile,
     DamagedCheckpointError,
@@ -86,15 +85,9 @@ class CheckpointStore:
             with explain_write_errors(folder, hint=_HINT):
                 for leftover in folder.glob(f"{_PART}*"):  # of a killed process
                     leftover.unlink()
-                self._try_rename()
         except BaseException:
             self.close()
             raise
-        if not self._lock.is_supported:
-            announce(
-                f"The file system of {folder} has no locks, so a second process could write into"
-                " the folder: start one run at a time."
-            )
 
     def close(self) -> None:
         """Let other processes use the folder."""
@@ -109,38 +102,15 @@ class CheckpointStore:
     ) -> CheckpointFile:
         """Write a checkpoint, then remove damaged checkpoints, and old checkpoints beyond `keep`.
 
-        If the disk is full, damaged and then old checkpoints are removed to make room. The newest
-        whole checkpoint is never removed.
-
         Raises:
-            OSError: The checkpoint cannot be written; the newest checkpoint is unchanged.
+            OSError: The checkpoint cannot be written; all other checkpoints are unchanged.
         """
-        while True:
-            try:
-                checkpoint = self._write(epoch, batch, arrays, state)
-                break
-            except OSError as error:
-                if full_disk_error(error) is None or not self._remove_oldest():
-                    raise
+        checkpoint = self._write(epoch, batch, arrays, state)
         older = [old for old in checkpoint_files(self.folder) if old != checkpoint]
         whole = [old for old in older if old.path not in self._damaged]
         for old in {*older} - {*whole[: self.keep - 1]}:
             old.path.unlink(missing_ok=True)
         return checkpoint
-
-    def check_room(self, size: int) -> None:
-        """Raise `UserError` if the disk has no room for a checkpoint of `size` bytes.
-
-        The room includes older checkpoints, because `commit` removes them from a full disk.
-        """
-        free = shutil.disk_usage(self.folder).free
-        room = free + sum(checkpoint.size for checkpoint in self._list_removable())
-        if room < size:
-            raise UserError(
-                f"no space left on device: {self.folder} has room for {room // 1000:,} kB, and a"
-                f" checkpoint takes {-(-size // 1000):,} kB: free disk space, or pass another"
-                " folder"
-            )
 
     def _write(
         self, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
@@ -154,29 +124,6 @@ class CheckpointStore:
             part.replace(path)
         self._sync_folder()
         return CheckpointFile(epoch=epoch, batch=batch, digest=digest, path=path)
-
-    def _remove_oldest(self) -> bool:
-        """Remove the oldest checkpoint; return whether there was a checkpoint to remove."""
-        removable = self._list_removable()
-        if removable:
-            oldest = removable[-1].path
-            oldest.unlink(missing_ok=True)
-            self._announce(f"The disk is full: removed the old checkpoint {oldest.name}")
-        return bool(removable)
-
-    def _list_removable(self) -> list[CheckpointFile]:
-        """Return all checkpoints except the newest whole checkpoint, from newest to oldest.
-
-        Damaged checkpoints are last.
-        """
-        checkpoints = checkpoint_files(self.folder)
-        return sorted(checkpoints, key=lambda checkpoint: checkpoint.path in self._damaged)[1:]
-
-    def _try_rename(self) -> None:
-        with self._temporary_file() as part:
-            part.write_bytes(b"")
-            part.replace(part.with_name(f"{part.name}.renamed"))
-            part.with_name(f"{part.name}.renamed").unlink()
 
     @contextlib.contextmanager
     def _temporary_file(self) -> Iterator[Path]:

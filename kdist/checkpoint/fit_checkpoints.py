@@ -34,19 +34,14 @@ class WeightsGuard:
         self._workers = workers
         self._allowed: set[str] = set()
 
-    def allow_nonfinite_masks(self) -> int:
-        """Allow non-finite values that untrainable variables have now, as masks with infinities do.
-
-        Return the size of all variables in bytes.
-        """
+    def allow_nonfinite_masks(self) -> None:
+        """Allow non-finite values that untrainable variables have now, as masks do."""
         variables = state_variables(self._model)
-        arrays = copy_values(variables)
         self._allowed = {
             name
-            for name, array in arrays.items()
+            for name, array in copy_values(variables).items()
             if not variables[name].trainable and not _is_finite(array)
         }
-        return sum(array.nbytes for array in arrays.values())
 
     def check(self, arrays: Mapping[str, np.ndarray], *, epoch: int, step: int) -> None:
         """Raise `NonFiniteWeightsError` if a weight or a variable of an optimizer is not finite."""
@@ -153,7 +148,7 @@ class FitCheckpoints:
         return saved.was_stopped or saved.epoch >= self._epochs
 
     def train_begins(self) -> None:
-        """Restore state that `on_train_begin` of callbacks has reset; check the disk."""
+        """Restore state that `on_train_begin` of callbacks has reset."""
         saved = self._saved
         if saved is not None:
             # A callback may have set a learning rate, loaded weights, or changed the first epoch.
@@ -167,7 +162,7 @@ class FitCheckpoints:
                 self._finish_averages()
         if self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
-        self._store.check_room(self._guard.allow_nonfinite_masks())
+        self._guard.allow_nonfinite_masks()
         if isinstance(self._signals, PreemptionSignals):
             self._signals.install()
 

@@ -23,8 +23,7 @@ _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 class FolderLock:
     """Locks an existing folder until `release`, or until the process ends in any way.
 
-    Attributes:
-        is_supported: Whether the file system can keep other processes out.
+    A file system without locks keeps no process out.
 
     Raises:
         UserError: Another process, or this process, holds the folder; the message names the holder.
@@ -32,7 +31,6 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.is_supported = True
         self._file: IO[str] | None = open(folder / _LOCK, "a+", encoding="utf-8")  # noqa: SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,7 +45,6 @@ class FolderLock:
             if error.errno not in _UNSUPPORTED:
                 self.release()
                 raise
-            self.is_supported = False
         _write_holder(self._file)
         _held.add(self)
 

@@ -111,10 +111,6 @@ class SharedStore:
         if self._remote is not None:
             self._remote.upload()
 
-    def check_room(self, size: int) -> None:
-        """Raise `UserError` on all workers if the chief's disk has no room for `size` bytes."""
-        self._workers.run_on_chief("the check of the disk", lambda: self._store.check_room(size))
-
     def _check_none(self) -> None:
         if checkpoints := checkpoint_files(self._folder):
             raise UserError(
