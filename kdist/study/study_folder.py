@@ -196,7 +196,7 @@ class StudyFolder:
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
         writer.writerows(flat)
-        atomic_write(self.path / f"{self.noun}s.csv", text.getvalue())
+        atomic_write(self.path / f"{self.noun}s.csv", text.getvalue().encode(errors="replace"))
         self.write_json(self._rows_file, rows)
 
 
