@@ -27,7 +27,6 @@ class StepWatch:
     blocks of these methods tell what the worker does:
 
     * `watch`: the worker runs `fit`, `evaluate` or `predict`.
-    * `watch_step`: the worker runs a step of the user's loop.
     * `slow`: the worker does slow work, such as saving.
     * `waiting`: the worker waits for all workers to reach an event.
     """
@@ -35,7 +34,7 @@ class StepWatch:
     def _ignore(self, _: str, /) -> AbstractContextManager[None]:
         return nullcontext()
 
-    watch = watch_step = slow = waiting = _ignore
+    watch = slow = waiting = _ignore
 
     def step_began(self) -> None:
         """Record the start of a step."""
