@@ -85,7 +85,6 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
     cases, harness = _start_tensorflow(replicas)
     import kdist
     import keras
-    from kdist._upstream.graphs import forget_custom_gradients
     from kdist.spmd import partition as steps
 
     explain, operations, whole = steps.explain_plan, 0, Counter[str]()
@@ -104,7 +103,6 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
         strategy = kdist.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
         if harness.too_large(case, harness.differences(expected, harness.train(case, strategy))):
             different.append(name)
-        forget_custom_gradients()
         keras.backend.clear_session()
     print(f"{len(names) - len(different)} of {len(names)} cases equal on {replicas} replicas")
     print("".join(f"  not {name}\n" for name in different), end="")

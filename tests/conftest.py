@@ -27,9 +27,9 @@ import hypothesis
 import keras
 import pytest
 import tensorflow as tf
-from kdist._upstream.graphs import forget_custom_gradients
 from kdist._upstream.iterators import release_in_background
 from kdist.spmd import divided_variables
+from replicas import forget_custom_gradients
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
 
 
 def assert_close(found, expected, rtol=1e-7, atol=0.0, err_msg=""):
@@ -19,6 +20,17 @@ def assert_equal(found, expected, err_msg=""):
 
 def _pairs(found, expected):
     return zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True)
+
+
+def forget_custom_gradients():
+    """Discard the graphs of custom gradients that were traced so far.
+
+    A traced function can still be run, and a gradient that was traced with the function, too. Only
+    a gradient that was not traced with its function can no longer be computed.
+    """
+    for name in list(gradient_registry.list()):
+        if name.startswith("CustomGradient-"):
+            gradient_registry._registry.pop(name, None)
 
 
 def per_replica(strategy, parts):

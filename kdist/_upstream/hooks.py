@@ -2,7 +2,7 @@
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -27,7 +27,6 @@ class StepWatch:
     blocks of these methods tell what the worker does:
 
     * `watch`: the worker runs `fit`, `evaluate` or `predict`.
-    * `watch_step`: the worker runs a step of the user's loop.
     * `slow`: the worker does slow work, such as saving.
     * `waiting`: the worker waits for all workers to reach an event.
     """
@@ -35,7 +34,7 @@ class StepWatch:
     def _ignore(self, _: str, /) -> AbstractContextManager[None]:
         return nullcontext()
 
-    watch = watch_step = slow = waiting = _ignore
+    watch = slow = waiting = _ignore
 
     def step_began(self) -> None:
         """Record the start of a step."""
@@ -52,9 +51,30 @@ class StepWatch:
 
 
 class StrategyHooks:
-    """Interface of kdist's strategies, which `strategies/exact_strategy.py` implements.
+    """Base class of kdist's strategies; an instance of its own stands for no strategy.
 
-    Without these hooks, most patches do nothing: see `docs/design/keras-patches.md`.
+    Under other strategies most patches do nothing: see `docs/design/keras-patches.md`. Patches also
+    call these methods, which `strategies/exact_strategy.py` defines. For a model:
+
+    * `prepare(model, global_batch=None)`: called before Keras builds the optimizer and traces its
+      step. An optimizer or metric that was created outside the scope gets a copy on every replica;
+      a model that was created outside the scope raises `UserError`.
+    * `is_prepared(model)`: whether the model and its steps have not changed since `prepare`.
+    * `model_state(model)`: the `ModelState` that the strategy stores.
+    * `reset(model)`: resets this state, as the model is about to be compiled again.
+    * `equalize_copies(handles)`: gives the copies of variables the value of the first copy, after a
+      failed step. `handles` are the tensors that the failed function captures. A variable's handle
+      is the handle of its first copy.
+    * `automatic_xla(is_supported)`: the value of `jit_compile="auto"`, Keras's default: true on one
+      GPU. On several GPUs XLA compiles only the draws: XLA and TensorFlow draw different numbers.
+    * `steps_per_execution(model, global_batch)`: the value of `steps_per_execution="auto"`.
+
+    In a step:
+
+    * `check_constant(numbers, constant)`: warns of a constant that was computed outside the step
+      from the number of replicas.
+    * `batch_norm(layer, inputs)`: computes a batch norm in training mode; `None` if Keras has to.
+    * `rematerialize(fn)`: a function with the results of `fn`, whose gradient recomputes `fn`.
     """
 
     step_watch = StepWatch()
@@ -74,64 +94,6 @@ class StrategyHooks:
     def is_chief(self) -> bool:
         """Whether this worker writes files and prints; true for a single worker."""
         return self.worker == 0
-
-    # A model
-
-    def prepare(self, model: keras.Model, global_batch: int | None = None) -> None:
-        """Prepare a model that is about to be trained or evaluated under this strategy.
-
-        Called before Keras builds the optimizer and traces its step. An optimizer or metric that
-        was created outside the scope gets a copy on every replica; a model that was created outside
-        the scope raises `UserError`.
-        """
-        raise NotImplementedError
-
-    def is_prepared(self, model: keras.Model) -> bool:
-        """Return whether a model has not changed since `prepare`, and has the same steps."""
-        raise NotImplementedError
-
-    def model_state(self, model: keras.Model) -> Any:
-        """Return the `ModelState` that the strategy stores for a model."""
-        raise NotImplementedError
-
-    def reset(self, model: keras.Model) -> None:
-        """Reset the state of a model that is about to be compiled again."""
-        raise NotImplementedError
-
-    def equalize_copies(self, handles: Sequence[Any]) -> None:
-        """Give the copies of variables the value of the first copy, after a failed step.
-
-        `handles` are the tensors that the failed function captures. A variable's handle is the
-        handle of its first copy.
-        """
-        raise NotImplementedError
-
-    def automatic_xla(self, is_supported: bool) -> Any:
-        """Return the value of `jit_compile="auto"`, Keras's default: true on one GPU.
-
-        On several GPUs XLA compiles only the draws: XLA and TensorFlow draw different numbers.
-        """
-        raise NotImplementedError
-
-    def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
-        """Choose the value of `steps_per_execution="auto"` for batches of this size."""
-        raise NotImplementedError
-
-    # A step
-
-    def check_constant(self, numbers: Any, constant: Any) -> None:
-        """Warn of a constant that was computed outside the step from the number of replicas."""
-        raise NotImplementedError
-
-    def batch_norm(self, layer: Any, inputs: Any) -> Any:
-        """Compute a batch norm in training mode; return `None` to leave it to Keras."""
-        raise NotImplementedError
-
-    def rematerialize(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of a step with the results of `fn`, whose gradient recomputes `fn`."""
-        raise NotImplementedError
-
-    # Workers
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
         """Raise `UserError` if the workers differ in a value, or are at different events."""

@@ -68,23 +68,11 @@ def _stops_in_epoch(callback: Any) -> bool:
     return bool(getattr(callback, "stops_in_epoch", stops))
 
 
-def _sets_rate(callback: Any) -> bool:
-    """Whether a callback may set a learning rate as an epoch begins."""
-    kind = type(callback)
-    is_users = kind.__module__.partition(".")[0] not in ("keras", "kdist", "wandb")
-    is_users |= isinstance(callback, keras.callbacks.LambdaCallback)
-    begins = "on_epoch_begin" in vars(callback) or (
-        kind.on_epoch_begin is not keras.callbacks.Callback.on_epoch_begin
-    )
-    is_schedule = isinstance(callback, keras.callbacks.LearningRateScheduler)
-    return is_schedule or (is_users and begins)
-
-
 class _WorkerCallbackList(CallbackList):
     """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
     # `_make_list` changes the class of a list after its construction: no `__init__` sets these.
-    exchanges_after_batches = rate_is_set = stops_after_epoch = False
+    exchanges_after_batches = stops_after_epoch = False
     batches_before = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -92,20 +80,16 @@ class _WorkerCallbackList(CallbackList):
         super().on_train_begin(logs)
         is_endless = (self.params or {}).get("steps") is None
         asks = is_endless or any(map(_stops_in_epoch, self.callbacks))
-        own = [asks, any(map(_sets_rate, self.callbacks))]
-        everyone = self._hooks.exchange("the start of training", own)
-        self.exchanges_after_batches = any(asks for asks, _ in everyone)
-        self.rate_is_set = any(is_set for _, is_set in everyone)
+        self.exchanges_after_batches = any(self._hooks.exchange("the start of training", asks))
         self.batches_before = batches_read()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin at the chief's learning rate, if a callback of any worker may set the rate."""
+        """Begin at the chief's learning rate: a callback may have set the rate."""
         super().on_epoch_begin(epoch, logs)
-        if self.rate_is_set:
-            optimizer = self.model.optimizer
-            own = _learning_rate(optimizer)
-            chiefs = self._hooks.exchange(f"the start of epoch {epoch + 1}", own)[0]
-            _set_learning_rate(optimizer, own, chiefs)
+        optimizer = self.model.optimizer
+        own = _learning_rate(optimizer)
+        chiefs = self._hooks.exchange(f"the start of epoch {epoch + 1}", own)[0]
+        _set_learning_rate(optimizer, own, chiefs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Stop after this batch if workers exchange decisions now, otherwise after the epoch."""

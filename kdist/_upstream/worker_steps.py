@@ -226,19 +226,6 @@ def _share_seed(strategy: Any) -> None:
             set_seed_state(chiefs)
 
 
-def _watch_step(name: str) -> Callable[..., Any]:
-    """Watch a step that the user's own loop calls."""
-
-    def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-        hooks = hooks_of(model)
-        if hooks is None:
-            return original(model, *args, **options)
-        with hooks.step_watch.watch_step(name):
-            return original(model, *args, **options)
-
-    return call
-
-
 def _track(name: str) -> Callable[..., Any]:
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
         hooks = hooks_of(model)
@@ -267,15 +254,5 @@ PATCHES = (
             test="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
-    ),
-    *(
-        Patch(
-            owner=TensorFlowTrainer,
-            name=name,
-            replacement=_watch_step(name),
-            why="Does not say that a step has begun or ended, so a worker that hangs is not found.",
-            test="test_a_worker_that_waits_does_not_say_so",
-        )
-        for name in ("train_on_batch", "test_on_batch", "predict_on_batch")
     ),
 )

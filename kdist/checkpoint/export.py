@@ -10,7 +10,10 @@ import numpy as np
 
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
-from ..strategies.load_model import kdist_classes
+
+# These modules register their classes with Keras.
+from ..layers import local_response_normalization, sync_batch_normalization  # noqa: F401
+from ..optimizers import large_batch, warm_up  # noqa: F401
 from .checkpoint_file import CheckpointFile, DamagedCheckpointError
 from .variable_values import assign_values, find_difference, state_variables
 
@@ -94,7 +97,7 @@ def _make_model(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.M
     if state["model"] is None:
         raise UserError(f"{checkpoint.path} does not describe its model: {hint}")
     try:
-        return keras.models.model_from_json(state["model"], custom_objects=kdist_classes())
+        return keras.models.model_from_json(state["model"])
     except Exception as error:
         raise UserError(
             f"the model of {checkpoint.path} cannot be created ({error}): {hint}"

@@ -12,9 +12,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import layers, optimizers
 from ..arguments import path_text
 from ..errors import UserError
+
+# These modules register their classes with Keras.
+from ..layers import local_response_normalization, sync_batch_normalization  # noqa: F401
+from ..optimizers import large_batch, warm_up  # noqa: F401
 from .exact_strategy import ExactStrategy
 
 _MISSING_CLASS = re.compile(r"Could not locate (?:function|class) '([^']+)'")
@@ -68,14 +71,13 @@ def load_model(
             "load_model was called without a strategy of kdist: pass strategy=, or call it inside"
             " `with strategy.scope():`"
         )
-    known = kdist_classes() | dict(custom_objects or {})
 
     def load() -> Any:
         try:
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 model = keras.models.load_model(
-                    file, custom_objects=known, compile=compile, safe_mode=safe_mode
+                    file, custom_objects=custom_objects, compile=compile, safe_mode=safe_mode
                 )
         except Exception as error:  # any error of a damaged file or a user's class
             missing = _MISSING_CLASS.search(str(error))
@@ -102,16 +104,6 @@ def load_model(
 
     opened: keras.Model = chosen.build(load)
     return opened
-
-
-def kdist_classes() -> dict[str, Any]:
-    """Return kdist's classes that a model may contain, by name."""
-    return {
-        name: getattr(package, name)
-        for package in (layers, optimizers)
-        for name in package.__all__
-        if isinstance(getattr(package, name), type)
-    }
 
 
 def first_line(error: Exception | Warning | str) -> str:

@@ -83,7 +83,6 @@ class HangWatch(StepWatch):
         self._seconds, self._clock = seconds, clock
         self._report, self._dump, self._abort, self._end = report, dump, abort, end
         self._activities: list[str] = []
-        self._known: set[str] = set()  # steps of the user's own loops
         self._steps, self._marks, self._last = 0, 0, clock()
         self._slow_work: str | None = None
         self._in_step, self._waiting_event = False, ""
@@ -107,17 +106,6 @@ class HangWatch(StepWatch):
                 threading.Event().wait()  # until the process ends
             self._activities.pop()
             self._mark(None)
-
-    @contextlib.contextmanager
-    def watch_step(self, activity: str) -> Iterator[None]:
-        # Between two steps the loop may do anything, for any time, while no other worker waits.
-        is_first = activity not in self._known
-        with self.watch(activity):
-            self._slow_work = "the first step" if is_first else None
-            self.step_began()
-            yield
-            self.step_ended()
-        self._known.add(activity)
 
     @contextlib.contextmanager
     def slow(self, work: str) -> Iterator[None]:

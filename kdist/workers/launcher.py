@@ -26,8 +26,8 @@ from .tf_config import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
 
 LOOPBACK = "127.0.0.1"
-_FIRST_PORT = 20_000  # above the ports of most services
-_PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Above the ports of most services, and below the ports that Linux gives to connections.
+_PORTS = range(20_000, 32_768)
 USAGE_ERROR = 2
 _EXIT_CODES_WITHOUT_RESTART = (0, USAGE_ERROR)
 
@@ -191,12 +191,11 @@ def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int
 def free_ports(count: int) -> list[int]:
     """Return free ports of the loopback interface.
 
-    Workers listen on the ports only seconds later. Meanwhile the system gives connections ports of
-    its own range, so free ports below this range are preferred.
+    Workers listen on the ports only seconds later. Meanwhile the system may give away
+    ports of its range for connections, so ports below this range are preferred.
     """
-    below = range(_FIRST_PORT, _first_port_of_connections())
     # Simultaneous launches draw different ports; 0 is any free port.
-    drawn = random.SystemRandom().sample(below, min(2 * count, len(below)))
+    drawn = random.SystemRandom().sample(_PORTS, 2 * count)
     ports: list[int] = []
     with contextlib.ExitStack() as sockets:
         for port in [*drawn, *[0] * count]:
@@ -206,10 +205,3 @@ def free_ports(count: int) -> list[int]:
                     attempt.bind((LOOPBACK, port))
                     ports.append(attempt.getsockname()[1])
     return ports
-
-
-def _first_port_of_connections() -> int:
-    try:
-        return int(_PORTS_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        return _FIRST_PORT  # `free_ports` then prefers no range

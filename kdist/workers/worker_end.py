@@ -65,7 +65,7 @@ def _end_process(
         lost = _report_lost(worker, _call_within(_REPORT_SECONDS, failures) or ())
     if lost and code is not None:
         code = LOST_CODE
-    message = f"{type(error).__name__}: {_error_message(error)}".partition("\n")[0]
+    message = f"{type(error).__name__}: {error}".partition("\n")[0]
     _call_within(_REPORT_SECONDS, functools.partial(report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:
         return
@@ -73,13 +73,6 @@ def _end_process(
     run_exit_functions()
     _flush()
     os._exit(code)
-
-
-def _error_message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # any error of a user's `__str__`
-        return "(its message cannot be shown)"
 
 
 def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:

@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from kdist._upstream.graphs import forget_custom_gradients
+from replicas import forget_custom_gradients
 
 
 @pytest.fixture(autouse=True)

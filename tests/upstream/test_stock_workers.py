@@ -112,31 +112,6 @@ def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
         assert files[0] == files[1]
 
 
-def test_a_worker_that_waits_does_not_say_so(stock, tmp_path):
-    """Nobody is told of steps, or of files that take long to write."""
-
-    class Asked(type(stock)):
-        @property
-        def step_watch(self):
-            asked.append("step_watch")
-
-    asked = []
-    model = linear(stock)
-    stock.__class__ = Asked
-    ones = np.ones((4, 1))
-    try:
-        model.fit(ones, ones, verbose=0)
-        model.evaluate(ones, ones, verbose=0)
-        model.predict(ones, verbose=0)
-        model.train_on_batch(ones, ones)
-        model.test_on_batch(ones, ones)
-        model.predict_on_batch(ones)
-        model.save(tmp_path / "model.keras")
-        assert not asked
-    finally:
-        stock.__class__ = Asked.__base__
-
-
 def test_an_eager_draw_changes_the_order_of_what_is_shuffled_after_it():
     """So workers of one seed have other batches if one of them has drawn a number before."""
     orders = []

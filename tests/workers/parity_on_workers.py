@@ -11,7 +11,7 @@ import keras
 from behaviours_on_workers import CASES as BEHAVIOURS
 from behaviours_on_workers import OTHER_CASES
 from cases import CASES, on_one_replica
-from kdist._upstream.graphs import forget_custom_gradients
+from replicas import forget_custom_gradients
 
 OWN_CASES = BEHAVIOURS | OTHER_CASES
 

@@ -68,22 +68,6 @@ def test_steps_that_end_keep_the_worker():
     assert worker.codes == []
 
 
-def test_only_waiting_inside_a_step_of_ones_own_loop_counts():
-    worker = Worker()
-    for now in (0, 10_000):
-        worker.now = now
-        with worker.watch.watch_step("train_on_batch"):
-            worker.check_at(now + 59)
-    worker.check_at(30_000)
-    with worker.watch.watch_step("train_on_batch"):
-        worker.check_at(30_059)
-        codes = [*worker.codes]
-        worker.check_at(30_060)
-        worker.watch._is_ending = False
-    assert (codes, worker.codes) == ([], [HANG_EXIT_CODE])
-    assert "2 steps done, in data or computing of train_on_batch" in worker.lines[1]
-
-
 @pytest.mark.parametrize("what", ["first", "traced", "saving"])
 def test_a_first_step_a_trace_and_a_save_may_take_ten_times_as_long(what):
     worker = Worker()

@@ -13,8 +13,8 @@ from pathlib import Path
 import kdist
 import keras
 import tensorflow as tf
-from kdist._upstream.graphs import forget_custom_gradients
 from kdist.spmd import divided_variables
+from replicas import forget_custom_gradients
 
 
 def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
