@@ -228,16 +228,10 @@ def sizes_rounded_to_zero(x, counts):
     return [tf.reduce_sum(tf.sin(x[:, :width])) for width in widths]
 
 
-def diagonals_of_tall_matrices(x, counts):
-    products = x @ tf.transpose(x)
-    return tf.linalg.set_diag(tf.concat([products, products], 0), x[:, 1])
-
-
 @pytest.mark.parametrize(
     ("fn", "parts"),
     [
         (sizes_rounded_to_zero, (4, 3)),
-        (diagonals_of_tall_matrices, (4, 3)),
         (single_rows, (1, 0)),
         (of_integers, (4, 3)),
         (sizes_in_lists, (4, 3)),
