@@ -6,8 +6,7 @@ A transformer of 50 million parameters trains with Adam in float32, on 4 replica
 `shard_optimizer=True`, with `shard_weights=True`, and also within `keras.RematScope`. Each way has
 a process, in turn (A B C D D C …). The peak of memory is the maximum of the process, less the
 maximum of a process with layers of width 64 (the same traced step with few other bytes), divided by
-the replicas. The table also has the estimate of `kdist.explain`, and the bytes of weights and of
-the optimizer's state on a device.
+the replicas. The table also has the bytes of weights and of the optimizer's state on a device.
 """
 
 import argparse
@@ -34,7 +33,6 @@ ROWS = {  # by the key of a measurement: title and unit
     "weights": ("weights, MB", 1e6),
     "state": ("optimizer's state, MB", 1e6),
     "peak": ("peak of memory, MB", 1e6),
-    "estimate": ("the peak that explain estimates, MB", 1e6),
     "seconds": ("step, ms", 1e-3),
 }
 
@@ -114,12 +112,10 @@ def train(options: argparse.Namespace) -> dict[str, float]:
         model.train_on_batch(tokens, tokens)
         seconds.append(time.perf_counter() - start)
     peak = read_process_memory("VmHWM") - before
-    explanation = kdist.explain(model, (tokens, tokens))
     return {
         "parameters": model.count_params(),
         "seconds": statistics.median(seconds[2:]),  # the first step traces
         "peak": peak / options.replicas,
-        "estimate": explanation.memory,
         "weights": count_bytes_on_device(model.variables),
         "state": count_bytes_on_device(model.optimizer.variables),
     }

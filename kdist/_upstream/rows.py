@@ -154,27 +154,6 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
 
 
 @replaces(
-    tf.RaggedTensorSpec,
-    "_from_compatible_tensor_list",
-    why="Crashes if a replica gets no rows of a ragged batch of vectors.",
-    test="test_a_replica_without_ragged_rows_of_vectors_crashes",
-    seen_in=TENSORFLOW,
-)
-def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
-    """Give ragged rows of tensors all their axes, even if there are no rows."""
-    inner = spec.shape[1 + spec.ragged_rank :]
-    if not _divided.get() or not inner.rank:
-        return original(spec, tensors)
-    any_shape = tf.RaggedTensorSpec(None, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
-    found = original(any_shape, tensors)
-    sizes = tf.pad(tf.shape(found.flat_values), [[0, inner.rank]])  # a vector without elements
-    known = [sizes[at] if size is None else size for at, size in enumerate(inner, 1)]
-    found = found.with_flat_values(tf.reshape(found.flat_values, [sizes[0], *known]))
-    found._set_shape(spec.shape)
-    return found
-
-
-@replaces(
     input_lib,
     "_create_distributed_tensor_spec",
     why="Assumes one part of a batch per device.",
@@ -248,7 +227,6 @@ WORKER_PATCHES = (
         for name in ("get_next", "get_next_as_optional")
     ),
     _from_tensors,
-    _from_ragged,
     _get_next,
     _replicas_with_values,
 )

@@ -13,6 +13,7 @@ from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 from .._upstream.ordered_sum import add_in_order
+from ..errors import UserError
 from .functions import functions_are_traced
 
 HOST = "/device:CPU:0"
@@ -345,32 +346,12 @@ class WorkerCollectives(Collectives):
 
     @in_a_function
     def stack(self, parts: Sequence[Any]) -> list[Any]:
-        if parts[0].dtype == tf.string:
-            return self._stack_of_strings(parts)
         stacks = []
         sent = [to_sendable(part) for part in parts]
         for rows, device in zip(self._all_gather(sent), self.devices, strict=True):
             with tf.device(device):
                 stacks.append(from_sendable(tf.gather(rows, self._order), parts[0].dtype))
         return stacks
-
-    def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
-        """Send strings as bytes: TensorFlow's collectives do not support strings."""
-        lengths = [tf.strings.length(part) for part in parts]
-        longest = self.stack([tf.maximum(tf.reduce_max(length), 1) for length in lengths])
-        raw = [
-            tf.io.decode_raw(part, tf.uint8, fixed_length=tf.reduce_max(most))
-            for part, most in zip(parts, longest, strict=True)
-        ]
-        letters = tf.constant([bytes([code]) for code in range(256)])
-        return [
-            tf.strings.substr(
-                tf.strings.reduce_join(tf.gather(letters, tf.cast(codes, "int32")), -1),
-                tf.zeros_like(length),
-                length,
-            )
-            for codes, length in zip(self.stack(raw), self.stack(lengths), strict=True)
-        ]
 
 
 def _fill_buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
@@ -405,8 +386,19 @@ _TYPE_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
 def to_sendable(tensor: Any) -> Any:
-    """Return a tensor as a type that TensorFlow's all-gather supports: cast, or as its bits."""
+    """Return a tensor as a type that TensorFlow's all-gather supports: cast, or as its bits.
+
+    Raises:
+        UserError: The tensor has strings.
+    """
     dtype = tensor.dtype
+    if dtype == tf.string:
+        raise UserError(
+            f"received a tensor of strings of shape {tensor.shape} to be gathered from all workers,"
+            " which can exchange only numbers: convert strings to numbers in the dataset, such as"
+            " data.map(lambda text, label: (text_vectorization(text), label)), and return numbers"
+            " from the step; or train on one machine with kdist.MirroredStrategy"
+        )
     if dtype in _SENT:
         return tensor
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:

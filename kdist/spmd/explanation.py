@@ -17,7 +17,6 @@ import tensorflow as tf
 from ..errors import cut_line, user_line
 from .costs import Costs, Work
 from .functions import called_graphs, kernel_name, traceback_lines
-from .memory import TensorLifetimes
 from .op_types import FUNCTION_CALLS
 from .placements import Partial, Shard
 from .plan import GraphPlan, bytes_of
@@ -66,9 +65,6 @@ class Explanation:
         gathered: Bytes of the gathered tensors, without weights.
         weights_gathered: Bytes of the divided weights that are gathered; a weight counts once for
             each gather.
-        weights_together: Bytes of the largest group of divided weights that are gathered together.
-        peak: Bytes of a replica's tensors, such as activations and gradients, where there are most;
-            an estimate without variables.
     """
 
     replicas: int
@@ -79,8 +75,6 @@ class Explanation:
     summed: float
     gathered: float
     weights_gathered: float = 0.0
-    weights_together: float = 0.0
-    peak: float = 0.0
 
     @property
     def divided_share(self) -> float:
@@ -129,9 +123,9 @@ def explain_plan(
         exchanged: The tensors that the replicas exchange.
         replicas: The number of replicas.
         rows: The number of rows of a batch, where the step does not know the number; `None` for a
-            step that runs: its rows are nominal, and its memory is not estimated.
+            step that runs: its rows are nominal.
     """
-    is_asked, rows = rows is not None, rows or NOMINAL_ROWS
+    rows = rows or NOMINAL_ROWS
     costs = Costs(plan, rows)
     work = Work()
     places: dict[str, Place] = {}
@@ -153,7 +147,6 @@ def explain_plan(
         place.types[_find_type(planned.op)] = None
         place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
-    lives = TensorLifetimes(plan, costs, replicas) if is_asked else None
     weights = [exchange.tensor for exchange in plan.all_exchanges() if exchange.is_weight]
     is_rows = {t.ref(): isinstance(plan.placement_of(t), Shard) for t in exchanged}
     return Explanation(
@@ -165,8 +158,6 @@ def explain_plan(
         summed=sum(costs.bytes(t) for t in exchanged if not is_rows[t.ref()]),
         gathered=sum(costs.bytes(t) for t in exchanged if is_rows[t.ref()]),
         weights_gathered=sum(map(bytes_of, weights)),
-        weights_together=lives.largest_weight_group() if lives else 0.0,
-        peak=lives.peak_bytes() if lives else 0.0,
     )
 
 

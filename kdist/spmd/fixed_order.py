@@ -66,8 +66,6 @@ class WorkerFixedOrder(WorkerCollectives):
 
     @in_a_function
     def stack(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        if parts[0].dtype == tf.string:
-            return self._stack_of_strings(parts)
         launchers = self.cross_device_ops._launchers
         workers = self.replicas // len(self.devices)
         local, parts_per_device = len(launchers), len(parts) // len(launchers)

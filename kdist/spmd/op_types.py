@@ -73,8 +73,6 @@ NEVER_FAIL = types_in("""
 # For costs. Free operations compute nothing. Slices and lookups cost the size of their results.
 # Decompositions of matrices cost the size of the matrix times the length of its last axis.
 WITHOUT_COST = ("Const", "NoOp", "Placeholder", "ReadVariableOp", "Identity", "Reshape", "Shape")
-ALIASES = types_in("EnsureShape ExpandDims Identity PreventGradient Reshape Squeeze StopGradient")
-"""Operations whose result has the memory of the first input."""
 SLICES = ("Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd", "ResourceGather")
 CUBIC = ("Cholesky", "Svd", "Qr", "MatrixInverse", "MatrixSolve", "SelfAdjointEigV2")
 

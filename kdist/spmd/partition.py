@@ -23,6 +23,7 @@ from tensorflow.python.ops import handle_data_util
 from .._upstream.collective_launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device
+from ..errors import UserError
 from . import rules, validation
 from .batches import split_rows
 from .collectives import HOST, Collectives, device_for
@@ -226,7 +227,11 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
 def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
-    """Join the parts of sparse and ragged batches and `IndexedSlices`: they are computed whole."""
+    """Join the parts of a sparse batch, which is computed whole.
+
+    Raises:
+        UserError: The replicas have parts of a ragged batch or of `IndexedSlices`.
+    """
     if not has_replica_values(value):
         return value
     parts = strategy.experimental_local_results(value)
@@ -242,41 +247,15 @@ def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
             collectives.gather([part.values for part in parts], 0)[0],
             tf.concat([[tf.reduce_sum(shapes[:, 0])], tf.reduce_max(shapes[:, 1:], 0)], 0),
         )
-    if isinstance(parts[0], tf.IndexedSlices):
-        return tf.IndexedSlices(
-            collectives.gather([part.values for part in parts], 0)[0],
-            collectives.gather([part.indices for part in parts], 0)[0],
-            parts[0].dense_shape,
+    if isinstance(parts[0], tf.RaggedTensor | tf.IndexedSlices):
+        raise UserError(
+            f"received a {type(parts[0]).__name__} in a part for each replica, expected dense or"
+            " sparse tensors: pad ragged rows in the dataset, such as"
+            " data.map(lambda x, y: (x.to_tensor(), y)), and call tf.convert_to_tensor on"
+            " IndexedSlices; or use one machine, where `fit` and `experimental_distribute_dataset`"
+            " keep ragged batches whole"
         )
-    if isinstance(parts[0], tf.RaggedTensor):
-        return _join_ragged(parts, collectives)
     return value
-
-
-def _join_ragged(parts: Sequence[Any], collectives: Collectives) -> Any:
-    """Join ragged parts, level by level; a level of uniform row length keeps the length."""
-    if not isinstance(parts[0], tf.RaggedTensor):
-        return collectives.gather(_equalize_widths(parts, collectives), 0)[0]
-    inner = _join_ragged([part.values for part in parts], collectives)
-    length = parts[0].uniform_row_length
-    if length is not None:
-        rows = tf.reduce_sum(collectives.stack([part.nrows() for part in parts])[0])
-        return tf.RaggedTensor.from_uniform_row_length(inner, length, rows, validate=False)
-    lengths = collectives.gather([part.row_lengths() for part in parts], 0)[0]
-    return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
-
-
-def _equalize_widths(parts: Sequence[tf.Tensor], collectives: Collectives) -> list[tf.Tensor]:
-    """Return parts with the same sizes of inner axes.
-
-    A part without rows may have inner sizes of 0; it gets the sizes of the parts with rows.
-    """
-    inner = parts[0].shape[1:]
-    if inner.rank is None or inner.is_fully_defined():
-        return list(parts)
-    shapes = collectives.stack([tf.shape(part)[1:] for part in parts])[0]
-    sizes = tf.reduce_max(shapes, 0)
-    return [tf.reshape(part, tf.concat([tf.shape(part)[:1], sizes], 0)) for part in parts]
 
 
 def _input_values(traced: Trace, collectives: Collectives) -> dict[Ref, Sequence[tf.Tensor]]:

@@ -105,6 +105,4 @@ def test_explain_shows_the_memory_of_divided_variables():
     assert "shard_optimizer" not in str(state)
     assert state.step.divided_share == 1
     assert state.step.work.repeated < ordinary.step.work.repeated / 2
-    assert weights.step.weights_together == kernel
-    assert "gathered weights (25.6 kB together)" in str(weights)
     assert "shard_weights" not in str(weights)

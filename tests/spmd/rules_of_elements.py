@@ -106,47 +106,6 @@ def elementwise():
     for kind, rest in (("RegexFullMatch", ["-.*"]), ("RegexReplace", ["1", "one"])):
         make = with_constants(kind, *rest)
         rows.add(kind, lambda x, make=make: make(tf.as_string(x)), *ALONG, **quick)
-    single = lambda x: tf.cast(x, "float32")  # noqa: E731 - the only type of these operations
-    rows.add(
-        "FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars "
-        "FakeQuantWithMinMaxVarsGradient",
-        lambda x, low: [
-            tf.quantization.fake_quant_with_min_max_args(single(x), -1, 1),
-            tf.quantization.fake_quant_with_min_max_vars(single(x), single(low[0]), 0.5),
-        ],
-        [(B, 3), (2,)],
-        [(2, B), (2,)],
-        gradients=True,
-        batches=False,
-        static=False,
-        tolerance=1e-5,
-    )
-    channels = "FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient"
-    rows.add(
-        channels,
-        lambda x, low: tf.quantization.fake_quant_with_min_max_vars_per_channel(
-            single(x), -positive(single(low)), tf.constant([0.5, 1, 2])
-        ),
-        [(B, 3), (3,)],
-        [(2, B, 2, 3), (3,)],
-        gradients=True,
-        batches=False,
-        static=False,
-        tolerance=1e-5,
-    )
-    rows.add(
-        channels,
-        lambda x: tf.quantization.fake_quant_with_min_max_vars_per_channel(
-            single(x), -positive(single(x[0])), positive(single(x[1]))
-        ),
-        [(2, B)],
-        divided=NONE,
-        empty=False,
-        gradients=True,
-        batches=False,
-        static=False,
-        tolerance=1e-5,
-    )
 
     def two(kinds, domain=lambda x: x, inputs=PAIRS, **attributes):
         for kind in kinds.split():

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from replicas import assert_equal, stock_mirrored
-from tensorflow.python.distribute import values
 
 TABLE = np.arange(12.0).reshape(4, 3)
 
@@ -110,21 +109,6 @@ def test_a_number_is_a_number(strategy):
     with strategy.scope():
         v = tf.Variable(3, dtype=tf.int64)
     assert (int(v), float(v), bool(v)) == (3, 3.0, True)
-
-
-def test_sparse_gradients_of_replicas_are_joined(strategy):
-    slices = values.PerReplica(
-        (
-            tf.IndexedSlices(tf.ones((1, 3)), tf.constant([0])),
-            tf.IndexedSlices(tf.fill((2, 3), 2.0), tf.constant([1, 0])),
-        )
-    )
-
-    def step(given):
-        return tf.math.unsorted_segment_sum(given.values, given.indices, 2)
-
-    for run in (strategy.run, tf.function(strategy.run)):
-        np.testing.assert_array_equal(run(step, args=(slices,)), [[3.0] * 3, [2.0] * 3])
 
 
 @pytest.mark.parametrize("in_scope", [False, True])

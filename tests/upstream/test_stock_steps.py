@@ -50,28 +50,6 @@ def test_a_replica_without_sparse_rows_crashes(stock, divided_as_on_workers, opt
     assert shapes(divided_as_on_workers) == [[1, 2]]
 
 
-@pytest.mark.parametrize("inner", [(2,), (None,), (2, None)])
-def test_a_replica_without_ragged_rows_of_vectors_crashes(stock, divided_as_on_workers, inner):
-    rows = tf.ragged.constant([[tf.ones([size or 2 for size in inner]).numpy()] * 3], ragged_rank=1)
-    spec = tf.RaggedTensorSpec([None, None, *inner], tf.float32, ragged_rank=1)
-
-    def shapes(strategy, read):
-        dataset = tf.data.Dataset.from_generator(lambda: iter([rows]), output_signature=spec)
-        batches = iter(strategy.experimental_distribute_dataset(dataset))
-        parts = strategy.experimental_local_results(read(batches))
-        return [part.flat_values.shape.as_list() for part in parts]
-
-    def optional(batches):
-        return tf.function(lambda: batches.get_next_as_optional().get_value())()
-
-    for read, error in ((next, ValueError), (optional, tf.errors.InvalidArgumentError)):
-        with pytest.raises(error, match="shape"):
-            shapes(stock, read)
-        with_rows, without = shapes(divided_as_on_workers, read)
-        assert with_rows == [3, *rows.flat_values.shape[1:]]
-        assert without == [0, *(size or 0 for size in inner)]
-
-
 def test_nobody_is_told_of_the_number_of_a_constant():
     asked = []
 

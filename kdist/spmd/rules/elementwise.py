@@ -24,7 +24,7 @@ UNARY = types_in("""
     Abs Acos Acosh Asin Asinh AsString Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e
     BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Bucketize Cast
     Ceil CheckNumerics ComplexAbs Angle Conj Cos Cosh Dawsn Digamma Elu EnsureShape Erf Erfc
-    Erfinv Exp Expint Expm1 FakeQuantWithMinMaxArgs Floor FresnelCos FresnelSin Imag Inv
+    Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin Imag Inv
     Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Neg
     PopulationCount PreventGradient Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid
     Sign Sin Sinh Softplus Softsign Spence Sqrt Square StopGradient StringLength StringLower
@@ -42,7 +42,7 @@ BROADCASTING = types_in("""
 """)
 # All inputs have the same shape; for some types, any input may be a scalar.
 SAME_SHAPES = types_in("""
-    AddN ApproximateEqual Betainc ClipByValue EluGrad FakeQuantWithMinMaxArgsGradient InvGrad
+    AddN ApproximateEqual Betainc ClipByValue EluGrad InvGrad
     LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
     SoftplusGrad SoftsignGrad SqrtGrad StringJoin TanhGrad
 """)
@@ -283,28 +283,9 @@ def select(op: Operation) -> Decision | None:
     return Decision(forms, [main.as_plain()])
 
 
-@rule(
-    "FakeQuantWithMinMaxVars",
-    "FakeQuantWithMinMaxVarsGradient",
-    "FakeQuantWithMinMaxVarsPerChannel",
-    "FakeQuantWithMinMaxVarsPerChannelGradient",
-)
-def fake_quantize(op: Operation) -> Decision | None:
-    """Round to a range; the gradients of the range are sums over the rows.
-
-    `PerChannel` rounds each channel, on the last axis, to a range of its own.
-    """
-    data = range(len(op.outputs) // 2 + 1)  # A gradient takes the values, too.
-    main = op.first_shard(data)
-    if main is None or ("PerChannel" in op.type and op.rank(0) in (None, main.axis + 1)):
-        return None
-    forms = op.whole_but({index: op.rows_form(index, main) for index in data})
-    return Decision(forms, [main.as_plain(), *[PARTIAL] * (len(op.outputs) - 1)])
-
-
 @rule("Bitcast")
 def bitcast(op: Operation) -> Decision | None:
-    """Reinterpret numbers of the same width."""
+    """Reinterpret numbers of the same width, as `keras.ops.argmax` does to find -0.0."""
     shard = op.shard(0)
     if shard is None or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
         return None

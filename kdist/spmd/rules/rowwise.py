@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from ..empty_inputs import fails_without_rows, pad_empty_inputs, padded_key
 from ..op_types import types_in
-from ..operation import LOCAL, Decision, Operation, Rewrite, Tensors, local_size, rule
-from ..placements import PARTIAL, REPLICATE, Shard
-from ..rows import Rows
+from ..operation import LOCAL, Decision, Operation, Tensors, local_size, rule
+from ..placements import PARTIAL, REPLICATE
 from ..stage import Stage
 from .elementwise import name_axes
 
@@ -152,7 +150,7 @@ def sums_of_samples(op: Operation) -> Decision | None:
     return Decision(forms, [PARTIAL], sum_some_rows)
 
 
-@rule(*_BATCHED.keys() - {"MatrixDiagV3", "MatrixSetDiagV3"})
+@rule(*_BATCHED)
 def batches_of_matrices(op: Operation) -> Decision | None:
     """Compute vectors or matrices, or pairs of them, each of a single sample."""
     inner, data = _BATCHED[op.type], range(len(_BATCHED[op.type]))
@@ -162,6 +160,8 @@ def batches_of_matrices(op: Operation) -> Decision | None:
     batches = {rank - own for rank, own in zip(ranks, inner, strict=True) if rank is not None}
     if len(batches) > 1 or main.axis >= min(batches):
         return None
+    if op.type == "MatrixDiagV3" and op.outputs[0].shape.rank != (op.rank(0) or 0) + 1:
+        return None  # Several diagonals have an axis of their own.
     if op.type in ("LogSoftmax", "Softmax"):
         op.complete_dims(op.outputs[0], op.dims(0))
     if any(op.shard(index) is not None for index in range(len(data), len(op.inputs))):
@@ -169,43 +169,6 @@ def batches_of_matrices(op: Operation) -> Decision | None:
     broadcasts = op.type == "MatrixTriangularSolve"
     forms = {index: op.rows_form(index, main, may_broadcast=broadcasts) for index in data}
     return Decision(op.whole_but(forms), [main.as_plain()] * len(op.outputs))
-
-
-@rule("MatrixSetDiagV3")
-def set_diagonals(op: Operation) -> Decision | Rewrite | None:
-    """Set the diagonals of samples' matrices, or the diagonal of a matrix divided by rows."""
-    if op.rank(0) != 2 or op.rank(1) != 1:
-        return batches_of_matrices(op)
-    main, dims = op.first_shard([0, 1]), op.dims(0)
-    if main is None or main.axis or dims is None or op.constant(2) != 0:
-        return None
-    values = op.dims(1)
-    if values is None or dims[0] != main.rows.total or values[0] != dims[0]:
-        return None  # The diagonal has no value for each row.
-    matrix, diagonal, _ = op.op.inputs
-    return Rewrite(lambda: _set_diagonal(op, matrix, diagonal, tf.raw_ops.Shape(input=matrix)))
-
-
-@rule("MatrixDiagV3")
-def make_diagonals(op: Operation) -> Decision | Rewrite | None:
-    """Make matrices of samples' diagonals, or a matrix of a batch's values, divided by rows."""
-    if op.rank(0) != 1:
-        # Several diagonals have an axis of their own.
-        is_one = op.constant(1) is not None and np.size(op.constant(1)) == 1
-        return batches_of_matrices(op) if is_one else None
-    if not op.any_shard or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
-        return None
-    diagonal, padding = op.op.inputs[0], op.op.inputs[4]
-    return Rewrite(lambda: _set_diagonal(op, padding, diagonal, tf.raw_ops.Shape(input=diagonal)))
-
-
-def _set_diagonal(op: Operation, matrix: Any, diagonal: Any, shape: Any) -> list[tf.Tensor]:
-    """Set the diagonal by operations with rules: the division follows."""
-    rows, columns = shape[0], shape[-1]
-    is_diagonal = tf.one_hot(tf.range(rows), columns, True, False, dtype=tf.bool)
-    made = tf.where(is_diagonal, diagonal[:, None], matrix)
-    made.set_shape(op.outputs[0].shape)
-    return [made]
 
 
 @rule("ReverseSequence")
@@ -228,82 +191,3 @@ def normalize(op: Operation) -> Decision | None:
         return None
     results = [shard.as_plain(), *[REPLICATE] * (len(op.outputs) - 1)]
     return Decision(op.whole_but({0: LOCAL}), results)
-
-
-@rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
-def pool_with_places(op: Operation) -> Decision | None:
-    """Pool a replica's samples, with the places of the largest values; or compute the gradient.
-
-    With `include_batch_in_index`, a place also counts the values of all earlier samples.
-    """
-    data = range(len(op.inputs))
-    main = op.first_shard(data)
-    of_batch = op.attr("include_batch_in_index")
-    if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
-        return None
-    shared = main.as_plain()
-    forms = [op.rows_form(index, shared) for index in data]
-
-    def count_earlier(stage: Stage, sample: Any, dtype: Any) -> Any:
-        ((_, first),) = stage.row_blocks(shared.rows, dtype)
-        return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
-
-    def pool_local_samples(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        given = list(inputs)
-        if of_batch and len(given) == 3:
-            given[2] = given[2] - count_earlier(stage, given[0], given[2].dtype)
-        results = stage.copy_operation(op, pad_empty_inputs(stage, op, given, list(data)))
-        results = [result[: tf.shape(inputs[0])[0]] for result in results]
-        if of_batch and len(results) == 2:
-            results[1] = results[1] + count_earlier(stage, inputs[0], results[1].dtype)
-        return results
-
-    return Decision(forms, [shared] * len(op.outputs), pool_local_samples, needs=[shared.rows])
-
-
-# The index of the images, or of their shape, among the inputs; the indices of the boxes' inputs.
-_CROPS = {
-    "CropAndResize": (0, [1, 2]),
-    "CropAndResizeGradBoxes": (1, [0, 2, 3]),
-    "CropAndResizeGradImage": (3, [0, 1, 2]),
-}
-
-
-@rule(*_CROPS)
-def crop_boxes(op: Operation) -> Decision | None:
-    """Crop boxes from all images, or from images on the same replica; or compute the gradients."""
-    image, boxes = _CROPS[op.type]
-    main = op.first_shard(boxes)
-    if main is None or main.axis:
-        return None
-    forms = op.whole_but({index: op.rows_form(index, main) for index in boxes})
-    images = _find_own_images(op, image, boxes[-1])
-    of_images = op.type == "CropAndResizeGradImage"
-    if images is None:
-        return Decision(forms, [PARTIAL if of_images else main.as_plain()])
-    if not of_images:
-        forms[image] = LOCAL
-
-    def crop_local_images(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        ((count, first),) = stage.row_blocks(images, tf.int32)
-        given = list(inputs)
-        given[boxes[-1]] = given[boxes[-1]] - first
-        if of_images:
-            given[image] = tf.concat([[count], given[image][1:]], 0)
-        return stage.copy_operation(op, given)
-
-    out = Shard(0, images) if of_images else main.as_plain()
-    return Decision(forms, [out], crop_local_images, needs=[images])
-
-
-def _find_own_images(op: Operation, image: int, index: int) -> Rows | None:
-    """Return the rows of images, if each box is on the replica that has its image."""
-    places = op.shard(index)
-    rows = None if places is None else places.within
-    if rows is None or len(rows.segments) != 1:
-        return None
-    if op.type == "CropAndResizeGradImage":
-        sizes = op.sizes_in(image)
-        return rows if sizes is not None and rows.is_total(sizes[0]) else None
-    shard = op.shard(image)
-    return rows if shard is not None and not shard.axis and shard.rows == rows else None

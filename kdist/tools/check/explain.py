@@ -47,11 +47,6 @@ class ModelExplanation:
     optimizer: int
     divided: tuple[int, int]
 
-    @property
-    def memory(self) -> float:
-        """An estimate of the bytes that each replica needs at most during a step."""
-        return self.weights + self.optimizer + self.step.peak
-
     def __str__(self) -> str:
         step, work = self.step, self.step.work
         rounds = f"{step.rounds} round{'s' * (step.rounds != 1)} of exchanges"
@@ -61,10 +56,6 @@ class ModelExplanation:
         exchanged += f", {_format_bytes(step.weights_gathered)} of weights" * bool(
             step.weights_gathered
         )
-        rest = " and activations"
-        if step.weights_together:
-            together = _format_bytes(step.weights_together)
-            rest = f", activations and gathered weights ({together} together)"
         lines = [
             f"{self.model} on {len(self.devices)} replicas ({', '.join(self.devices)}),"
             f" a batch of {step.rows} rows:",
@@ -75,12 +66,9 @@ class ModelExplanation:
             f" {_format_percent(repeated)} whatever the batch",
             f"             (updates of the weights); at most {step.most_speedup:.2f} times as fast"
             " as one replica",
-            f"  memory     about {_format_bytes(self.memory)} on each replica: weights"
+            "  memory     on each replica: weights"
             f" {self._with_divided(self.weights, 0, 'shard_weights')},",
-            "             optimizer"
-            f" {self._with_divided(self.optimizer, 1, 'shard_optimizer')}, and at most"
-            f" {_format_bytes(step.peak)}",
-            f"             of gradients{rest}",
+            f"             optimizer {self._with_divided(self.optimizer, 1, 'shard_optimizer')}",
         ]
         if not step.places:
             return "\n".join(lines)
@@ -119,8 +107,8 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
 
     Returns:
         The divided share of the work; the lines of the program, or the layers, that need all rows;
-        exchanges and memory. Work is counted in floating-point operations. Two operations may take
-        different time.
+        exchanges, and the bytes of weights and of the optimizer's state. Work is counted in
+        floating-point operations. Two operations may take different time.
 
     Raises:
         UserError: The model is not compiled, has a single replica, or does not take the batch.
