@@ -16,6 +16,8 @@ from replicas import assert_close
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
+# The learning rate is a float32, also where the weights are float64.
+RATE_ROUNDING = {"rtol": 1e-6, "atol": 1e-8}
 PEERS = json.loads((Path(__file__).parent / "peer_trajectories.json").read_text())
 
 
@@ -71,7 +73,7 @@ def test_lars_is_the_papers_algorithm(seed, momentum, trust, decay):
         weight_decay_rate=decay,
     )
     expected = lars(weights, gradients, 0.5, momentum, trust, decay)
-    np.testing.assert_allclose(stepped(optimizer, weights, gradients), expected, rtol=1e-6)
+    assert_close(stepped(optimizer, weights, gradients), expected, **RATE_ROUNDING)
 
 
 @pytest.mark.usefixtures("float64")
@@ -86,7 +88,7 @@ def test_novograd_is_the_papers_algorithm(seed, beta_1, beta_2, decay):
         weight_decay_rate=decay,
     )
     expected = novograd(weights, gradients, 0.05, beta_1, beta_2, decay)
-    np.testing.assert_allclose(stepped(optimizer, weights, gradients), expected, rtol=1e-6)
+    assert_close(stepped(optimizer, weights, gradients), expected, **RATE_ROUNDING)
 
 
 @pytest.mark.usefixtures("float64")
