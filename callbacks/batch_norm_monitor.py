@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import UserError
-from ..layers.convert import batch_norms
-from ..layers.diagnosis import (
+from ..layers.batch_norm_diagnosis import (
     LayerGap,
     check_model_accepts,
     diagnose,
@@ -18,6 +17,7 @@ from ..layers.diagnosis import (
     spread_over_replicas,
     stateless_loss,
 )
+from ..layers.convert_batch_norm import batch_norms
 from ..layers.input_moments import merge_input_moments
 from .resumable import ResumableCallback
 
@@ -38,7 +38,7 @@ class BatchNormMonitor(ResumableCallback):
 
     If a gap, or the excess of the loss in inference mode, is above its threshold, the callback
     prints a line with the worst layer and the likely cause. Thresholds and causes are in
-    `kdist/layers/diagnosis.py`.
+    `kdist/layers/batch_norm_diagnosis.py`.
 
     No variable of the model changes, including moving statistics, seeds and Keras metrics. (A raw
     `tf.Variable` that a layer assigns to may change.) In training mode dropout is active. Therefore

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ..arguments import number_within, positive_integer
 from ..errors import UserError
-from .optimizer_names import OPTIMIZERS, RULES_OF_KERAS_OPTIMIZERS
+from .optimizer_choices import OPTIMIZERS, RULES_OF_KERAS_OPTIMIZERS
 
 Rule = Literal["linear", "sqrt", "none", "auto"]
 RULES: tuple[str, ...] = typing.get_args(Rule)

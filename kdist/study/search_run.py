@@ -9,7 +9,7 @@ from rich.console import Console
 from ..errors import UserError, error_text
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
-from ..tracking.factory import check_trackers
+from ..tracking.make_trackers import check_trackers
 from ..training.console import format_count
 from ..training.run import load_data
 from ..workers.tf_config import refuse_workers

@@ -8,7 +8,7 @@ import tensorflow as tf
 from kdist.callbacks import BatchNormMonitor
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.diagnosis import (
+from kdist.layers.batch_norm_diagnosis import (
     LayerGap,
     diagnose,
     measure_distance,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
-from kdist.optimizers.optimizer_names import (
+from kdist.optimizers.optimizer_choices import (
     OPTIMIZERS,
     RULES_OF_KERAS_OPTIMIZERS,
     check_momentum,

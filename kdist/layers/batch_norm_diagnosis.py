@@ -13,7 +13,7 @@ import tensorflow as tf
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
 from ..layers.input_moments import input_moments, observe_calls, stateless_pass
-from .convert import batch_norms, unsynchronized_batch_norms
+from .convert_batch_norm import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
 

@@ -16,7 +16,7 @@ from ..layers.input_moments import (
     observe_calls,
     stateless_pass,
 )
-from .convert import batch_norms
+from .convert_batch_norm import batch_norms
 
 
 def recalibrate_batch_norm(
