@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .arguments import is_remote, path_text
-from .errors import UserError, error_text
-from .versions import require
+from .errors import UserError, message_without_path
+from .versions import require_extra
 
-RECORDS = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
+RECORD_FILE_PATTERN = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
 """Small files of runs, at any depth."""
 # In these storages a file is visible only when its upload is complete, and a rename copies the
 # file.
@@ -43,7 +43,7 @@ def folder_address(name: str, value: object) -> str:
     text = path_text(name, value)
     if not is_remote(text):
         return text
-    require("remote")
+    require_extra("remote")
     import fsspec
 
     try:
@@ -170,17 +170,17 @@ class RemoteFolder:
         self.local = kept / self.local.name
         return self.local
 
-    def show(self, text: object) -> str:
+    def insert_address(self, text: object) -> str:
         """Return a text, such as a message, with the address in place of the copy's path."""
         return str(text).replace(str(self.local), self.address)
 
     @contextlib.contextmanager
-    def show_address(self) -> Iterator[None]:
+    def insert_address_in_errors(self) -> Iterator[None]:
         """Name the address in place of the copy's path in each `UserError` of the `with` block."""
         try:
             yield
         except UserError as error:
-            raise type(error)(self.show(error)) from error
+            raise type(error)(self.insert_address(error)) from error
 
     def _list_files(self) -> dict[str, str]:
         """Return facts that change with a file's content, by the name of each stored file."""
@@ -227,12 +227,12 @@ class RemoteFolder:
         try:
             yield
         except Exception as error:  # each storage has its own errors
-            raise OSError(f"{self.address}: {error_text(error)}") from error
+            raise OSError(f"{self.address}: {message_without_path(error)}") from error
 
     def _unreadable(self, error: Exception) -> UserError:
         return UserError(
-            f"cannot read {self.address}: {error_text(error)}; check the address and your"
-            " credentials"
+            f"cannot read {self.address}: {message_without_path(error)}; check the address and"
+            " your credentials"
         )
 
 
@@ -275,7 +275,7 @@ def local_records(path: str) -> Iterator[Path]:
     if not is_remote(path):
         yield Path(path)
         return
-    remote = RemoteFolder(folder_address("the folder", path), RECORDS)
+    remote = RemoteFolder(folder_address("the folder", path), RECORD_FILE_PATTERN)
     remote.download()
-    with remote.show_address():
+    with remote.insert_address_in_errors():
         yield remote.local

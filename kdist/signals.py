@@ -14,12 +14,12 @@ from typing import Any
 
 from .errors import UserError
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to end: from Ctrl-C, a batch system or `kill`, a closed terminal."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal of `ENDING` arrived. `except KeyboardInterrupt` catches all signals of `ENDING`.
+    """A signal of `ENDING_SIGNALS` arrived; `except KeyboardInterrupt` catches it.
 
     Args:
         number: The number of the signal.
@@ -34,7 +34,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ReceivedSignals:
-    """The signals of `ENDING` that arrived inside `raise_signals` or `hold_signals`.
+    """The signals of `ENDING_SIGNALS` that arrived inside `raise_signals` or `hold_signals`.
 
     Attributes:
         first: The first signal; `None` without a signal.
@@ -72,7 +72,7 @@ def signal_of(error: KeyboardInterrupt) -> signal.Signals:
 
 
 def raise_signals() -> AbstractContextManager[ReceivedSignals]:
-    """Raise `Interrupted` in the main thread when a signal of `ENDING` arrives.
+    """Raise `Interrupted` in the main thread when a signal of `ENDING_SIGNALS` arrives.
 
     The exception may be lost in a destructor, or while a library imports a module. `first`
     remembers the signal, also for a `hold_signals` inside the block.
@@ -81,7 +81,7 @@ def raise_signals() -> AbstractContextManager[ReceivedSignals]:
 
 
 def hold_signals(*more: signal.Signals) -> AbstractContextManager[ReceivedSignals]:
-    """Hold the first signal of `ENDING`, so that the block can end when its work is complete.
+    """Hold the first signal of `ENDING_SIGNALS`, so that the block can complete its work.
 
     A second signal raises `Interrupted` at once.
     """
@@ -92,7 +92,8 @@ def hold_signals(*more: signal.Signals) -> AbstractContextManager[ReceivedSignal
 def _handle_signals(*more: signal.Signals, holds: bool) -> Iterator[ReceivedSignals]:
     # Only the main thread receives signals.
     is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in (*ENDING, *more)} if is_main else {}
+    numbers = (*ENDING_SIGNALS, *more) if is_main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
     # The caller's own handlers stay, and ignored signals stay ignored, as under `nohup`.
     handlers = {number: handler for number, handler in before.items() if _is_default(handler)}
     outer = next(filter(None, map(_receiver_of, handlers.values())), None)

@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
     return packages | {"python": platform.python_version()}
 
 
-def require(extra: str) -> None:
+def require_extra(extra: str) -> None:
     """Raise an error unless the packages of an extra are installed."""
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.input_moments import input_moments, observe_calls, stateless_pass
+from ..layers.input_moments import input_moments, keep_variables, observe_calls
 from .convert_batch_norm import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
@@ -34,7 +34,7 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
     """Return the model's average loss on a batch, without changing a variable of the model."""
     tensors = keras.tree.map_structure(tf.convert_to_tensor, batch)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tensors)
-    with stateless_pass(model):
+    with keep_variables(model):
         y_pred = call_model(model, x, training=training)
         loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
         return float(tf.reduce_mean(loss))

@@ -12,9 +12,9 @@ from .._upstream.models import call_model
 from ..errors import UserError
 from ..layers.input_moments import (
     input_moments,
+    keep_variables,
     merge_input_moments,
     observe_calls,
-    stateless_pass,
 )
 from .convert_batch_norm import batch_norms
 
@@ -97,7 +97,7 @@ def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
         found[norm].append(tf.cast(moments[tf.newaxis], "float64"))
         return call(inputs, *args, **{**kwargs, "training": True})
 
-    with stateless_pass(model), observe_calls(norms, observe):
+    with keep_variables(model), observe_calls(norms, observe):
         call_model(model, x, training=False)
     return [tf.concat(found[norm], 0) for norm in norms]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import wandb
 
-from ..errors import error_line
+from ..errors import first_message_line
 from .tracker import Tracker
 
 PROJECT = "kdist"
@@ -85,7 +85,7 @@ def begin_run(
             return _start_wandb(given | online, settings | {"mode": mode, "quiet": True})
         except Exception as error:
             warnings.warn(
-                f"W&B cannot be reached ({error_line(error)}): the run is saved offline",
+                f"W&B cannot be reached ({first_message_line(error)}): the run is saved offline",
                 stacklevel=2,
             )
             mode = "offline"
@@ -160,7 +160,7 @@ class WandbTracker(Tracker):
         # Offline, the step has to be set to the number of rows already sent.
         if self.sent.get("rows") and self._run.offline:
             self._run.log({}, step=self.sent["rows"])
-        self.record_sent(id=self._run.id)
+        self.write_sent_file(id=self._run.id)
 
     def log_values(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Send the values of a step, without empty histograms."""
@@ -176,7 +176,7 @@ class WandbTracker(Tracker):
         if axis == "epoch":
             self._run.summary["seconds"] = values["seconds"]
 
-    def finish(self, exit_code: int) -> None:
+    def finish_run(self, exit_code: int) -> None:
         """Finish the run, if the tracker started it, and print its URL or folder."""
         run, self._run = self._run, None
         if run is None or not self._started_here:

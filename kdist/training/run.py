@@ -488,7 +488,7 @@ def _fit(
     Returns:
         Whether a signal to this worker interrupted the training.
     """
-    from ..tracking.tracker import end_trackers
+    from ..tracking.tracker import close_trackers
     from .run_callbacks import (
         DivergedError,
         RaiseAtBatchEnd,
@@ -509,7 +509,7 @@ def _fit(
         stop_callback,
     ]
     try:
-        with end_trackers(run_callbacks.ordered):
+        with close_trackers(run_callbacks.ordered):
             parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
     except (KeyboardInterrupt, DivergedError) as error:
         if received.has_second:

@@ -171,7 +171,7 @@ def test_new_and_changed_files_are_downloaded_and_removed_ones_removed(tmp_path)
     storage.rm_file("/bucket/run/a")
     remote.download()
     assert not (remote.local / "a").exists()
-    assert remote.show(f"in {remote.local}/a") == "in memory://bucket/run/a"
+    assert remote.insert_address(f"in {remote.local}/a") == "in memory://bucket/run/a"
     local = remote.local
     del remote
     assert not local.exists()

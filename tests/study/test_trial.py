@@ -13,7 +13,7 @@ import pytest
 from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.processes.verdict import judge_end
-from kdist.signals import ENDING, raise_signals
+from kdist.signals import ENDING_SIGNALS, raise_signals
 from kdist.study import trial_process
 from kdist.study.experiment import POINT_COLUMNS
 from kdist.study.run_trials import TrialRunner
@@ -158,7 +158,7 @@ def test_a_run_that_diverged_has_no_speed(process, tmp_path):
     assert row["error"].endswith("the loss was not finite: epoch 3, step 4")
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_to_the_sweep_ends_the_process(process, place, number):
     code = "import os, time; print(os.getpid(), flush=True); "
     code += f"os.kill({os.getpid()}, {int(number)}); time.sleep(600)"
