@@ -28,12 +28,13 @@ class BatchNormMonitor(ResumableCallback):
     At the end of every epoch the model runs twice on the same batch: in training mode, and in
     inference mode. The callback adds these values to `logs`:
 
-    * `batch_norm_gap`: the largest distance, over layers, between the batch's statistics and the
-      moving statistics. The distance of a layer is the larger value of |mean - moving mean| in
-      moving standard deviations and |log(variance / moving variance)|, averaged over channels, with
-      epsilon added to variances.
-    * `batch_norm_replica_gap`: the largest distance of this kind between the moving statistics of
-      replica 0, which are saved, and of any replica of this worker. 0 on one replica.
+    * `batch_norm_gap`: the largest distance of a layer's moving statistics from the batch's
+      statistics. Two values are averaged over the layer's channels: |mean - moving mean| / moving
+      standard deviation, and |log(variance / moving variance)|. The larger average is the distance.
+      Epsilon is added to all variances.
+    * `batch_norm_replica_gap`: the largest distance, computed in the same way, between the moving
+      statistics of replica 0 and of another replica of this worker. 0 on one replica. A saved model
+      has the moving statistics of replica 0.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
     If a gap, or the excess of the loss in inference mode, is above its threshold, the callback

@@ -45,8 +45,9 @@ class NonFiniteWeightsError(FloatingPointError):
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
         super().__init__(
             f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
-            " no checkpoint contains that value: start again in a new folder, with a lower learning"
-            " rate or clipped gradients (clipnorm=1.0)"
+            " no checkpoint contains that value, but a resumed training would compute it again:"
+            " start in a new folder, with a lower learning rate or clipped gradients"
+            " (clipnorm=1.0)"
         )
         self.variable = variable
         self.epoch = epoch
@@ -123,7 +124,7 @@ def find_raising_user_line(error: BaseException) -> str:
 
 
 def places_after_check_model(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return the lines after the last line of `check_model`, which called them."""
+    """Return the places that were called by `check_model`: all after its own last place."""
     begins = max(
         (at for at, (path, _) in enumerate(places) if path.endswith(_CHECK_MODULE)), default=-1
     )

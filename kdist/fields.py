@@ -189,7 +189,10 @@ def _bound_of(mark: Any) -> Any:
 
 @functools.cache
 def fields_of(settings: Any) -> tuple[Field, ...]:
-    """Return the settings of a class and its bases, group by group, as subclasses redefine them."""
+    """Return the settings of a dataclass, group by group: every base class is a group.
+
+    If several classes define a setting, the last subclass counts.
+    """
     hints = typing.get_type_hints(settings, include_extras=True)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     found: dict[str, Field] = {}

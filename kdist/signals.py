@@ -74,8 +74,9 @@ def signal_of(error: KeyboardInterrupt) -> signal.Signals:
 def raise_signals() -> AbstractContextManager[ReceivedSignals]:
     """Raise `Interrupted` in the main thread when a signal of `ENDING_SIGNALS` arrives.
 
-    The exception may be lost in a destructor, or while a library imports a module. `first`
-    remembers the signal, also for a `hold_signals` inside the block.
+    The exception may be lost if the signal arrives in a destructor, or while a library imports a
+    module. `first` still has the signal then, and so has a `hold_signals` that begins later inside
+    the block.
     """
     return _handle_signals(holds=False)
 
@@ -122,8 +123,9 @@ def _receiver_of(handler: Any) -> ReceivedSignals | None:
 class PreemptionSignals:
     """Records the first signal; a second signal ends the process at once.
 
-    Only the main thread of a process receives signals. In a different thread, nothing changes. A
-    program that holds signals itself uses `ReceivedSignals`, with the same `first` and `check`.
+    Only the main thread of a process receives signals; in a different thread, `install` changes no
+    handler. If the caller of `fit` holds the signals, `ReceivedSignals` takes the place of this
+    class: its `first` is the same, but its `check` raises `Interrupted`.
 
     Args:
         names: Names of signals, such as `["SIGTERM", "SIGUSR1"]`.
@@ -142,7 +144,7 @@ class PreemptionSignals:
         self._process = os.getpid()
 
     def check(self) -> None:
-        """Raise `SystemExit` if a signal has arrived, with the exit code of a shell for it."""
+        """Raise `SystemExit` with exit code 128 + signal number if a signal has arrived."""
         if self.first is not None:
             raise SystemExit(128 + self.first)
 

@@ -17,7 +17,7 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(monkeypatch)
         importlib.util, "find_spec", lambda name: None if name == "ray" else real(name)
     )
     require_extra("tune")
-    words = r"the package ray is needed, .*pip install 'kdist\[ray\]'"
+    words = r"the module ray of the extra .*pip install 'kdist\[ray\]'"
     with pytest.raises(UserError, match=words):
         require_extra("ray")
 

@@ -40,9 +40,9 @@ def recalibrate_batch_norm(
 
     Args:
         model: A built model with batch norms.
-        data: Batches as `fit` takes them: a `tf.data.Dataset`, a `keras.utils.PyDataset` or a
-            different iterable, with batches `x` or tuples that begin with `x`. Or arrays, `x` or
-            `(x, y)`.
+        data: Arrays, `x` or `(x, y)`; or batches, as a `tf.data.Dataset`, a
+            `keras.utils.PyDataset` or any other iterable. A batch is `x`, or a tuple that begins
+            with `x`.
         steps: Maximum number of batches; all batches by default. A few thousand samples are enough.
         batch_size: Samples per batch if `data` consists of arrays.
 

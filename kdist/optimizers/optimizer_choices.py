@@ -68,7 +68,7 @@ def check_momentum(name: str, momentum: float | None) -> None:
     """Reject a `momentum` for optimizers without this argument.
 
     Raises:
-        UserError: The optimizer is Adam or similar.
+        UserError: `momentum` is given for an optimizer outside `WITH_MOMENTUM`, such as Adam.
     """
     if momentum is not None and name not in WITH_MOMENTUM:
         raise UserError(

@@ -271,8 +271,8 @@ def read_arguments() -> Any:
 def send_answer(**values: Any) -> None:
     """In a child, send values to the parent as a line of JSON; without effect in other processes.
 
-    `judge_end` reads `mistake`, the message of the user's mistake that ended the child. Child and
-    parent agree on all further names.
+    The name `mistake` is for the message of the user's mistake that ended the child; `judge_end`
+    reads it. All other names have a meaning only for the child's program and its caller.
     """
     if _ANSWERS in os.environ:
         os.write(int(os.environ[_ANSWERS]), f"{json.dumps(values)}\n".encode())

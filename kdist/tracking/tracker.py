@@ -250,10 +250,10 @@ class BatchTracking(ResumableCallback):
         super().__init__(verbose=0)
         self.every = every
         self.trackers = trackers
-        self._first_batch = 0  # of the steps that run in one call, counted in the epoch
+        self._first_batch = 0  # the first step of the last execution, counted in the epoch
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Remember the first of the steps that run in one call."""
+        """Record the first step of the execution."""
         super().on_train_batch_begin(batch, logs)
         self._first_batch = batch
 

@@ -115,8 +115,8 @@ class WandbTracker(Tracker):
     The run's summary also has the best values so far (`best_val_accuracy`, …) and `seconds`. The
     run's config also has `device` and `versions`.
 
-    A run that is resumed continues in the same W&B run. A run that is already active is used, and
-    not closed.
+    A run that is resumed continues in the same W&B run; `Tracker` skips the epochs and steps that
+    are in `sent.json`. A run that is already active is used, and not closed.
 
     Args:
         folder: The folder `wandb` of the run; wandb chooses this name.
@@ -157,7 +157,8 @@ class WandbTracker(Tracker):
             run_id=self.sent.get("id"),
         )
         _open_runs.append(self._run)
-        # Offline, the step has to be set to the number of rows already sent.
+        # Offline, wandb cannot ask the server for the number of rows that earlier processes have
+        # written, and would count from 0 again.
         if self.sent.get("rows") and self._run.offline:
             self._run.log({}, step=self.sent["rows"])
         self.write_sent_file(id=self._run.id)

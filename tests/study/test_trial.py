@@ -111,7 +111,7 @@ def test_a_process_that_fails_leaves_a_row_with_its_error(process, place):
 
 def test_a_process_killed_for_its_memory(process):
     row = process("import os; os.kill(os.getpid(), 9)")
-    assert row["error"] == "out of memory, most likely: its process was killed"
+    assert row["error"] == "most likely out of memory: the process was killed"
 
 
 def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
@@ -223,7 +223,7 @@ def test_a_point_that_was_cut_short_is_resumed_and_its_checkpoints_removed(
     [
         ("sys.exit('CUDA_ERROR: the device is busy')", "CUDA_ERROR: the device is busy (exit"),
         ("print('data is missing', file=sys.stderr); sys.exit(2)", "data is missing (exit code 2"),
-        ("os.kill(os.getpid(), 9)", "out of memory, most likely"),
+        ("os.kill(os.getpid(), 9)", "most likely out of memory"),
         ("print('interrupted', file=sys.stderr); sys.exit(143)", "interrupted (exit code 143)"),
     ],
 )
