@@ -20,8 +20,8 @@ class OptimizerEntry:
     """An optimizer that can be chosen by its name.
 
     Attributes:
-        rule: The rule that scales the learning rate with the global batch, see `RULES` in
-            `scaling.py`.
+        rule: The rule that scales the learning rate with the global batch, see
+            `scale_learning_rate`.
         class_name: The class in `kdist.optimizers` or `keras.optimizers`.
         momentum: Default of the setting `momentum`; `None` if the optimizer lacks this setting.
         weight_decay: Name of the optimizer's argument for weight decay, the setting `wd`; `None` if
