@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import UserError
-from ..layers.convert import batch_norms
-from ..layers.diagnosis import (
+from ..layers.batch_norm_diagnosis import (
     LayerGap,
     check_model_accepts,
     diagnose,
@@ -18,6 +17,7 @@ from ..layers.diagnosis import (
     spread_over_replicas,
     stateless_loss,
 )
+from ..layers.convert_batch_norm import batch_norms
 from ..layers.input_moments import merge_input_moments
 from .resumable import ResumableCallback
 
@@ -28,17 +28,18 @@ class BatchNormMonitor(ResumableCallback):
     At the end of every epoch the model runs twice on the same batch: in training mode, and in
     inference mode. The callback adds these values to `logs`:
 
-    * `batch_norm_gap`: the largest distance, over layers, between the batch's statistics and the
-      moving statistics. The distance of a layer is the larger value of |mean - moving mean| in
-      moving standard deviations and |log(variance / moving variance)|, averaged over channels, with
-      epsilon added to variances.
-    * `batch_norm_replica_gap`: the largest distance of this kind between the moving statistics of
-      replica 0, which are saved, and of any replica of this worker. 0 on one replica.
+    * `batch_norm_gap`: the largest distance of a layer's moving statistics from the batch's
+      statistics. Two values are averaged over the layer's channels: |mean - moving mean| / moving
+      standard deviation, and |log(variance / moving variance)|. The larger average is the distance.
+      Epsilon is added to all variances.
+    * `batch_norm_replica_gap`: the largest distance, computed in the same way, between the moving
+      statistics of replica 0 and of another replica of this worker. 0 on one replica. A saved model
+      has the moving statistics of replica 0.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
     If a gap, or the excess of the loss in inference mode, is above its threshold, the callback
     prints a line with the worst layer and the likely cause. Thresholds and causes are in
-    `kdist/layers/diagnosis.py`.
+    `kdist/layers/batch_norm_diagnosis.py`.
 
     No variable of the model changes, including moving statistics, seeds and Keras metrics. (A raw
     `tf.Variable` that a layer assigns to may change.) In training mode dropout is active. Therefore

@@ -33,9 +33,9 @@ class Checkpoint(ResumableCallback):
     end of each epoch, unless epochs are so short that saving would take more than 1 % of the time.
     The end of the last epoch is always saved.
 
-    With several workers, all workers need this callback. Only the chief uses the folder, and sends
-    the state to restore to all workers. After a signal to any worker, all workers end after the
-    same step.
+    With several workers, pass this callback to `fit` in every worker. Only the chief reads and
+    writes the folder; it sends the state that is restored to all workers. After a signal to any
+    worker, all workers end after the same step.
 
     Args:
         folder: Folder for the checkpoints of this training only; created if it does not exist. The
@@ -48,8 +48,9 @@ class Checkpoint(ResumableCallback):
             a checkpoint; `"must"` requires a checkpoint; `"never"` requires a folder without
             checkpoints.
         preemption: With True, SIGTERM saves training at the end of the step, and ends the process
-            with exit code 143. This also applies to the last step: the code after `fit` runs when
-            the program is started again. A second signal ends the process at once. To handle
+            with exit code 143. After the last step, too, the process ends: the code after `fit`
+            runs when you start the program again. A second signal ends the process at once. To
+            handle
             different signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves
             signals alone.
         verbose: 0 prints only problems.
@@ -62,7 +63,7 @@ class Checkpoint(ResumableCallback):
     Example:
         ```python
         keras.utils.set_random_seed(1)
-        checkpoint = Checkpoint("checkpoints")  # before `fit`, unless there is a strategy
+        checkpoint = Checkpoint("checkpoints")  # before the call of `fit`, not inside it
         model.fit(x, y, epochs=40, callbacks=[checkpoint])
         ```
     """

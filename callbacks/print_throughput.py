@@ -22,7 +22,7 @@ class PrintThroughput(ResumableCallback):
     The time runs from the start of an epoch's first step to the end of its last step. Validation
     and the work of callbacks at the end of an epoch are excluded. The first epoch of a fit includes
     TensorFlow's tracing and the devices' warm-up, so the summary at the end skips this epoch:
-    `Images/sec after the first epoch: 1332.0 (666.0 per replica, 0.0961 seconds per step)`.
+    `Images/sec without the first epoch: 1332.0 (666.0 per replica, 0.0961 seconds per step)`.
 
     The callback adds `images_per_sec` to `logs`, for the history and for every later callback in
     the list, such as `CSVLogger`.
@@ -39,10 +39,9 @@ class PrintThroughput(ResumableCallback):
     the bar off.
 
     Args:
-        total_images: Images per epoch. By default images are counted, which is impossible for a
-            model with its own `train_step`. With `total_images`, the loss of a line is the loss
-            that `fit` reports; if the number of steps is unknown, the line has no images per
-            second.
+        total_images: Images per epoch. By default the model counts the images; a model with its own
+            `train_step` cannot. With `total_images`, the lines of `every` show the loss that `fit`
+            reports, and no images per second if `fit` does not know the steps per epoch.
         every: Steps from one line to the next; `None` for no lines within epochs. With several
             steps per execution, a line is printed after the execution that contains its step.
         verbose: 0 prints nothing and only fills `logs`.
@@ -146,7 +145,7 @@ class PrintThroughput(ResumableCallback):
         if self.steps and self.seconds:
             rate = _divide(self.images, self.seconds)
             self.print_line(
-                f"Images/sec after the first epoch: {rate:.1f} ({rate / self._replicas:.1f} per"
+                f"Images/sec without the first epoch: {rate:.1f} ({rate / self._replicas:.1f} per"
                 f" replica, {self.seconds / self.steps:.4f} seconds per step)"
             )
         super().on_train_end(logs)
@@ -185,7 +184,10 @@ class PrintThroughput(ResumableCallback):
         return (0, 0.0) if self.total_images is not None else _images_and_losses(self.model)
 
     def _count_images(self, counted: float, steps: float, *, epoch_steps: int = 0) -> float:
-        """Return the images of some steps; `epoch_steps` counts if `fit` knows no length."""
+        """Return the number of images in `steps` steps.
+
+        `epoch_steps` is the number of steps per epoch, in case `fit` does not know it.
+        """
         if self.total_images is None:
             return counted
         return self.total_images * _divide(steps, (self.params or {}).get("steps") or epoch_steps)
@@ -244,7 +246,7 @@ def _images_and_losses(model: Any) -> tuple[int, float]:
         raise UserError(
             f"The images that {type(model).__name__} trains on cannot be counted, because the model"
             " has its own train_step or metrics, or metrics in half precision: pass"
-            " total_images=<images in one epoch>."
+            " total_images=<images in one epoch>"
         )
     # Keras's own conversions return a variable of several replicas unchanged; TensorFlow's
     # conversion sums it.

@@ -8,9 +8,9 @@ from .resumable import TimedCallback
 class PrintTotalTime(TimedCallback):
     """Prints the seconds since training began, after every epoch and at the end.
 
-    The lines are `Cumulative training time after epoch 3: 41.70` and, once training has ended,
-    `Cumulative training time: 41.70`, in wall-clock seconds, validation included. A resumed run
-    (`set_state`) continues from the seconds of the original run.
+    The lines are `Cumulative training time after epoch 3: 41.70 seconds` and, once training has
+    ended, `Cumulative training time: 41.70 seconds`, in wall-clock time, validation included. A
+    resumed run (`set_state`) continues from the seconds of the original run.
 
     Args:
         verbose: 0 prints nothing and only counts the seconds.
@@ -30,10 +30,12 @@ class PrintTotalTime(TimedCallback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the seconds so far."""
         super().on_epoch_end(epoch, logs)
-        self.print_line(f"Cumulative training time after epoch {epoch + 1}: {self.seconds:.2f}")
+        self.print_line(
+            f"Cumulative training time after epoch {epoch + 1}: {self.seconds:.2f} seconds"
+        )
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print the seconds of the whole run."""
         super().on_train_end(logs)
         self._count_seconds()
-        self.print_line(f"Cumulative training time: {self.seconds:.2f}")
+        self.print_line(f"Cumulative training time: {self.seconds:.2f} seconds")

@@ -122,10 +122,10 @@ class StopAtAccuracy(TimedCallback):
                 f"Target {goal} met in epoch {self.met_epoch} after {self.met_seconds:.2f} seconds"
             )
         elif self.targets:
-            row = f" in {self.patience} consecutive epochs" if self.patience > 1 else ""
+            row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
             values = ", ".join(f"{name} {value:.4f}" for name, value in self.best.items())
             best = f"best of all epochs: {values}" if values else "no epoch was compared"
-            self.print_line(f"Target {goal} not met{row}; {best}")
+            self.print_line(f"Target {goal} never met{row}; {best}")
         super().on_train_end(logs)
 
     def _compare(self, epoch: int, logs: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ def _check_targets(target: float | Mapping[str, float] | None) -> dict[str, floa
     if isinstance(target, Mapping):
         named = dict(target)
     if not named:
-        raise UserError('target is empty: pass a metric, as in target={"val_accuracy": 0.85}.')
+        raise UserError('target is empty: pass a metric, as in target={"val_accuracy": 0.85}')
     for name, value in named.items():
         named[name] = number_within(
             f"target for {name}", value, below=1, hint="pass an accuracy such as 0.85"

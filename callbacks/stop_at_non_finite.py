@@ -63,7 +63,7 @@ class StopAtNonFinite(ResumableCallback):
     """
 
     stops_in_epoch: ClassVar[bool] = True
-    """Whether several workers exchange the decision to stop after every batch."""
+    """Several workers stop after the same batch: they exchange `stop_training` after each batch."""
 
     def __init__(self, *, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)

@@ -40,7 +40,7 @@ def _line(field: Field):
 def _values(field: Field):
     if field.choices:
         return ", ".join(f"`{choice}`" for choice in field.choices)
-    kind = "folder" if field.has(IsFolder) else _KINDS.get(field.kind, "text")
+    kind = "folder" if field.has_mark(IsFolder) else _KINDS.get(field.kind, "text")
     return f"{kind} {field.bounds}".rstrip()
 
 

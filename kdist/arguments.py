@@ -87,7 +87,7 @@ def positive_integer(name: str, value: object, *, hint: str) -> int:
     number = as_integer(value)
     if number is not None and number >= 1:
         return number
-    raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {hint}.")
+    raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {hint}")
 
 
 def number_within(
@@ -99,9 +99,10 @@ def number_within(
     is_finite: bool = True,
     hint: str = "",
 ) -> float:
-    """Return `value` as a `float` if it is at least 0, or above `above`, and below `below`.
+    """Return `value` as a `float` if it is within the bounds.
 
-    Infinity is rejected, unless `is_finite` is false.
+    Without `above`, the value has to be at least 0. `above` and `below` themselves are out of
+    bounds. Infinity is rejected, unless `is_finite` is false.
 
     Example:
         >>> number_within("momentum", 0.9, below=1)
@@ -125,8 +126,8 @@ def check_backend(name: str) -> None:
     """Reject all Keras backends except TensorFlow."""
     if name != "tensorflow":
         raise UserError(
-            f"Keras's backend is {name}, but kdist trains with TensorFlow: unset the environment"
-            " variable KERAS_BACKEND, or set it to tensorflow (or backend in ~/.keras/keras.json)"
+            f"Keras's backend is {name}, but kdist trains with TensorFlow: set the environment"
+            " variable KERAS_BACKEND to tensorflow (it overrides backend in ~/.keras/keras.json)"
         )
 
 

@@ -15,10 +15,11 @@ class UserError(ValueError):
     The message says the received value, the expected value, and the remedy.
 
     Attributes:
-        is_on_all_workers: Whether all workers of a training raise the error with the same message.
+        is_raised_on_all_workers: Whether all workers of a training raise the error with the same
+            message.
     """
 
-    is_on_all_workers = False
+    is_raised_on_all_workers = False
 
 
 class RefusedCheckpointsError(UserError):
@@ -44,15 +45,16 @@ class NonFiniteWeightsError(FloatingPointError):
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
         super().__init__(
             f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
-            " no checkpoint contains that value: start again in a new folder, with a lower learning"
-            " rate or clipped gradients (clipnorm=1.0)"
+            " no checkpoint contains that value, but a resumed training would compute it again:"
+            " start in a new folder, with a lower learning rate or clipped gradients"
+            " (clipnorm=1.0)"
         )
         self.variable = variable
         self.epoch = epoch
         self.step = step
 
 
-LOST_CODE = 75
+LOST_WORKER_EXIT_CODE = 75
 """Exit code of a worker that lost a different worker: `EX_TEMPFAIL`, a retry may succeed."""
 
 
@@ -70,12 +72,12 @@ def handle_failure(error: BaseException, code: int) -> None:
         handle(error, code)
 
 
-def error_text(error: Exception) -> str:
+def message_without_path(error: Exception) -> str:
     """Return the message of an error, without the path of an `OSError`."""
     return str((isinstance(error, OSError) and error.strerror) or error or type(error).__name__)
 
 
-def error_line(error: Exception) -> str:
+def first_message_line(error: Exception) -> str:
     """Return the first line of an error's message; without a message, the name of its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
@@ -91,7 +93,7 @@ _CHECK_MODULE = "/kdist/tools/check/check_model.py"
 _GENERATED_FILES = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
 
 
-def line_at(path: str, number: int) -> str:
+def format_code_line(path: str, number: int) -> str:
     """Return a line of code with its place, such as `my_model.py:31: x = tf.sqrt(y)`."""
     text = linecache.getline(path, number).strip()
     place = f"{_relative_path(path)}:{number}"
@@ -103,13 +105,13 @@ def cut_line(text: str, columns: int = 80) -> str:
     return text if len(text) <= columns else f"{text[: columns - 2]} …"
 
 
-def user_line(places: Iterable[tuple[str, int]]) -> str:
+def find_last_user_line(places: Iterable[tuple[str, int]]) -> str:
     """Return the last line that belongs to a user's program; an empty string if there is none."""
     in_program = [place for place in places if is_of_user(place[0])]
-    return line_at(*in_program[-1]) if in_program else ""
+    return format_code_line(*in_program[-1]) if in_program else ""
 
 
-def line_of_error(error: BaseException) -> str:
+def find_raising_user_line(error: BaseException) -> str:
     """Return the innermost line of the user's program that an exception passed; or an empty string.
 
     Exceptions that TensorFlow raises while a graph runs have the lines only in their text.
@@ -118,11 +120,11 @@ def line_of_error(error: BaseException) -> str:
         (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
     ]
     printed = [(path, int(number)) for path, number in _FILE_AND_LINE.findall(str(error))]
-    return user_line(passed) or user_line(lines_below_check(printed))
+    return find_last_user_line(passed) or find_last_user_line(places_after_check_model(printed))
 
 
-def lines_below_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return the lines after the last line of `check_model`, which called them."""
+def places_after_check_model(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+    """Return the places that were called by `check_model`: all after its own last place."""
     begins = max(
         (at for at, (path, _) in enumerate(places) if path.endswith(_CHECK_MODULE)), default=-1
     )

@@ -89,7 +89,7 @@ class Field:
             return f"from {written[Ge]} to {written[Le]}"
         return " and ".join(f"{_BOUNDS[kind][0]} {limit}" for kind, limit in written.items())
 
-    def has(self, mark: type) -> bool:
+    def has_mark(self, mark: type) -> bool:
         """Whether the setting's type has an annotation of this class."""
         return any(isinstance(found, mark) for found in self.marks)
 
@@ -137,7 +137,7 @@ class Field:
                 words = "True, False or None" if self.is_optional else "True or False"
                 raise UserError(f"{self.name} has to be {words}, received {value!r}")
             return value
-        if self.has(IsFolder):
+        if self.has_mark(IsFolder):
             is_local = IsFolder() in self.marks
             return (local_path if is_local else folder_address)(self.name, value)
         if self.kind is str and not isinstance(value, str):
@@ -154,7 +154,7 @@ class Field:
         is_within = all(_BOUNDS[type(mark)][1](number, _bound_of(mark)) for mark in limits)
         if not is_within or not math.isfinite(number):
             bounds = self.bounds
-            if not whole and not self.has(Lt) and not self.has(Le):
+            if not whole and not self.has_mark(Lt) and not self.has_mark(Le):
                 bounds = f"{bounds} and finite" if bounds else "finite"
             raise UserError(
                 f"{self.name} has to be {bounds}, received {self._format_number(number)}"
@@ -189,7 +189,10 @@ def _bound_of(mark: Any) -> Any:
 
 @functools.cache
 def fields_of(settings: Any) -> tuple[Field, ...]:
-    """Return the settings of a class and its bases, group by group, as subclasses redefine them."""
+    """Return the settings of a dataclass, group by group: every base class is a group.
+
+    If several classes define a setting, the last subclass counts.
+    """
     hints = typing.get_type_hints(settings, include_extras=True)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     found: dict[str, Field] = {}
@@ -247,7 +250,7 @@ def field_names(*groups: type) -> frozenset[str]:
 def folder_names(*groups: type) -> frozenset[str]:
     """Return the names of the settings in the groups that are folder paths."""
     fields = [field for group in groups for field in fields_of(group)]
-    return frozenset(field.name for field in fields if field.has(IsFolder))
+    return frozenset(field.name for field in fields if field.has_mark(IsFolder))
 
 
 def check_fields(settings: Any) -> None:

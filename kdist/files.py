@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import local_path
-from .errors import UserError, error_text
+from .errors import UserError, message_without_path
 
 _FULL_DISK_CODES = (errno.ENOSPC, errno.EDQUOT)
 _FULL_DISK_WORDS = re.compile("|".join(map(os.strerror, _FULL_DISK_CODES)), re.I)
@@ -49,7 +49,7 @@ def atomic_write(path: Path, content: str | bytes) -> None:
         part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def writable_folder(path: Path, *, option: str) -> list[Path]:
+def create_writable_folder(path: Path, *, option: str) -> list[Path]:
     """Create a folder with its parents if it is missing, and check that it is writable.
 
     Returns the folders that were created, for `remove_empty`; an error removes them.
@@ -68,7 +68,7 @@ def writable_folder(path: Path, *, option: str) -> list[Path]:
 
 def check_writable_folder(path: Path, *, option: str) -> None:
     """Check that a folder can be created or is writable; created folders are removed again."""
-    remove_empty(writable_folder(path, option=option))
+    remove_empty(create_writable_folder(path, option=option))
 
 
 @contextlib.contextmanager
@@ -100,7 +100,7 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def output_file(path: str, *, option: str) -> Path:
+def check_output_file(path: str, *, option: str) -> Path:
     """Return the path of a file to write: an existing regular file, or a free path.
 
     A symbolic link is resolved, because writing would replace the link.
@@ -130,7 +130,7 @@ def says_full_disk(text: str) -> bool:
 
 
 def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:
-    return UserError(f"cannot write {path}: {error_text(error)}; {hint}")
+    return UserError(f"cannot write {path}: {message_without_path(error)}; {hint}")
 
 
 MOST_TEXT_BYTES = 2**24

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .arguments import is_remote, path_text
-from .errors import UserError, error_text
-from .versions import require
+from .errors import UserError, message_without_path
+from .versions import require_extra
 
-RECORDS = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
+RECORD_FILE_PATTERN = re.compile(r"([^./][^/]*/)*[^./][^/]*\.(json|csv)")
 """Small files of runs, at any depth."""
 # In these storages a file is visible only when its upload is complete, and a rename copies the
 # file.
@@ -43,12 +43,15 @@ def folder_address(name: str, value: object) -> str:
     text = path_text(name, value)
     if not is_remote(text):
         return text
-    require("remote")
+    if "://" not in text.rstrip("/"):
+        raise UserError(
+            f"{name} is {text}, but has to be a path, or an address such as s3://bucket/run: pass"
+            " an address as text, because Path turns s3:// into s3:/"
+        )
+    require_extra("remote")
     import fsspec
 
     try:
-        if "://" not in text.rstrip("/"):
-            raise ValueError("pass an address as text: Path turns s3:// into s3:/")
         fsspec.get_filesystem_class(fsspec.utils.get_protocol(text))
     except (ImportError, ValueError) as error:
         raise UserError(
@@ -59,7 +62,7 @@ def folder_address(name: str, value: object) -> str:
 
 
 class RemoteFolder:
-    """A folder of a remote storage, and a local copy that is removed with the object.
+    """A folder of a remote storage and its local copy, which is deleted together with the object.
 
     Files are read and written in the copy, which `download` and `upload` compare with the storage.
     A file appears in the storage whole or not at all. Only one process may upload to a folder. The
@@ -106,7 +109,7 @@ class RemoteFolder:
         return list(self._list_files())
 
     def download(self) -> None:
-        """Download new and changed files; remove files of the copy that the storage has no more.
+        """Download new and changed files, and delete copies of files that the storage has deleted.
 
         Raises:
             UserError: The folder cannot be read.
@@ -125,10 +128,11 @@ class RemoteFolder:
         self._copied = self._copied_files()
 
     def upload(self) -> None:
-        """Upload new and changed files, then remove files that the copy has no more.
+        """Upload new and changed files, then delete files that were deleted in the copy.
 
-        A run's history is uploaded before its checkpoints; its result is uploaded last, and removed
-        first. So a killed upload leaves a run that can be resumed.
+        Files of the folder itself, such as a run's history, are uploaded before files of
+        subfolders, such as checkpoints. `summary.json`, the result of a run, is uploaded last, and
+        deleted before all uploads. So a killed upload leaves a run that can be resumed.
 
         Raises:
             OSError: The folder cannot be written. The next upload tries again.
@@ -170,17 +174,17 @@ class RemoteFolder:
         self.local = kept / self.local.name
         return self.local
 
-    def show(self, text: object) -> str:
+    def insert_address(self, text: object) -> str:
         """Return a text, such as a message, with the address in place of the copy's path."""
         return str(text).replace(str(self.local), self.address)
 
     @contextlib.contextmanager
-    def show_address(self) -> Iterator[None]:
+    def insert_address_in_errors(self) -> Iterator[None]:
         """Name the address in place of the copy's path in each `UserError` of the `with` block."""
         try:
             yield
         except UserError as error:
-            raise type(error)(self.show(error)) from error
+            raise type(error)(self.insert_address(error)) from error
 
     def _list_files(self) -> dict[str, str]:
         """Return facts that change with a file's content, by the name of each stored file."""
@@ -227,12 +231,12 @@ class RemoteFolder:
         try:
             yield
         except Exception as error:  # each storage has its own errors
-            raise OSError(f"{self.address}: {error_text(error)}") from error
+            raise OSError(f"{self.address}: {message_without_path(error)}") from error
 
     def _unreadable(self, error: Exception) -> UserError:
         return UserError(
-            f"cannot read {self.address}: {error_text(error)}; check the address and your"
-            " credentials"
+            f"cannot read {self.address}: {message_without_path(error)}; check the address and"
+            " your credentials"
         )
 
 
@@ -242,7 +246,8 @@ def _make_copy_folder() -> tuple[Path, int]:
     lock = os.open(folder, os.O_RDONLY)
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(lock, fcntl.LOCK_EX)
-    # Under this name, a folder without a lock is removed.
+    # `_remove_left_copies` finds folders by this name, and deletes a folder without a lock: the
+    # folder gets the name after the lock.
     return folder.rename(folder.with_name(folder.name[1:])), lock
 
 
@@ -275,7 +280,7 @@ def local_records(path: str) -> Iterator[Path]:
     if not is_remote(path):
         yield Path(path)
         return
-    remote = RemoteFolder(folder_address("the folder", path), RECORDS)
+    remote = RemoteFolder(folder_address("the folder", path), RECORD_FILE_PATTERN)
     remote.download()
-    with remote.show_address():
+    with remote.insert_address_in_errors():
         yield remote.local

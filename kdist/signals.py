@@ -14,12 +14,12 @@ from typing import Any
 
 from .errors import UserError
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to end: from Ctrl-C, a batch system or `kill`, a closed terminal."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal of `ENDING` arrived. `except KeyboardInterrupt` catches all signals of `ENDING`.
+    """A signal of `ENDING_SIGNALS` arrived; `except KeyboardInterrupt` catches it.
 
     Args:
         number: The number of the signal.
@@ -34,7 +34,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ReceivedSignals:
-    """The signals of `ENDING` that arrived inside `raise_signals` or `hold_signals`.
+    """The signals of `ENDING_SIGNALS` that arrived inside `raise_signals` or `hold_signals`.
 
     Attributes:
         first: The first signal; `None` without a signal.
@@ -72,16 +72,17 @@ def signal_of(error: KeyboardInterrupt) -> signal.Signals:
 
 
 def raise_signals() -> AbstractContextManager[ReceivedSignals]:
-    """Raise `Interrupted` in the main thread when a signal of `ENDING` arrives.
+    """Raise `Interrupted` in the main thread when a signal of `ENDING_SIGNALS` arrives.
 
-    The exception may be lost in a destructor, or while a library imports a module. `first`
-    remembers the signal, also for a `hold_signals` inside the block.
+    The exception may be lost if the signal arrives in a destructor, or while a library imports a
+    module. `first` still has the signal then, and so has a `hold_signals` that begins later inside
+    the block.
     """
     return _handle_signals(holds=False)
 
 
 def hold_signals(*more: signal.Signals) -> AbstractContextManager[ReceivedSignals]:
-    """Hold the first signal of `ENDING`, so that the block can end when its work is complete.
+    """Hold the first signal of `ENDING_SIGNALS`, so that the block can complete its work.
 
     A second signal raises `Interrupted` at once.
     """
@@ -92,7 +93,8 @@ def hold_signals(*more: signal.Signals) -> AbstractContextManager[ReceivedSignal
 def _handle_signals(*more: signal.Signals, holds: bool) -> Iterator[ReceivedSignals]:
     # Only the main thread receives signals.
     is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in (*ENDING, *more)} if is_main else {}
+    numbers = (*ENDING_SIGNALS, *more) if is_main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
     # The caller's own handlers stay, and ignored signals stay ignored, as under `nohup`.
     handlers = {number: handler for number, handler in before.items() if _is_default(handler)}
     outer = next(filter(None, map(_receiver_of, handlers.values())), None)
@@ -121,8 +123,9 @@ def _receiver_of(handler: Any) -> ReceivedSignals | None:
 class PreemptionSignals:
     """Records the first signal; a second signal ends the process at once.
 
-    Only the main thread of a process receives signals. In a different thread, nothing changes. A
-    program that holds signals itself uses `ReceivedSignals`, with the same `first` and `check`.
+    Only the main thread of a process receives signals; in a different thread, `install` changes no
+    handler. If the caller of `fit` holds the signals, `ReceivedSignals` takes the place of this
+    class: its `first` is the same, but its `check` raises `Interrupted`.
 
     Args:
         names: Names of signals, such as `["SIGTERM", "SIGUSR1"]`.
@@ -141,7 +144,7 @@ class PreemptionSignals:
         self._process = os.getpid()
 
     def check(self) -> None:
-        """Raise `SystemExit` if a signal has arrived, with the exit code of a shell for it."""
+        """Raise `SystemExit` with exit code 128 + signal number if a signal has arrived."""
         if self.first is not None:
             raise SystemExit(128 + self.first)
 

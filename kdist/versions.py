@@ -24,13 +24,13 @@ def versions() -> dict[str, str]:
     return packages | {"python": platform.python_version()}
 
 
-def require(extra: str) -> None:
+def require_extra(extra: str) -> None:
     """Raise an error unless the packages of an extra are installed."""
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
-            f"the package {missing[0]} is needed, but not installed: pip install 'kdist[{extra}]',"
-            f" or in a checkout pip install '.[{extra}]'"
+            f"the module {missing[0]} of the extra kdist[{extra}] is not installed: run pip install"
+            f" 'kdist[{extra}]', or in a checkout pip install '.[{extra}]'"
         )
 
 

@@ -37,9 +37,9 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
         input_shape: Shape of an image, `(height, width, channels)`. The tutorial crops 24x24 of
             CIFAR-10's 32x32 pixels.
         classes: Number of classes ≥ 1.
-        weight_decay: L2 penalty ≥ 0 of the kernels of both dense layers: `weight_decay *
-            sum(square(kernel))` is added to the loss. The tutorial's factor is 0.004, twice this
-            default, because its `tf.nn.l2_loss` is half of the sum.
+        weight_decay: L2 penalty ≥ 0 of the kernels of the dense layers with 384 and 192 units:
+            `weight_decay * sum(square(kernel))` is added to the loss. The tutorial's factor is
+            0.004, twice this default, because its `tf.nn.l2_loss` is half of the sum.
         classifier_activation: Activation of the last layer; `None` gives logits.
         name: Name of the model.
 
@@ -66,6 +66,7 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     x = _normalize(x, "norm1")
     x = _normalize(_conv(x, "conv2", bias=0.1), "norm2")
     x = layers.Flatten(data_format="channels_last", name="flatten")(_pool(x, "pool2"))
+    # The tutorial's names of the two dense layers.
     for layer, units in (("local3", 384), ("local4", 192)):
         x = layers.Dense(
             units,

@@ -103,7 +103,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     for stage in range(1, STAGES + 1):
         filters = STEM_FILTERS * 2 ** (stage - 1) * width
         for number in range(1, (depth - 4) // 6 + 1):
-            x = factory.block(x, filters, f"stage{stage}_block{number}")
+            x = factory.residual_block(x, filters, f"stage{stage}_block{number}")
         if stage < STAGES:
             x = factory.max_pool(x, f"stage{stage}_pool")
     outputs = factory.classify(x, classes, classifier_activation)
@@ -133,7 +133,7 @@ class _LayerFactory:
         x = self.batch_norm(name=f"{prefix}_bn{suffix}", axis=-1)(x)
         return layers.ReLU(name=f"{prefix}_relu{suffix}")(x)
 
-    def block(self, x: Any, filters: int, prefix: str) -> Any:
+    def residual_block(self, x: Any, filters: int, prefix: str) -> Any:
         keeps_channels = x.shape[-1] == filters
         skip = x if keeps_channels else self.conv(x, filters, 1, f"{prefix}_shortcut")
         x = self.norm_relu(self.conv(x, filters, 3, f"{prefix}_conv1"), prefix, "1")

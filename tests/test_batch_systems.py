@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kdist.errors import LOST_CODE
+from kdist.errors import LOST_WORKER_EXIT_CODE
 from kdist.signals import PreemptionSignals
 from kdist.training.config import TrainConfig
 from kdist.workers.hang_detection import HANG_EXIT_CODE
@@ -166,7 +166,9 @@ def test_each_gpu_gets_a_worker_with_the_script_of_the_user(job):
     assert job(script=SEVERAL_NODES)[0] == 2
 
 
-@pytest.mark.parametrize("code", [LOST_CODE, HANG_EXIT_CODE, 128 + signal.SIGKILL, REQUEUED])
+@pytest.mark.parametrize(
+    "code", [LOST_WORKER_EXIT_CODE, HANG_EXIT_CODE, 128 + signal.SIGKILL, REQUEUED]
+)
 def test_a_job_that_lost_a_worker_is_requeued(job, code):
     status, calls, _ = job("train.py", script=SEVERAL_NODES, ends=f"exit {code}")
     assert (status, calls[-1]) == (code, "scontrol requeue 42")

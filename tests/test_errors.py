@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from kdist.errors import line_at
+from kdist.errors import format_code_line
 
 
 @pytest.fixture
@@ -17,14 +17,14 @@ def model(tmp_path, monkeypatch):
 
 
 def test_a_line_is_shown_with_its_place(model):
-    assert line_at(str(model), 2) == "mine/model.py:2: x = tf.sqrt(y)"
-    assert line_at("mine/model.py", 1) == "mine/model.py:1: import tensorflow as tf"
-    assert line_at(str(model), 9) == "mine/model.py:9"
+    assert format_code_line(str(model), 2) == "mine/model.py:2: x = tf.sqrt(y)"
+    assert format_code_line("mine/model.py", 1) == "mine/model.py:1: import tensorflow as tf"
+    assert format_code_line(str(model), 9) == "mine/model.py:9"
 
 
 def test_a_file_elsewhere_keeps_its_path(model, tmp_path, monkeypatch):
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    assert line_at(str(model), 1).startswith(f"{model}:1: ")
+    assert format_code_line(str(model), 1).startswith(f"{model}:1: ")
     os.rmdir(tmp_path / "other")
-    assert line_at(str(model), 1).startswith(f"{model}:1: ")
+    assert format_code_line(str(model), 1).startswith(f"{model}:1: ")

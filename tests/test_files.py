@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 from kdist import files
-from kdist.errors import UserError, error_text
+from kdist.errors import UserError, message_without_path
 from kdist.files import (
     atomic_path,
     atomic_write,
+    check_output_file,
     check_writable_folder,
+    create_writable_folder,
     explain_write_errors,
     folder_for_files,
-    output_file,
     parse_json,
     read_text,
     remove_empty,
-    writable_folder,
 )
 
 
@@ -66,9 +66,9 @@ def test_an_error_leaves_the_old_file_and_no_part_of_the_new_one(tmp_path, error
 
 def test_a_writable_folder_is_made_and_stays_empty(tmp_path):
     folder = tmp_path / "a" / "b"
-    assert writable_folder(folder, option="--output") == [folder, tmp_path / "a"]
+    assert create_writable_folder(folder, option="--output") == [folder, tmp_path / "a"]
     assert list(folder.iterdir()) == []
-    assert writable_folder(folder, option="--output") == []
+    assert create_writable_folder(folder, option="--output") == []
 
 
 def test_a_folder_is_checked_without_making_it(tmp_path):
@@ -80,7 +80,7 @@ def test_a_folder_is_checked_without_making_it(tmp_path):
 
 
 def test_folders_that_are_not_empty_stay(tmp_path):
-    made = writable_folder(tmp_path / "a" / "b" / "c", option="--output")
+    made = create_writable_folder(tmp_path / "a" / "b" / "c", option="--output")
     (tmp_path / "a" / "file").touch()
     remove_empty(made)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]
@@ -88,7 +88,7 @@ def test_folders_that_are_not_empty_stay(tmp_path):
 
 def test_a_folder_that_cannot_be_made_leaves_no_parents(tmp_path):
     with pytest.raises(UserError, match=r"cannot write .*; pass another --run-dir"):
-        writable_folder(tmp_path / "a" / "b" / ("x" * 300), option="--run-dir")
+        create_writable_folder(tmp_path / "a" / "b" / ("x" * 300), option="--run-dir")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,9 +108,9 @@ def test_a_file_to_write_is_a_regular_one_or_none_yet(tmp_path):
     (tmp_path / "file").touch()
     for name in ("file", "new", "no/folder/yet"):
         path = tmp_path / name
-        assert output_file(str(path), option="--output") == path
+        assert check_output_file(str(path), option="--output") == path
     (tmp_path / "link").symlink_to("file")
-    assert output_file(str(tmp_path / "link"), option="--output") == tmp_path / "file"
+    assert check_output_file(str(tmp_path / "link"), option="--output") == tmp_path / "file"
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,14 @@ def test_files_that_are_not_regular_are_refused(name, words, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     with pytest.raises(UserError, match=f"^{words}"):
-        output_file(name, option="--output")
+        check_output_file(name, option="--output")
 
 
 @pytest.mark.parametrize("path", ["file", "file/below", "/proc"])  # there root cannot write either
 def test_a_folder_that_takes_no_file_is_refused(tmp_path, path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=rf"^cannot write .*{path}: .*; pass another --log-dir$"):
-        writable_folder(tmp_path / path, option="--log-dir")
+        create_writable_folder(tmp_path / path, option="--log-dir")
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_why_a_path_cannot_be_read(path, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((OSError, ValueError)) as raised:
         read_text(path)
-    assert words in error_text(raised.value)
-    assert path not in error_text(raised.value) or path == "."
+    assert words in message_without_path(raised.value)
+    assert path not in message_without_path(raised.value) or path == "."
 
 
 def test_json_that_is_nested_too_deeply_is_refused():

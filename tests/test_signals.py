@@ -3,9 +3,9 @@ import signal
 import threading
 
 import pytest
-from kdist.signals import ENDING, Interrupted, hold_signals, raise_signals, signal_of
+from kdist.signals import ENDING_SIGNALS, Interrupted, hold_signals, raise_signals, signal_of
 
-every = pytest.mark.parametrize("number", ENDING)
+every = pytest.mark.parametrize("number", ENDING_SIGNALS)
 
 
 def send(number):
@@ -13,7 +13,7 @@ def send(number):
 
 
 def handlers():
-    return [signal.getsignal(number) for number in ENDING]
+    return [signal.getsignal(number) for number in ENDING_SIGNALS]
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_handlers_of_the_caller_and_what_is_ignored_stay():
             send(signal.SIGTERM)
             send(signal.SIGHUP)
     finally:
-        for number, handler in zip(ENDING, before, strict=True):
+        for number, handler in zip(ENDING_SIGNALS, before, strict=True):
             signal.signal(number, handler)
     assert received.first is None
     assert seen == [signal.SIGTERM]

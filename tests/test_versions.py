@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kdist.errors import UserError
-from kdist.versions import EXTRAS, require
+from kdist.versions import EXTRAS, require_extra
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,10 +16,10 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(monkeypatch)
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "ray" else real(name)
     )
-    require("tune")
-    words = r"the package ray is needed, .*pip install 'kdist\[ray\]'"
+    require_extra("tune")
+    words = r"the module ray of the extra .*pip install 'kdist\[ray\]'"
     with pytest.raises(UserError, match=words):
-        require("ray")
+        require_extra("ray")
 
 
 def test_every_extra_that_is_asked_for_can_be_installed():

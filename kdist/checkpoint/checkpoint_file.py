@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 
 FORMAT = 1
 # Types that `safetensors` reads into NumPy arrays. Further types (bfloat16) are written as bytes.
@@ -87,7 +87,7 @@ class CheckpointFile:
                 metadata = dict(file.metadata())
                 arrays = dict(_read_arrays(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
         except (OSError, ValueError, SafetensorError) as error:
-            raise DamagedCheckpointError(error_text(error)) from error
+            raise DamagedCheckpointError(message_without_path(error)) from error
         if int(metadata["format"]) > FORMAT:
             # Not a DamagedCheckpointError: the store would skip the file, and later remove it.
             raise UserError(
@@ -106,7 +106,7 @@ class CheckpointFile:
             with open(self.path, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256")
         except OSError as error:
-            raise DamagedCheckpointError(error_text(error)) from error
+            raise DamagedCheckpointError(message_without_path(error)) from error
         if _short_digest(digest) != self.digest:
             raise DamagedCheckpointError(
                 "its content has changed since it was written (the digests differ)"

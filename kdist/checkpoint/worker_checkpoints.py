@@ -60,7 +60,7 @@ class SharedStore:
 
     def show(self, path: object) -> str:
         """Return the path of a checkpoint or its folder; in a remote folder, the address."""
-        return str(path) if self._remote is None else self._remote.show(path)
+        return str(path) if self._remote is None else self._remote.insert_address(path)
 
     def find(self, resume: Resume) -> LoadedCheckpoint | None:
         """Return the checkpoint to resume on all workers: the chief's newest whole checkpoint.
@@ -82,7 +82,8 @@ class SharedStore:
 
         def find() -> tuple[str, int] | None:
             nonlocal found
-            with self._remote.show_address() if self._remote else contextlib.nullcontext():
+            remote = self._remote
+            with remote.insert_address_in_errors() if remote else contextlib.nullcontext():
                 found = self._store.read_newest()
             return None if found is None else (str(found[0].path), found[0].size)
 

@@ -8,7 +8,7 @@ from ..errors import UserError
 from ..tools.check.check_options import CheckOptions
 from ..tools.evaluate.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
-from ..versions import require
+from ..versions import require_extra
 from .options import add_options, given_options, make_options_class, parse_integer
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def dashboard(
     ] = None,
 ) -> None:
     """Create a W&B workspace for runs that were tracked by W&B."""
-    require("dashboard")
+    require_extra("dashboard")
     from ..tracking.dashboard import dashboard as create_dashboard
 
     print(create_dashboard(project=project, entity=entity))

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ..arguments import local_path, positive_integer
-from ..files import folder_for_files, writable_folder
+from ..files import create_writable_folder, folder_for_files
 from ..tools.find.rate_curve import LEAST_RATE, MOST_RATE, check_range, write_curve
 from ..training.config import TrainConfig
 from ..training.user_model.user_functions import split_data_name
@@ -106,7 +106,7 @@ def rate(
     check_range(least=least, most=most, steps=steps)
     folder = Path(output)
     with folder_for_files(folder):
-        writable_folder(folder, option="--output")
+        create_writable_folder(folder, option="--output")
         from ..tools.find.learning_rate import find_learning_rate
 
         curve = find_learning_rate(

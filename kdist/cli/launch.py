@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..fields import fields_of
-from ..versions import require
+from ..versions import require_extra
 from ..workers.launch_options import AUTO, LaunchOptions
 from .options import add_options, given_options, make_options_class
 
@@ -41,7 +41,7 @@ def launch(
 
     command_line = launcher.check_program(program)
     if launch_options.ray:
-        require("ray")
+        require_extra("ray")
         from ..workers.ray_launcher import launch_on_ray
 
         return launch_on_ray(command_line, launch_options)

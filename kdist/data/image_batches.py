@@ -50,10 +50,10 @@ def training_batches(
     Batch k of epoch e depends only on `seed`, e and k, not on the number of replicas or on earlier
     iterations.
 
-    Within `model.fit`, every iterator returns the batches of the current epoch, also an iterator of
-    a callback. Outside `fit`, each new iteration is the next epoch, from 0. With `steps_per_epoch`,
-    or after `repeat`, an iterator covers several epochs, counted from `initial_epoch`; additional
-    iterations over the data during `fit` then also count.
+    During `model.fit`, each iteration has the batches of the epoch in training, also an iteration
+    by a callback. Outside `fit`, the first iteration is epoch 0, the second iteration is epoch 1,
+    and so on. If `fit` has `steps_per_epoch`, or its data are repeated by `repeat`, iterations are
+    counted in the same way from `initial_epoch`, including the iterations by a callback.
 
     Args:
         images: (images, height, width, channels), kept in memory unchanged.
@@ -130,7 +130,8 @@ def evaluation_batches(
         standardization: As in `training_batches`, computed from the training images.
 
     Returns:
-        A `tf.data.Dataset` as of `training_batches`, in the order of the arrays.
+        A finite `tf.data.Dataset` of float32 images and int32 labels, in the order of the arrays.
+        One-hot labels are float32.
 
     Raises:
         UserError: As in `training_batches`.
@@ -194,8 +195,9 @@ class EpochOrder:
         epoch, place = number // self._steps64, number % self._steps64
         first = place * self._batch_size
         places = tf.range(first, tf.minimum(first + self._batch_size, self._count))
-        # The cipher uses a few bits of each of three words, so nearby words are no good keys.
-        # Epochs are negative because batches draw from the same seed with numbers of at least 0.
+        # The cipher uses only a few bits of each of the key's three words, so the epoch would be a
+        # bad key: the key is random. The seeds of random transforms are `seed` and the number of a
+        # batch, which is at least 0; a negative number gives different random numbers.
         key = tf.random.stateless_uniform(
             [3], tf.stack([tf.constant(self._seed, tf.int64), -1 - epoch]), None, None, tf.int32
         )
@@ -317,11 +319,11 @@ class EpochNumber:
         self._write(_COUNTED_KEY, epoch)
 
     def read_held(self) -> Any:
-        """Return the held epoch, int64, for a function of a data set."""
+        """Return the held epoch, or `_NOT_HELD`, as an int64 tensor. Data sets call this method."""
         return tf.ensure_shape(self._table.lookup(tf.constant(_HELD_KEY, tf.int64)), ())
 
     def read_next(self) -> Any:
-        """Return the epoch of a new iterator, int64, for a function of a data set."""
+        """Return the epoch of a new iterator as an int64 tensor. Data sets call this method."""
         held = self.read_held()
         counted = tf.ensure_shape(self._table.lookup(tf.constant(_COUNTED_KEY, tf.int64)), ())
         is_held = held > _NOT_HELD

@@ -19,8 +19,8 @@ class RandomCrop:
 
     Args:
         size: Height and width of the windows in pixels, or a number for both.
-        padding: Pixels that are first added on each side of the images, where they mirror the
-            image. `RandomCrop(32, padding=4)` shifts images of 32x32 pixels by at most 4.
+        padding: Number of pixels to add on each side before the crop; they mirror the image at its
+            edge. `RandomCrop(32, padding=4)` shifts images of 32x32 pixels by at most 4 pixels.
 
     Raises:
         UserError: The images are smaller than the windows.
@@ -62,9 +62,9 @@ class RandomHorizontalFlip:
         """Return the images, some of them mirrored."""
         images = tf.convert_to_tensor(images, tf.float32)
         (draws,) = _draw_numbers(1, images, seed)
-        # The reversal of a single column changes nothing.
-        # `tf.image.stateless_random_flip_left_right` reverses all images and selects, and takes
-        # several times as long.
+        # Reverse all columns of an image, or only its first column, which changes nothing. This is
+        # several times as fast as `tf.image.stateless_random_flip_left_right`, which reverses all
+        # images and then selects.
         columns = tf.where(draws < 0.5, tf.shape(images)[2], 1)
         return tf.reverse_sequence(images, columns, seq_axis=2, batch_axis=0)
 

@@ -52,7 +52,7 @@ def merge_input_moments(parts: Any) -> Moments:
 
 
 @contextlib.contextmanager
-def stateless_pass(model: keras.Model) -> Iterator[None]:
+def keep_variables(model: keras.Model) -> Iterator[None]:
     """Undo all changes of the model's variables after the `with` block.
 
     Moving statistics, seeds and metrics do not change. Inside the block there is no strategy. Only

@@ -10,8 +10,9 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     """`keras.layers.BatchNormalization(synchronized=True)`, as a layer with a name.
 
     Under kdist's strategies, Keras's plain layer does the same: all statistics are statistics of
-    the global batch, also with masks and `renorm`. Under TensorFlow's strategies,
-    `synchronized=True` adds up the replicas' statistics, but not the statistics of masked inputs.
+    the global batch, also with masks and `renorm`. Under TensorFlow's strategies, this layer has
+    the statistics of the global batch only for inputs without a mask; with a mask, each replica
+    uses the statistics of its own samples.
 
     Before a program opens a `.keras` file with this layer, it has to access
     `kdist.layers.SyncBatchNormalization`.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ..arguments import number_within, positive_integer
 from ..errors import UserError
-from .optimizer_names import OPTIMIZERS, RULES_OF_KERAS_OPTIMIZERS
+from .optimizer_choices import OPTIMIZERS, RULES_OF_KERAS_OPTIMIZERS
 
 Rule = Literal["linear", "sqrt", "none", "auto"]
 RULES: tuple[str, ...] = typing.get_args(Rule)
@@ -77,11 +77,11 @@ def scale_learning_rate(
     rate = number_within(
         "base", base, above=0, hint="pass the learning rate that suits one replica"
     )
-    factor = _batch_ratio(replicas, global_batch, reference_batch)
-    return rate * _rate_factor(factor, rule, optimizer)
+    batch_ratio = _batch_ratio(replicas, global_batch, reference_batch)
+    return rate * _rate_factor(batch_ratio, rule, optimizer)
 
 
-def rule_for(optimizer: object) -> str:
+def learning_rate_rule_of(optimizer: object) -> str:
     """Return the rule that scales an optimizer's learning rate with the global batch.
 
     Args:
@@ -117,12 +117,12 @@ def _batch_ratio(
     return global_size / positive_integer("reference_batch", reference_batch, hint=hint)
 
 
-def _rate_factor(factor: float, rule: str, optimizer: object) -> float:
-    match rule_for(optimizer) if rule == "auto" else rule:
+def _rate_factor(batch_ratio: float, rule: str, optimizer: object) -> float:
+    match learning_rate_rule_of(optimizer) if rule == "auto" else rule:
         case "linear":
-            return factor
+            return batch_ratio
         case "sqrt":
-            return math.sqrt(factor)
+            return math.sqrt(batch_ratio)
         case "none":
             return 1
     raise UserError(f"rule is {rule!r}, but has to be one of {', '.join(RULES)}")

@@ -20,7 +20,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         schedule_or_rate: A Keras learning rate schedule, or a constant rate. The schedule starts at
             its step 0 when the warm-up ends, so its length does not include the warm-up.
-        steps: Steps of the warm-up, from a rate of 0; 0 for none.
+        steps: Number of steps over which the rate rises from 0; 0 for no warm-up.
 
     Raises:
         UserError: `steps` is not an integer of at least 0, or the rate is negative.
@@ -37,8 +37,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         count = as_integer(steps)
         if count is None or count < 0:
             raise UserError(
-                f"steps is {steps!r}, but has to be an integer of at least 0: pass the steps of the"
-                " warm-up, or 0 for none"
+                f"steps is {steps!r}, but has to be an integer of at least 0: pass the number of"
+                " steps of the warm-up, or 0 for no warm-up"
             )
         if not callable(schedule_or_rate):
             hint = "pass a learning rate or a Keras schedule"
@@ -75,9 +75,9 @@ def warm_up_ema(optimizer: Any) -> Any:
     """Start the moving average of weights with a small momentum that rises to `ema_momentum`.
 
     At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`. The average
-    starts with the weights after the first step, as in Keras. Without the warm-up, the first
-    weights still make up 96 % of an average with momentum 0.9999 after 440 steps, and the average
-    is useless for the first few thousand steps.
+    starts as the weights after the first step, as in Keras. Without the warm-up, and with momentum
+    0.9999, these weights still make up 96 % of the average after 440 steps, and the average is
+    useless for the first few thousand steps.
 
     Keras keeps the average: `keras.callbacks.SwapEMAWeights` evaluates the average, and `fit`
     copies the average to the weights at the end. The average is the same on any number of replicas,
@@ -109,7 +109,7 @@ def warm_up_ema(optimizer: Any) -> Any:
         raise UserError(
             f"warm_up_ema received the optimizer {type(optimizer).__name__}, which keeps no average"
             " of weights: create the optimizer with use_ema=True and, for example,"
-            " ema_momentum=0.9999."
+            " ema_momentum=0.9999"
         )
     for inner in averaging:
         warm_up_average(inner)

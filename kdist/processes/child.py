@@ -137,7 +137,7 @@ class Child:
         return self._process.stdout, self._process.stderr
 
     @property
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """The exit code, `-N` after a kill by signal number N; `None` while the process runs."""
         return self._process.poll()
 
@@ -159,7 +159,7 @@ class Child:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"process {self.pid} has not ended in {seconds} s") from None
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
@@ -171,7 +171,7 @@ class Child:
         """
         with contextlib.suppress(OSError):
             state = (_PROCESSES / str(self.pid) / "stat").read_text().rpartition(")")[2]
-            return self.code is None and state.split()[0] in "Tt"
+            return self.exit_code is None and state.split()[0] in "Tt"
         return False
 
     def kill(self) -> None:
@@ -217,13 +217,13 @@ class CompletedChild:
     """A child that has ended.
 
     Attributes:
-        code: Exit code, `-N` after a kill by signal number N.
+        exit_code: Exit code, `-N` after a kill by signal number N.
         output: Text of standard output.
         errors: Text of standard error.
         answers: Values that the child passed to `send_answer`.
     """
 
-    code: int
+    exit_code: int
     output: str
     errors: str
     answers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -231,10 +231,10 @@ class CompletedChild:
     @property
     def verdict(self) -> Verdict:
         """The cause of the end."""
-        return judge_end(self.code, self.errors, self.answers)
+        return judge_end(self.exit_code, self.errors, self.answers)
 
 
-def run(
+def run_child(
     command: Sequence[str],
     *,
     seconds: float | None = None,
@@ -253,12 +253,14 @@ def run(
         with Child(
             command, arguments=arguments, environment=environment, output=output, errors=errors
         ) as child:
-            code = child.wait(seconds)
+            exit_code = child.wait(seconds)
         texts = []
         for file in (output, errors):
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
-        return CompletedChild(code=code, output=texts[0], errors=texts[1], answers=child.answers)
+        return CompletedChild(
+            exit_code=exit_code, output=texts[0], errors=texts[1], answers=child.answers
+        )
 
 
 def read_arguments() -> Any:
@@ -269,8 +271,8 @@ def read_arguments() -> Any:
 def send_answer(**values: Any) -> None:
     """In a child, send values to the parent as a line of JSON; without effect in other processes.
 
-    `judge_end` reads `mistake`, the message of the user's mistake that ended the child. Child and
-    parent agree on all further names.
+    The name `mistake` is for the message of the user's mistake that ended the child; `judge_end`
+    reads it. All other names have a meaning only for the child's program and its caller.
     """
     if _ANSWERS in os.environ:
         os.write(int(os.environ[_ANSWERS]), f"{json.dumps(values)}\n".encode())

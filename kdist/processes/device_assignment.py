@@ -49,13 +49,13 @@ def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) ->
         valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]
     try:
-        done = child.run(["nvidia-smi", "--list-gpus"], seconds=_NVIDIA_SMI_SECONDS)
+        done = child.run_child(["nvidia-smi", "--list-gpus"], seconds=_NVIDIA_SMI_SECONDS)
     except FileNotFoundError:
         count = len(list(dev.glob("nvidia[0-9]*")))
     except OSError:  # the driver hangs
         count = 0
     else:  # an error code means no driver, and no GPUs
-        lines = [] if done.code else done.output.splitlines()
+        lines = [] if done.exit_code else done.output.splitlines()
         count = sum(line.startswith("GPU ") for line in lines)
     return [str(index) for index in range(count)]
 

@@ -1,7 +1,7 @@
 """Start of a child process: sets its cores, ties its life to the parent, and runs the program.
 
 Run as `python -I exec_child.py PARENT_PID CORES COMMAND…`. The file imports only the standard
-library, so that nothing of the parent reaches the program.
+library: with `-I`, Python ignores the user's folders of packages and `PYTHONPATH`.
 """
 
 import ctypes

@@ -75,7 +75,7 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     if memory:
         return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(memory), error=error)
     if is_killed and not report:
-        line = f"{OUT_OF_MEMORY}, most likely: its process was killed"
+        line = f"most likely {OUT_OF_MEMORY}: the process was killed"
         return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
     return Verdict(
         cause="signal" if code < 0 else "error",
@@ -121,9 +121,9 @@ _LONGEST_LINE = 400
 def last_error(errors: str, *, has_traceback: bool = True) -> str:
     """Return the last traceback with the tracebacks chained to it, or the last lines.
 
-    Of a `UserError`, only the line is returned, because its message is complete. Without
-    `has_traceback`, the program has printed the last traceback and gone on, so the traceback is not
-    the cause.
+    For a `UserError`, return only the line of its message, which is complete. If the program has
+    gone on after the last traceback, this traceback is not the cause of the end: pass
+    `has_traceback=False` for the last lines.
     """
     lines = errors.splitlines()
     starts = [index for index, line in enumerate(lines) if line.startswith(ERROR_STARTS)]

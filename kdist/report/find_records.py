@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.image_files import SAMPLE
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..study.experiment import Experiment
 from ..study.search_settings import SEARCH_KIND, Search
 from ..study.study_folder import STUDY_FILE, Row, StudyFolder
@@ -87,7 +87,8 @@ def find_records(paths: Sequence[str]) -> FoundRecords:
                 folders.setdefault(folder.resolve(), folder)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             raise UserError(
-                f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or searches"
+                f"cannot read {text}: {message_without_path(error)}; pass folders of runs, sweeps"
+                " or searches"
             ) from error
     for folder in folders.values():
         _read_into(sources, folder)
@@ -121,7 +122,7 @@ def _read_into(sources: FoundRecords, path: Path) -> None:
             return
         study = read_study(path)
     except (OSError, UserError) as error:
-        sources.skipped.append((str(path), error_text(error)))
+        sources.skipped.append((str(path), message_without_path(error)))
         return
     if isinstance(study, SearchRecord):
         sources.searches.append(study)

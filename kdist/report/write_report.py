@@ -12,7 +12,7 @@ from pathlib import Path
 from .. import __version__
 from ..arguments import is_remote
 from ..errors import UserError
-from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
+from ..files import atomic_write, check_output_file, explain_write_errors, folder_for_files
 from ..remote import local_records
 from ..study.experiment import describe_shared_cores
 from ..study.search_results import make_trials_table
@@ -70,7 +70,7 @@ def write_report(
         }
         local = [path for path in paths if not is_remote(path)]
         sources = find_records([*local, *addresses])
-        page = output_file(
+        page = check_output_file(
             _default_page(local or ["."]) if output is None else output, option="--output"
         )
         with explain_write_errors(page, hint=_OUTPUT_HINT):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..errors import cut_line, user_line
+from ..errors import cut_line, find_last_user_line
 from .costs import Costs, Work
 from .functions import called_graphs, kernel_name, traceback_lines
 from .op_types import FUNCTION_CALLS
@@ -259,6 +259,6 @@ def find_user_line(op: tf.Operation, operations: dict[str, Any] | None = None) -
         (number for number, (path, _) in enumerate(frames) if path.endswith(_TRACE_FILE)),
         default=-1,
     )
-    line = user_line(frames[begins + 1 :])
+    line = find_last_user_line(frames[begins + 1 :])
     scope = op.name.rpartition("/")[0]
     return line or scope or "gradients"

@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
-from ..errors import UserError, user_line
+from ..errors import UserError, find_last_user_line
 from .divided_variables import SCATTERS, scatter_rows
 from .effects import effects_of, handle_source
 from .functions import called_graphs, copy_operation, hold_back, is_compiled, traceback_lines
@@ -187,7 +187,7 @@ def _write_functional(op: tf.Operation, inputs: Sequence[Value], state: _State) 
         return _write_loop(op, inputs, state)
     counterpart = _COUNTERPARTS.get(op.type)
     if counterpart is None:
-        place = user_line(traceback_lines(op)) or op.name
+        place = find_last_user_line(traceback_lines(op)) or op.name
         raise UserError(
             f"the operation {op.type} ({place}) does not support a divided variable of an"
             " optimizer: leave out shard_optimizer"

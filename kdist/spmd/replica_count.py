@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ..errors import cut_line, is_of_user, line_at
+from ..errors import cut_line, format_code_line, is_of_user
 
 # Files of functions that use a number where they are called, of the patch that shows the number,
 # and of the step's graph. All further code of libraries uses settings of objects that were made
@@ -121,5 +121,5 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
         "kdist: a number made of strategy.num_replicas_in_sync before the step is used in it. A"
         " step sees the global batch, where num_replicas_in_sync is 1: read it inside the step, or"
         " leave it out (to keep the number, convert it by int() or float()):"
-        f" {cut_line(line_at(*paths[own[-1]]))}"
+        f" {cut_line(format_code_line(*paths[own[-1]]))}"
     )

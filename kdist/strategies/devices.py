@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from ..arguments import as_integer
-from ..errors import UserError, user_line
+from ..errors import UserError, find_last_user_line
 from ..processes.device_assignment import visible_gpus
 from .tensorflow_logging import DEV, quiet_stderr
 
@@ -139,7 +139,9 @@ def _restart_hint() -> str:
             "restart the kernel, and run this cell before all cells that create a tensor, model or"
             " dataset"
         )
-    line = user_line((frame.filename, frame.lineno or 0) for frame in traceback.extract_stack())
+    line = find_last_user_line(
+        (frame.filename, frame.lineno or 0) for frame in traceback.extract_stack()
+    )
     return (
         f"create the strategy{f' ({line})' * bool(line)} before the program's first tensor, model"
         " or dataset, and before imports that create tensors"

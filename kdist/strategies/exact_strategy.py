@@ -32,7 +32,7 @@ from .._upstream.seeds import global_seed
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
-from ..layers.batch_norm import normalize_by_batch
+from ..layers.fast_batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once

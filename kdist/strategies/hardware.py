@@ -23,9 +23,9 @@ def describe_machine() -> dict[str, Any]:
     """
     from ..processes import child  # `import kdist` does not need it
 
-    done = child.run([sys.executable, "-m", "kdist", "devices"])
+    done = child.run_child([sys.executable, "-m", "kdist", "devices"])
     devices = [" ".join(line.split()) for line in done.output.splitlines()]
-    if done.code or not devices:
+    if done.exit_code or not devices:
         last = (done.errors.strip().splitlines() or ["it printed no error"])[-1]
         raise UserError(f"TensorFlow cannot start here (`kdist devices`): {last}")
     return {**describe_host(), "devices": devices}

@@ -17,7 +17,7 @@ from ..errors import UserError
 
 # These modules register their classes with Keras.
 from ..layers import local_response_normalization, sync_batch_normalization  # noqa: F401
-from ..optimizers import large_batch, warm_up  # noqa: F401
+from ..optimizers import lars_and_novograd, warm_up  # noqa: F401
 from .exact_strategy import ExactStrategy
 
 _MISSING_CLASS = re.compile(r"Could not locate (?:function|class) '([^']+)'")

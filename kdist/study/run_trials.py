@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..signals import signal_of
 from ..training.console import format_count
@@ -131,7 +131,7 @@ class TrialRunner:
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
         except OSError as error:
-            return dataclasses.replace(outcome, stopped=error_text(error))
+            return dataclasses.replace(outcome, stopped=message_without_path(error))
         finally:
             self._save_and_end_all()
         return outcome

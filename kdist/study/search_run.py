@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
-from ..tracking.factory import check_trackers
+from ..tracking.make_trackers import check_trackers
 from ..training.console import format_count
 from ..training.run import load_data
 from ..workers.tf_config import refuse_workers
@@ -68,7 +68,7 @@ def tune(
             try:
                 _report_best(search, folder, outcome.rows, console)
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=error_text(error))
+                outcome = dataclasses.replace(outcome, stopped=message_without_path(error))
     print_end(outcome, folder.noun, console)
     if len(outcome.rows) == len(rows) and outcome.is_whole:
         print_line(

@@ -11,7 +11,7 @@ from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
 from ..training.network_choices import NETWORK_SETTINGS, NETWORKS
 from ..training.settings import FOLDERS, Count, Output
-from ..versions import require
+from ..versions import require_extra
 from ..workers.launch_options import MOST_WORKERS
 from .search_space import DEFAULT_SPACE, SearchSpace
 from .study_folder import StudyInfo
@@ -74,7 +74,7 @@ class Search:
                 " scores at least ten times the budget"
             )
         if self.tuner == "bayesian":
-            require("tune")
+            require_extra("tune")
         if self.max_trials is None and self.tuner != "hyperband":
             object.__setattr__(self, "max_trials", 10)
         if self.config.model is not None:

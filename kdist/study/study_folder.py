@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.folder_lock import FolderLock
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..files import (
     atomic_write,
     check_writable_folder,
@@ -173,7 +173,8 @@ class StudyFolder:
             return None
         except (OSError, ValueError) as error:
             raise UserError(
-                f"{self.path / name} is damaged ({error_text(error)}): pass another --output"
+                f"{self.path / name} is damaged ({message_without_path(error)}): pass another"
+                " --output"
             ) from error
 
     def read_rows(self) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ..data.datasets import MOST_IMAGES
+from ..data.dataset_choices import MOST_IMAGES
 from ..errors import UserError
 from ..fields import check_fields
 from ..optimizers.scaling import Rule, scale_learning_rate

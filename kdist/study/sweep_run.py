@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from ..arguments import local_path
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
 from ..training.console import format_count
@@ -77,7 +77,7 @@ def sweep(
             try:
                 folder.write_rows(points.rows)  # in the order of the points
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=error_text(error))
+                outcome = dataclasses.replace(outcome, stopped=message_without_path(error))
             _print_results(points, devices, console)
     print_end(outcome, folder.noun, console)
     if points.failed and outcome.is_whole:

@@ -57,7 +57,7 @@ class TrialProcess:
     @property
     def has_ended(self) -> bool:
         """Whether the process has ended."""
-        return self._child.code is not None
+        return self._child.exit_code is not None
 
     def find_error(self) -> str:
         """Return the reason why the process failed, in one line; empty if it succeeded.
@@ -80,7 +80,7 @@ class TrialProcess:
         """Ask the process to save a checkpoint and end; `False` if it saves no checkpoints."""
         saves = self.trial.config.get("checkpoint_every") is not None
         if saves:
-            self._child.send(signal.SIGTERM)
+            self._child.send_signal(signal.SIGTERM)
         return saves
 
     def wait(self, seconds: float) -> None:

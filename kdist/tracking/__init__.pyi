@@ -1,1 +1,1 @@
-from .factory import tracking as tracking
+from .make_trackers import tracking as tracking

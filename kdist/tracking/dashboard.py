@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from ..errors import UserError, error_line
+from ..errors import UserError, first_message_line
 
 SECONDS_TO_REACH_WANDB = 15
 
@@ -39,8 +39,9 @@ def dashboard(*, project: str, entity: str | None = None) -> str:
         return str(make_workspace(entity=owner, project=project).save().url)
     except Exception as error:  # an error of the network, the server or the account
         raise UserError(
-            f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
-            f" W&B, and that the account is allowed to write to {entity or 'its entity'}/{project}"
+            f"W&B did not make the dashboard: {first_message_line(error)}; check that the network"
+            " reaches W&B, and that the account is allowed to write to"
+            f" {entity or 'its entity'}/{project}"
         ) from error
 
 

@@ -63,7 +63,7 @@ class TensorBoardTracker(Tracker):
         for writer in self._writers.values():
             writer.flush()
 
-    def finish(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
+    def finish_run(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
         """Write the end of the hyperparameters' session, and close the files."""
         if self._session is not None:
             self._session.on_train_end()

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..callbacks.resumable import ResumableCallback
-from ..errors import UserError, error_line
+from ..errors import UserError, first_message_line
 from ..files import atomic_write
 from ..strategies.exact_strategy import ExactStrategy
 from ..strategies.hardware import device_names
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 class Tracker(keras.callbacks.Callback):
     """Records the settings and the values of a fit.
 
-    A subclass has three methods: `start`, `log_values` and `finish`. Epochs are counted from 1. If
-    a method fails, the tracker warns and finishes, and training continues. No file is opened before
-    training begins, so that a tracker can be copied, and a fit that never starts leaves no files. A
-    tracker handles no batches: Keras would wait for the metrics of every execution.
+    A subclass has three methods: `start`, `log_values` and `finish_run`. Epochs are counted from 1.
+    If a method fails, the tracker warns and finishes its run, and training continues. No file is
+    opened before training begins, so that a tracker can be copied, and a fit that never starts
+    leaves no files. A tracker has no `on_train_batch_end`, because Keras would then wait for the
+    metrics after every execution; `BatchTracking` has this method.
 
     A killed process may have written epochs and steps after its last checkpoint. `sent.json` in the
     tracker's folder has the last epoch and step, so that the resumed training does not write them
@@ -109,23 +110,23 @@ class Tracker(keras.callbacks.Callback):
             values: Numbers, written as scalars, and arrays, written as histograms.
         """
 
-    def finish(self, exit_code: int) -> None:
+    def finish_run(self, exit_code: int) -> None:
         """Close the run, also if `start` failed.
 
         Args:
             exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
         """
 
-    def record_sent(self, **values: Any) -> None:
+    def write_sent_file(self, **values: Any) -> None:
         """Write values into `sent.json`."""
         self.sent |= values
         self.folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self.folder / "sent.json", json.dumps(self.sent))
 
-    def track_step(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
+    def log_values_once(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Write the values of a step, unless the tracker is closed or has written the step."""
         with self._catch_errors(f"write {axis} values"):
-            if self._record_step(axis, step):
+            if self._claim_step(axis, step):
                 self.log_values(axis, step, values)
 
     def get_state(self) -> dict[str, Any]:
@@ -155,13 +156,13 @@ class Tracker(keras.callbacks.Callback):
                     "versions": versions(),
                 }
             )
-            self.record_sent()
+            self.write_sent_file()
 
-    def _record_step(self, axis: str, step: int) -> bool:
+    def _claim_step(self, axis: str, step: int) -> bool:
         """Record a step in `sent.json`; `False` if the tracker is closed or wrote it before."""
         if not self._is_open or step <= self.sent.get(axis, 0):
             return False
-        self.record_sent(**{axis: step, "rows": self.sent.get("rows", 0) + 1})
+        self.write_sent_file(**{axis: step, "rows": self.sent.get("rows", 0) + 1})
         return True
 
     def _subscribe(self, telemetry: "TrainingTelemetry") -> None:
@@ -171,7 +172,7 @@ class Tracker(keras.callbacks.Callback):
                 " so it measures nothing: pass callbacks=[telemetry, *trackers]"
             )
         telemetry.listen(
-            lambda measurement: self.track_step(
+            lambda measurement: self.log_values_once(
                 "telemetry", measurement.step, _finite_values_and_norms(measurement)
             )
         )
@@ -181,41 +182,39 @@ class Tracker(keras.callbacks.Callback):
         values = {"seconds": self._clock() - self._start_time} | dict(logs or {})
         with self._catch_errors("write an epoch"):
             keep_best(self._best, values)
-            if self._record_step("epoch", epoch + 1):
+            if self._claim_step("epoch", epoch + 1):
                 values["learning_rate"] = read_learning_rate(self.model)
                 self.log_values("epoch", epoch + 1, values)
                 self.log_values("best", epoch + 1, dict(self._best))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close the tracker."""
-        self.end(0)
+        self.close(0)
 
-    def end(self, exit_code: int) -> None:
-        """Close the tracker, unless it is already closed; `exit_code` as in `finish`."""
-        with self._catch_errors("end"):
+    def close(self, exit_code: int) -> None:
+        """Close the tracker, unless it is already closed; `exit_code` as in `finish_run`."""
+        with self._catch_errors("close its run", "its last values may be missing"):
             if self._is_open:
-                self.finish(exit_code)
+                self.finish_run(exit_code)
         self._is_open = False
 
     @contextlib.contextmanager
-    def _catch_errors(self, doing: str) -> Iterator[None]:
+    def _catch_errors(self, task: str, effect: str | None = None) -> Iterator[None]:
         try:
             yield
         except Exception as error:
             if self._is_open:
                 self._is_open = False
                 with contextlib.suppress(Exception):
-                    self.finish(1)
-            warnings.warn(
-                f"{self.title} could not {doing} ({type(error).__name__}: {error_line(error)}):"
-                f" training continues without {self.title}",
-                stacklevel=3,
-            )
+                    self.finish_run(1)
+            reason = f"{type(error).__name__}: {first_message_line(error)}"
+            effect = effect or f"training continues without {self.title}"
+            warnings.warn(f"{self.title} could not {task} ({reason}): {effect}", stacklevel=3)
 
 
 @contextlib.contextmanager
-def end_trackers(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
-    """End the trackers among `callbacks`, also after an exception.
+def close_trackers(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
+    """Close the trackers among `callbacks`, also after an exception.
 
     Keras ends callbacks only if the fit finishes.
     """
@@ -228,7 +227,7 @@ def end_trackers(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None
     finally:
         for callback in callbacks:
             if isinstance(callback, Tracker):
-                callback.end(exit_code)
+                callback.close(exit_code)
 
 
 class BatchTracking(ResumableCallback):
@@ -251,10 +250,10 @@ class BatchTracking(ResumableCallback):
         super().__init__(verbose=0)
         self.every = every
         self.trackers = trackers
-        self._first_batch = 0  # of the steps that run in one call, counted in the epoch
+        self._first_batch = 0  # the first step of the last execution, counted in the epoch
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Remember the first of the steps that run in one call."""
+        """Record the first step of the execution."""
         super().on_train_batch_begin(batch, logs)
         self._first_batch = batch
 
@@ -266,7 +265,7 @@ class BatchTracking(ResumableCallback):
         if self.steps // self.every > before // self.every:
             values = {**(logs or {}), "learning_rate": read_learning_rate(self.model)}
             for tracker in self.trackers:
-                tracker.track_step("batch", self.steps, values)
+                tracker.log_values_once("batch", self.steps, values)
 
 
 def read_learning_rate(model: keras.Model) -> float:

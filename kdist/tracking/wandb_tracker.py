@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import wandb
 
-from ..errors import error_line
+from ..errors import first_message_line
 from .tracker import Tracker
 
 PROJECT = "kdist"
@@ -85,7 +85,7 @@ def begin_run(
             return _start_wandb(given | online, settings | {"mode": mode, "quiet": True})
         except Exception as error:
             warnings.warn(
-                f"W&B cannot be reached ({error_line(error)}): the run is saved offline",
+                f"W&B cannot be reached ({first_message_line(error)}): the run is saved offline",
                 stacklevel=2,
             )
             mode = "offline"
@@ -115,8 +115,8 @@ class WandbTracker(Tracker):
     The run's summary also has the best values so far (`best_val_accuracy`, …) and `seconds`. The
     run's config also has `device` and `versions`.
 
-    A run that is resumed continues in the same W&B run. A run that is already active is used, and
-    not closed.
+    A run that is resumed continues in the same W&B run; `Tracker` skips the epochs and steps that
+    are in `sent.json`. A run that is already active is used, and not closed.
 
     Args:
         folder: The folder `wandb` of the run; wandb chooses this name.
@@ -157,10 +157,11 @@ class WandbTracker(Tracker):
             run_id=self.sent.get("id"),
         )
         _open_runs.append(self._run)
-        # Offline, the step has to be set to the number of rows already sent.
+        # Offline, wandb cannot ask the server for the number of rows that earlier processes have
+        # written, and would count from 0 again.
         if self.sent.get("rows") and self._run.offline:
             self._run.log({}, step=self.sent["rows"])
-        self.record_sent(id=self._run.id)
+        self.write_sent_file(id=self._run.id)
 
     def log_values(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
         """Send the values of a step, without empty histograms."""
@@ -176,7 +177,7 @@ class WandbTracker(Tracker):
         if axis == "epoch":
             self._run.summary["seconds"] = values["seconds"]
 
-    def finish(self, exit_code: int) -> None:
+    def finish_run(self, exit_code: int) -> None:
         """Finish the run, if the tracker started it, and print its URL or folder."""
         run, self._run = self._run, None
         if run is None or not self._started_here:

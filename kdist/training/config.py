@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..data.datasets import check_data_dir
+from ..data.dataset_choices import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
-from ..optimizers.optimizer_names import check_momentum
+from ..optimizers.optimizer_choices import check_momentum
 from ..optimizers.scaling import scale_learning_rate
-from ..tracking.factory import tracker_names
+from ..tracking.make_trackers import tracker_names
 from .network_choices import NETWORK_SETTINGS, NETWORKS
 from .settings import (
     SET_BY_OWN_MODEL,

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..callbacks.print_throughput import can_count_images
 from ..data import ImageData, Standardization, evaluation_batches, training_batches
-from ..data.augmentation import AUGMENTATIONS
+from ..data.augmentation_choices import AUGMENTATIONS
 from ..errors import UserError
-from ..optimizers.optimizer_names import l2_factor, make_optimizer
+from ..optimizers.optimizer_choices import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
 from .network_choices import NETWORKS

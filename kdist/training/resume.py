@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arguments import is_remote
 from ..checkpoint.checkpoint_file import checkpoint_files
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..fields import field_names
 from ..remote import folder_address, local_records
 from ..workers.tf_config import worker_place
@@ -78,7 +78,7 @@ def load_config_to_resume(
         try:
             run = read_run(folder, unfinished=True)
         except (UserError, OSError) as error:
-            raise UserError(f"cannot resume {name}: {error_text(error)}") from error
+            raise UserError(f"cannot resume {name}: {message_without_path(error)}") from error
         config = make_resumed_config(run, changes, run_dir=name)
         line = explain_finished_run(run, config)
     if line is not None:

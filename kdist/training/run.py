@@ -19,14 +19,14 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
-from ..data.datasets import DATASETS
+from ..data.dataset_choices import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
 from ..files import check_writable_folder
 from ..processes.verdict import is_out_of_memory
 from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
-from ..tracking.factory import check_trackers, tracking
+from ..tracking.make_trackers import check_trackers, tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
@@ -488,7 +488,7 @@ def _fit(
     Returns:
         Whether a signal to this worker interrupted the training.
     """
-    from ..tracking.tracker import end_trackers
+    from ..tracking.tracker import close_trackers
     from .run_callbacks import (
         DivergedError,
         RaiseAtBatchEnd,
@@ -509,7 +509,7 @@ def _fit(
         stop_callback,
     ]
     try:
-        with end_trackers(run_callbacks.ordered):
+        with close_trackers(run_callbacks.ordered):
             parts.model.fit(callbacks=callbacks, epochs=epochs, verbose=verbose, **parts.fit)
     except (KeyboardInterrupt, DivergedError) as error:
         if received.has_second:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import is_remote
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..files import (
     atomic_path,
+    create_writable_folder,
     explain_write_errors,
     parse_json,
     read_text,
     remove_empty,
-    writable_folder,
 )
 from ..remote import RemoteFolder
 
@@ -69,7 +69,7 @@ class RunFolder:
             self.remote = _open_remote(path, resumed=resumed)
             path = str(self.remote.local)
         self.path = Path(path) if path is not None else make_unused_path()
-        self._created_folders = writable_folder(self.path, option="--run-dir")
+        self._created_folders = create_writable_folder(self.path, option="--run-dir")
         if not resumed and not self._was_never_begun():
             raise UserError(
                 f"the run folder {self.path} is not empty: pass another --run-dir, or delete the"
@@ -105,7 +105,7 @@ class RunFolder:
 
     def show(self, text: object) -> str:
         """Return a text, such as a path, with the address of a remote folder in place of `path`."""
-        return str(text) if self.remote is None else self.remote.show(text)
+        return str(text) if self.remote is None else self.remote.insert_address(text)
 
     def _was_never_begun(self) -> bool:
         """Whether nothing was trained here: `config.json` is written before the first step."""
@@ -154,7 +154,7 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
-            raise UserError(f"cannot read {path}: {error_text(error)}") from error
+            raise UserError(f"cannot read {path}: {message_without_path(error)}") from error
 
     def remove_summary(self) -> None:
         """Remove the summary of a run before the run is trained further."""

@@ -12,7 +12,7 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import as_real
-from ..errors import UserError, error_text
+from ..errors import UserError, message_without_path
 from ..files import parse_json, read_text
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(parse_json(read_text(path)))
     except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
+        raise UserError(f"{path.name} cannot be read: {message_without_path(error)}") from error
 
 
 def _read_history(path: Path) -> list[dict[str, float | None]]:
@@ -248,7 +248,7 @@ def _read_history(path: Path) -> list[dict[str, float | None]]:
         reader = csv.DictReader(text, restval="")
         rows = list(reader)
     except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"{path.name} cannot be read: {error_text(error)}") from error
+        raise UserError(f"{path.name} cannot be read: {message_without_path(error)}") from error
     too_long = next((line for line, row in enumerate(rows, 2) if None in row), None)
     if too_long is not None:
         raise UserError(f"line {too_long} of {path} has more values than columns")

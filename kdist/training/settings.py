@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..data.augmentation import AUGMENTATIONS, AugmentationName
-from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
+from ..data.augmentation_choices import AUGMENTATIONS, AugmentationName
+from ..data.dataset_choices import DATASETS, MOST_IMAGES, DatasetName
 from ..fields import (
     Folder,
     HelpEnd,
@@ -30,10 +30,15 @@ from ..fields import (
     join_names,
     join_notes,
 )
-from ..optimizers.optimizer_names import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
+from ..optimizers.optimizer_choices import (
+    OPTIMIZERS,
+    WITH_MOMENTUM,
+    WITH_WEIGHT_DECAY,
+    OptimizerName,
+)
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
-from ..tracking.factory import TRACKERS
+from ..tracking.make_trackers import TRACKERS
 from .network_choices import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]

@@ -199,7 +199,7 @@ def _check_same(event: str, everyone: Sequence[Mapping[str, Any]]) -> None:
 
 def _common_error(message: str) -> UserError:
     error = UserError(message)
-    error.is_on_all_workers = True
+    error.is_raised_on_all_workers = True
     return error
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import writable_folder
+from ..files import create_writable_folder
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..processes.verdict import OUT_OF_MEMORY, judge_end, shell_code
@@ -69,7 +69,7 @@ def launch(program: Sequence[str], options: LaunchOptions) -> int:
     assigned = assign_devices(workers=workers, gpus=gpus, cores=visible_cores())
     logs = None if options.log_dir is None else Path(options.log_dir)
     if logs is not None:
-        writable_folder(logs, option="--log-dir")
+        create_writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
         return _Job(program, options, assigned, logs, notes, events).run()

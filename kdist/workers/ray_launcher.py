@@ -18,7 +18,7 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.collective import broadcast_from_rank_zero
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from ..errors import LOST_CODE, TrainingError
+from ..errors import LOST_WORKER_EXIT_CODE, TrainingError
 from ..processes.child import Child
 from ..processes.verdict import shell_code
 from .launch_options import LaunchOptions, select_limits
@@ -91,11 +91,14 @@ def _was_misused(notes: Path) -> bool:
 
 
 def _exit_code(notes: Path) -> int:
-    """Return the first exit code of the last attempt, preferring any code over `LOST_CODE`."""
+    """Return the first exit code of the last attempt, if possible not `LOST_WORKER_EXIT_CODE`."""
     last = len(list(notes.glob("attempt-*"))) - 1
     files = sorted(notes.glob(f"failure-{last}-*"), key=lambda file: file.stat().st_mtime_ns)
     codes = [int(file.name.rpartition("-")[2]) for file in files]
-    return next((code for code in codes if code != LOST_CODE), LOST_CODE if codes else 1)
+    return next(
+        (code for code in codes if code != LOST_WORKER_EXIT_CODE),
+        LOST_WORKER_EXIT_CODE if codes else 1,
+    )
 
 
 def _run_worker(settings: Mapping[str, Any]) -> None:

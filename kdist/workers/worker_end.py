@@ -21,7 +21,7 @@ from .._upstream.worker_failures import (
     report_failure,
     run_exit_functions,
 )
-from ..errors import LOST_CODE, LostWorkerError, failure_handlers, user_line
+from ..errors import LOST_WORKER_EXIT_CODE, LostWorkerError, failure_handlers, find_last_user_line
 
 _REPORT_SECONDS = 1.0
 _EXIT_SECONDS = 10.0
@@ -34,8 +34,10 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if getattr(error, "is_on_all_workers", False):  # complete, and printed by all workers
-            line = user_line(
+        if getattr(
+            error, "is_raised_on_all_workers", False
+        ):  # complete, and printed by all workers
+            line = find_last_user_line(
                 (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(trace)
             )
             where = f"worker {worker}{f' ({line})' * bool(line)}"
@@ -64,7 +66,7 @@ def _end_process(
     if is_lost_connection(error):
         lost = _report_lost(worker, _call_within(_REPORT_SECONDS, failures) or ())
     if lost and code is not None:
-        code = LOST_CODE
+        code = LOST_WORKER_EXIT_CODE
     message = f"{type(error).__name__}: {error}".partition("\n")[0]
     _call_within(_REPORT_SECONDS, functools.partial(report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:

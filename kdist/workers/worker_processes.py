@@ -247,7 +247,7 @@ class Worker:
 
     Attributes:
         rank: Index among all workers.
-        code: Exit code as in `Child.code`; `None` while the worker runs.
+        code: Exit code as in `Child.exit_code`; `None` while the worker runs.
         ended_at: Time of the end, by `time.monotonic`.
         output: Output of the worker.
         is_stopped: Whether a signal, for example SIGSTOP, had stopped the worker before its kill.
@@ -310,7 +310,7 @@ class Worker:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it still runs."""
         if self.code is None:
-            self._child.send(number)
+            self._child.send_signal(number)
 
     def kill(self) -> None:
         """Kill the process and all processes that it has started, and copy its last lines."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 from kdist.callbacks import BatchNormMonitor
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.diagnosis import (
+from kdist.layers.batch_norm_diagnosis import (
     LayerGap,
     diagnose,
     measure_distance,
@@ -98,7 +98,10 @@ def off(**known):
         ),
         (off(initial_weight=0.2, replica_gap=0.3), r"differ by 0\.30 between replicas"),
         (near(name="off", replica_gap=0.3), "the replicas drifted"),
-        (off(initial_weight=0.2, values_per_channel=2), "they lag: after so few steps 20 % of"),
+        (
+            off(initial_weight=0.2, values_per_channel=2),
+            "the moving statistics lag: after so few steps 20 % of",
+        ),
         (
             off(initial_weight=0.05, values_per_channel=99, batch_gap=0.6),
             r"replicas' rows differ by 0\.60, and the layer is",
@@ -211,7 +214,7 @@ def the_line(capsys):
 
 def test_statistics_that_lag(capsys):
     monitored(one_norm(stock_norm()), data(mean=3.0))
-    assert "they lag: after so few steps 98 % of" in the_line(capsys)
+    assert "the moving statistics lag: after so few steps 98 % of" in the_line(capsys)
 
 
 def test_replicas_that_drifted(capsys):

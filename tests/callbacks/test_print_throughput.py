@@ -38,7 +38,7 @@ def test_only_the_training_part_of_an_epoch_counts(replicas, validate, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [f"Images/sec: {RATE:.1f}"] * 2
     assert lines[2:] == [
-        f"Images/sec after the first epoch: {RATE:.1f} ({RATE / replicas:.1f} per replica,"
+        f"Images/sec without the first epoch: {RATE:.1f} ({RATE / replicas:.1f} per replica,"
         f" {STEP_SECONDS:.4f} seconds per step)"
     ]
 

@@ -17,9 +17,9 @@ def test_the_time_of_every_epoch_and_of_all(capsys):
     clock = FakeClock()
     tiny_fit([Ticker(clock), PrintTotalTime(clock=clock)], epochs=2)
     assert capsys.readouterr().out.splitlines() == [
-        f"Cumulative training time after epoch 1: {EPOCH_SECONDS:.2f}",
-        f"Cumulative training time after epoch 2: {2 * EPOCH_SECONDS:.2f}",
-        f"Cumulative training time: {2 * EPOCH_SECONDS:.2f}",
+        f"Cumulative training time after epoch 1: {EPOCH_SECONDS:.2f} seconds",
+        f"Cumulative training time after epoch 2: {2 * EPOCH_SECONDS:.2f} seconds",
+        f"Cumulative training time: {2 * EPOCH_SECONDS:.2f} seconds",
     ]
 
 
@@ -28,7 +28,7 @@ def test_a_resumed_run_counts_the_time_before(capsys):
     callback = PrintTotalTime(clock=clock)
     callback.set_state({"seconds": 1000.0})
     tiny_fit([Ticker(clock), callback], initial_epoch=2, epochs=3)
-    assert f"after epoch 3: {1000 + EPOCH_SECONDS:.2f}\n" in capsys.readouterr().out
+    assert f"after epoch 3: {1000 + EPOCH_SECONDS:.2f} seconds\n" in capsys.readouterr().out
     assert callback.seconds == 1000 + EPOCH_SECONDS
 
 

@@ -158,7 +158,7 @@ def test_a_target_never_met_is_told_with_the_best_value(capsys):
     callback = run_on_a_clock(StopAtAccuracy(targets), epochs)
     assert (callback.reached, callback.met_epoch) == (False, None)
     assert capsys.readouterr().out == (
-        "Target val_accuracy > 0.85, accuracy > 0.9 not met in 2 consecutive epochs; best of all"
+        "Target val_accuracy > 0.85, accuracy > 0.9 never met in 2 epochs in a row; best of all"
         " epochs: val_accuracy 0.8600, accuracy 0.5000\n"
     )
     run_on_a_clock(StopAtAccuracy(validation_freq=2), [{"loss": 1.0}])
@@ -171,7 +171,7 @@ def test_the_time_budget_ends_training_at_the_end_of_an_epoch(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Time budget of 25 seconds used up"
     assert lines[1] == "Early stopping after epoch 3"
-    assert "not met" in lines[2]
+    assert "never met" in lines[2]
 
 
 def test_the_time_before_a_resumption_counts_in_the_budget():

@@ -171,7 +171,7 @@ def test_new_and_changed_files_are_downloaded_and_removed_ones_removed(tmp_path)
     storage.rm_file("/bucket/run/a")
     remote.download()
     assert not (remote.local / "a").exists()
-    assert remote.show(f"in {remote.local}/a") == "in memory://bucket/run/a"
+    assert remote.insert_address(f"in {remote.local}/a") == "in memory://bucket/run/a"
     local = remote.local
     del remote
     assert not local.exists()
@@ -241,7 +241,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_the_start(monkeypatch):
     ("address", "words"),
     [
         ("ram://a", "folder is ram://a, which cannot be opened .*not known.*s3fs"),
-        (Path("memory://a"), "pass an address as text: Path turns s3:// into s3:/"),
+        (Path("memory://a"), "pass an address as text, because Path turns s3:// into s3:/"),
         ("memory://", "pass an address as text"),
         ("", "folder is an empty path"),
     ],
@@ -254,7 +254,7 @@ def test_addresses_that_cannot_be_opened(address, words):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for make in (lambda: Checkpoint("gs://b/run"), lambda: TrainConfig(run_dir="gs://b/run")):
-        with pytest.raises(UserError, match=r"fsspec is needed.*pip install 'kdist\[remote\]'"):
+        with pytest.raises(UserError, match=r"module fsspec of .*pip install 'kdist\[remote\]'"):
             make()
     assert Checkpoint("runs/1").options.folder == "runs/1"
 

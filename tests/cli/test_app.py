@@ -22,7 +22,7 @@ from kdist.callbacks.stop_at_non_finite import NonFinite
 from kdist.cli import one_line
 from kdist.cli.options import given_options, make_options_class, read_settings
 from kdist.errors import TrainingError, UserError
-from kdist.signals import ENDING
+from kdist.signals import ENDING_SIGNALS
 from kdist.training.config import TrainConfig
 from report_folders import throughput_rows, write_run, write_sweep
 
@@ -261,13 +261,13 @@ def end_of(monkeypatch, capsys, run):
     return end.value.code, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_that_a_run_has_heeded_is_its_exit_code(monkeypatch, capsys, number):
     result = Result(signal=signal.Signals(number))
     assert end_of(monkeypatch, capsys, lambda config, **_: result) == (128 + number, "")
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_outside_of_training_is_a_line(monkeypatch, capsys, number):
     name = signal.Signals(number).name
 

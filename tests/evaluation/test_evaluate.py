@@ -10,7 +10,7 @@ import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.folder_lock import FolderLock
 from kdist.data import Standardization, fashion_mnist
-from kdist.data.datasets import DATASETS
+from kdist.data.dataset_choices import DATASETS
 from kdist.errors import UserError
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import model as training_model

@@ -103,8 +103,10 @@ def test_every_optimizer_of_keras_has_a_rule_or_an_error_that_asks_for_one():
     for name, rule in known.items():
         source = kdist.optimizers if hasattr(kdist.optimizers, name) else keras.optimizers
         optimizer = getattr(source, name)()
-        assert scaling.rule_for(optimizer) == scaling.rule_for(name) == rule
-        assert scaling.rule_for(keras.optimizers.LossScaleOptimizer(optimizer)) == rule
+        assert (
+            scaling.learning_rate_rule_of(optimizer) == scaling.learning_rate_rule_of(name) == rule
+        )
+        assert scaling.learning_rate_rule_of(keras.optimizers.LossScaleOptimizer(optimizer)) == rule
     for unknown in (keras.optimizers.Ftrl(), "muon", None):
         with pytest.raises(UserError, match='pass rule="linear", "sqrt" or "none"'):
-            scaling.rule_for(unknown)
+            scaling.learning_rate_rule_of(unknown)

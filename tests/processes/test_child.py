@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.processes.child import Child, Resources, run
+from kdist.processes.child import Child, Resources, run_child
 from kdist.processes.verdict import is_out_of_memory, judge_end, says_out_of_memory
-from kdist.signals import ENDING, raise_signals, signal_of
+from kdist.signals import ENDING_SIGNALS, raise_signals, signal_of
 
 SECONDS = 900  # no test takes as long
 HEAD = """
@@ -34,15 +34,19 @@ def is_running(pid):
 def test_orders_go_in_and_answers_come_back():
     code = "print('noise', flush=True); send_answer(twice=2 * read_arguments()['number'])"
     code += "; send_answer(more=1)"
-    ended = run(python(code), arguments={"number": 21}, seconds=SECONDS)
-    assert (ended.code, ended.answers, ended.output) == (0, {"twice": 42, "more": 1}, "noise\n")
+    ended = run_child(python(code), arguments={"number": 21}, seconds=SECONDS)
+    assert (ended.exit_code, ended.answers, ended.output) == (
+        0,
+        {"twice": 42, "more": 1},
+        "noise\n",
+    )
     assert ended.verdict.cause == ""
 
 
 def test_no_answer_is_lost_while_another_is_read():
     code = "[send_answer(**{str(number): number}) for number in range(2000)]"
     with Child(python(code)) as child:
-        while child.code is None:
+        while child.exit_code is None:
             assert set(child.answers.values()) <= set(range(2000))
         assert list(child.answers.values()) == list(range(2000))
 
@@ -63,12 +67,12 @@ def test_a_child_has_its_share_of_the_machine():
 
 def test_a_program_that_is_not_there():
     with pytest.raises(FileNotFoundError, match="there-is-no-such-program"):
-        run(["there-is-no-such-program"])
+        run_child(["there-is-no-such-program"])
 
 
 def test_a_child_that_hangs_is_killed():
     with pytest.raises(TimeoutError):
-        run(python("signal.pause()"), seconds=0.5)
+        run_child(python("signal.pause()"), seconds=0.5)
 
 
 @pytest.mark.parametrize("session", [False, True])
@@ -81,8 +85,8 @@ pids = [subprocess.Popen(command, start_new_session={session}).pid, Child(comman
 send_answer(pids=pids)
 os._exit(3)
 """
-    ended = run(python(code), seconds=SECONDS)
-    assert ended.code == 3
+    ended = run_child(python(code), seconds=SECONDS)
+    assert ended.exit_code == 3
     for pid in ended.answers["pids"]:
         while is_running(pid):  # until the kernel has removed it
             os.sched_yield()
@@ -101,7 +105,7 @@ def test_a_child_does_not_outlive_its_parent():
         os.sched_yield()
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_while_a_child_starts_ends_it(monkeypatch, number):
     """Between its start and the moment that anybody knows of it."""
     started, popen = [], subprocess.Popen
@@ -141,8 +145,8 @@ OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocat
         ),
         (1, "MemoryError\n", {}, "memory", "out of memory: MemoryError"),
         (1, "out of memory: lower --width", {}, "memory", "out of memory: lower --width"),
-        (-9, "", {}, "memory", "out of memory, most likely: its process was killed"),
-        (137, PYTHON_ERROR, {}, "memory", "out of memory, most likely"),
+        (-9, "", {}, "memory", "most likely out of memory: the process was killed"),
+        (137, PYTHON_ERROR, {}, "memory", "most likely out of memory"),
         (-6, "std::bad_alloc\n" + 50 * "more\n", {}, "memory", "out of memory: std::bad_alloc"),
         (-6, "what", {}, "signal", "what (signal SIGABRT)"),
         (-11, "", {}, "signal", "the process printed no error (signal SIGSEGV)"),

@@ -34,9 +34,9 @@ def test_without_proc_the_architecture_is_told(monkeypatch):
 def listing(monkeypatch, *, code=0, stdout="", stderr=""):
     def run(command, **_):
         assert command[1:] == ["-m", "kdist", "devices"]
-        return child.CompletedChild(code=code, output=stdout, errors=stderr)
+        return child.CompletedChild(exit_code=code, output=stdout, errors=stderr)
 
-    monkeypatch.setattr(child, "run", run)
+    monkeypatch.setattr(child, "run_child", run)
 
 
 @pytest.mark.parametrize("kind", ["GPU", "CPU"])

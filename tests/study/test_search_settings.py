@@ -44,7 +44,7 @@ def test_a_setting_that_is_tuned_is_not_given_too():
 
 def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="package sklearn is needed"):
+    with pytest.raises(UserError, match="module sklearn of the extra"):
         Search(tuner="bayesian")
 
 

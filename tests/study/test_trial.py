@@ -13,7 +13,7 @@ import pytest
 from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.processes.verdict import judge_end
-from kdist.signals import ENDING, raise_signals
+from kdist.signals import ENDING_SIGNALS, raise_signals
 from kdist.study import trial_process
 from kdist.study.experiment import POINT_COLUMNS
 from kdist.study.run_trials import TrialRunner
@@ -111,7 +111,7 @@ def test_a_process_that_fails_leaves_a_row_with_its_error(process, place):
 
 def test_a_process_killed_for_its_memory(process):
     row = process("import os; os.kill(os.getpid(), 9)")
-    assert row["error"] == "out of memory, most likely: its process was killed"
+    assert row["error"] == "most likely out of memory: the process was killed"
 
 
 def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
@@ -158,7 +158,7 @@ def test_a_run_that_diverged_has_no_speed(process, tmp_path):
     assert row["error"].endswith("the loss was not finite: epoch 3, step 4")
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_to_the_sweep_ends_the_process(process, place, number):
     code = "import os, time; print(os.getpid(), flush=True); "
     code += f"os.kill({os.getpid()}, {int(number)}); time.sleep(600)"
@@ -223,7 +223,7 @@ def test_a_point_that_was_cut_short_is_resumed_and_its_checkpoints_removed(
     [
         ("sys.exit('CUDA_ERROR: the device is busy')", "CUDA_ERROR: the device is busy (exit"),
         ("print('data is missing', file=sys.stderr); sys.exit(2)", "data is missing (exit code 2"),
-        ("os.kill(os.getpid(), 9)", "out of memory, most likely"),
+        ("os.kill(os.getpid(), 9)", "most likely out of memory"),
         ("print('interrupted', file=sys.stderr); sys.exit(143)", "interrupted (exit code 143)"),
     ],
 )

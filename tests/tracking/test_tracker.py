@@ -6,7 +6,7 @@ import math
 import keras
 import pytest
 import tensorflow as tf
-from kdist.tracking.tracker import BatchTracking, Tracker, end_trackers, keep_best
+from kdist.tracking.tracker import BatchTracking, Tracker, close_trackers, keep_best
 
 
 class Recording(Tracker):
@@ -35,8 +35,8 @@ class Recording(Tracker):
         values["more"] = 1
         self._note(axis, step)
 
-    def finish(self, exit_code):
-        self._note("finish", exit_code)
+    def finish_run(self, exit_code):
+        self._note("finish_run", exit_code)
 
 
 class Model:
@@ -71,32 +71,31 @@ def test_a_fit_is_recorded_and_finished_once(tmp_path):
     tracker = Recording(tmp_path)
     fit(tracker)
     tracker.on_train_end()
-    assert tracker.calls == [*CALLS, ("finish", 0)]
+    assert tracker.calls == [*CALLS, ("finish_run", 0)]
 
 
 @pytest.mark.parametrize(
-    ("fails_at", "doing"),
+    ("fails_at", "task", "effect"),
     [
-        ("start", "start"),
-        ("epoch", "write an epoch"),
-        ("best", "write an epoch"),
-        ("finish", "end"),
+        ("start", "start", "training continues without The recorder"),
+        ("epoch", "write an epoch", "training continues without The recorder"),
+        ("best", "write an epoch", "training continues without The recorder"),
+        ("finish_run", "close its run", "its last values may be missing"),
     ],
 )
-def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at, doing, tmp_path):
+def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at, task, effect, tmp_path):
     tracker = Recording(tmp_path, fails_at)
     with pytest.warns(UserWarning, match="The recorder could not") as warned:
         fit(tracker)
     assert [str(w.message) for w in warned if "recorder" in str(w.message)] == [
-        f"The recorder could not {doing} (OSError: no space left): training continues without"
-        " The recorder"
+        f"The recorder could not {task} (OSError: no space left): {effect}"
     ]
     names = [name for name, *_ in tracker.calls]
-    if fails_at == "finish":
-        assert tracker.calls == [*CALLS, ("finish", 0), ("finish", 1)]
+    if fails_at == "finish_run":
+        assert tracker.calls == [*CALLS, ("finish_run", 0), ("finish_run", 1)]
     else:
-        assert names[names.index(fails_at) :] == [fails_at, "finish"]
-        assert tracker.calls[-1] == ("finish", 1)
+        assert names[names.index(fails_at) :] == [fails_at, "finish_run"]
+        assert tracker.calls[-1] == ("finish_run", 1)
 
 
 def test_a_tracker_is_good_for_another_fit(tmp_path):
@@ -105,7 +104,7 @@ def test_a_tracker_is_good_for_another_fit(tmp_path):
         fit(tracker)
     tracker.fails_at, tracker.calls = "", []
     fit(tracker)
-    assert tracker.calls == [*CALLS, ("finish", 0)]
+    assert tracker.calls == [*CALLS, ("finish_run", 0)]
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (KeyboardInterrupt, 255), (MemoryError, 1)])
@@ -113,23 +112,23 @@ def test_a_fit_that_is_left_early_is_finished(error, code, tmp_path):
     tracker = Recording(tmp_path)
     tracker.on_train_begin()
     if error is None:
-        with end_trackers([keras.callbacks.Callback(), tracker]):
+        with close_trackers([keras.callbacks.Callback(), tracker]):
             pass
     else:
-        with pytest.raises(error), end_trackers([tracker]):
+        with pytest.raises(error), close_trackers([tracker]):
             raise error
-    assert tracker.calls[-1] == ("finish", code)
+    assert tracker.calls[-1] == ("finish_run", code)
 
 
 def test_what_an_earlier_process_has_written_is_not_written_again(tmp_path):
     first = Recording(tmp_path)
     fit(first)
-    first.record_sent(id="seven")
+    first.write_sent_file(id="seven")
     resumed = Recording(tmp_path)
     resumed.continues_run = True
     fit(resumed, range(1, 3))
     assert resumed.seen == {"epoch": 2, "rows": 2, "id": "seven"}
-    assert resumed.calls == [("start", 1), ("epoch", 3), ("best", 3), ("finish", 0)]
+    assert resumed.calls == [("start", 1), ("epoch", 3), ("best", 3), ("finish_run", 0)]
 
 
 class Written(Tracker):

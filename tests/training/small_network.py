@@ -1,7 +1,7 @@
 """A small network in place of those of `kdist train`, and a callback that ends its runs."""
 
 import keras
-from kdist.optimizers.optimizer_names import make_optimizer
+from kdist.optimizers.optimizer_choices import make_optimizer
 from kdist.training import model as training_model
 from kdist.training.model import make_run_schedule
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.processes.verdict import is_out_of_memory
-from kdist.signals import ENDING
+from kdist.signals import ENDING_SIGNALS
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
     [
         *((phase, signal.SIGTERM) for phase in PHASES),
         # Other signals are handled as SIGTERM; where nothing was trained, by their names.
-        *(("start", number) for number in ENDING if number != signal.SIGTERM),
+        *(("start", number) for number in ENDING_SIGNALS if number != signal.SIGTERM),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

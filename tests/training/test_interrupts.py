@@ -2,11 +2,11 @@ import os
 import signal
 
 import pytest
-from kdist.signals import ENDING, hold_signals
+from kdist.signals import ENDING_SIGNALS, hold_signals
 from kdist.training.run_callbacks import RaiseAtBatchEnd
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_test_batch_end", "on_epoch_begin"])
 def test_a_signal_waits_for_the_end_of_the_batch(hook, number):
     before = signal.getsignal(number)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from kdist.data import fashion_mnist
-from kdist.data.datasets import DATASETS
+from kdist.data.dataset_choices import DATASETS
 from kdist.data.image_data import ImageData, Standardization
 from kdist.tools.evaluate import evaluate
 from kdist.training.config import TrainConfig, make_plan

@@ -5,7 +5,7 @@ import io
 
 import pytest
 from kdist.data import fashion_mnist
-from kdist.data.datasets import DATASETS
+from kdist.data.dataset_choices import DATASETS
 from kdist.errors import UserError
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep

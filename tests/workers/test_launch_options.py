@@ -141,7 +141,7 @@ def test_a_command_that_starts_processes_itself_is_not_launched(command):
 
 def test_ray_has_to_be_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"ray is needed, .* pip install 'kdist\[ray\]'"):
+    with pytest.raises(UserError, match=r"module ray of .* pip install 'kdist\[ray\]'"):
         launch(__file__, workers="2", options=make_options_class(LaunchOptions)(ray=True))
 
 

@@ -10,12 +10,12 @@ import tensorflow as tf
 from kdist._upstream import worker_failures, worker_store
 from kdist._upstream.worker_failures import find_failures, report_failure
 from kdist.errors import (
-    LOST_CODE,
+    LOST_WORKER_EXIT_CODE,
     TrainingError,
     UserError,
     failure_handlers,
+    format_code_line,
     handle_failure,
-    line_at,
 )
 from kdist.signals import hold_signals
 from kdist.workers import worker_end
@@ -48,7 +48,7 @@ def uncaught(error):
 
 def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
     uncaught(LOST)
-    assert ends[-1] == LOST_CODE
+    assert ends[-1] == LOST_WORKER_EXIT_CODE
     assert capsys.readouterr().err == f"kdist: worker 1 has failed: {ENDED}\n"
 
 
@@ -75,19 +75,19 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
     with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
         agreement.exchange("fit", None)
     uncaught(lost.value)
-    assert ends[-1] == LOST_CODE
+    assert ends[-1] == LOST_WORKER_EXIT_CODE
 
 
 def test_an_error_of_all_workers_is_one_line_with_its_place(ends, capsys):
     error = UserError("they differ")
-    error.is_on_all_workers = True
+    error.is_raised_on_all_workers = True
     try:
         raise error
     except UserError as caught:
         line = caught.__traceback__.tb_lineno
         sys.excepthook(UserError, caught, caught.__traceback__)
     assert capsys.readouterr().err == (
-        f"kdist: error: worker 0 ({line_at(__file__, line)}): they differ\n"
+        f"kdist: error: worker 0 ({format_code_line(__file__, line)}): they differ\n"
     )
     assert ends == ["UserError: they differ", "exit functions", 1]
 

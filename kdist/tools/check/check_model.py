@@ -18,7 +18,12 @@ import tensorflow as tf
 from ..._upstream.fit import build_for_fit
 from ..._upstream.models import flatten_layers, has_call, optimizers_of
 from ..._upstream.seeds import keep_seeds
-from ...errors import UserError, line_of_error, lines_below_check, user_line
+from ...errors import (
+    UserError,
+    find_last_user_line,
+    find_raising_user_line,
+    places_after_check_model,
+)
 from ...spmd.stage import WRONG_DIVISION
 from ...spmd.validation import validate_steps
 from ...strategies.exact_strategy import ExactStrategy
@@ -193,7 +198,7 @@ def record_training(
             record.model = _make_model(settings, strategy)
             _fit_model(settings, strategy, record, perturb)
         except Exception as error:
-            where = "" if isinstance(error, UserError) else line_of_error(error)
+            where = "" if isinstance(error, UserError) else find_raising_user_line(error)
             record.error = f"{where}: " * bool(where) + explain_exception(error)
             record.message = str(error)
     return record
@@ -376,7 +381,10 @@ def _find_float32_line(settings: RunSettings, model: keras.Model) -> str:
             continue
         places = [(frame.filename, frame.lineno) for frame in op.traceback]
         if not any(_METRICS in path for path, _ in places):
-            line = user_line(lines_below_check(places)) or f"{places[-1][0]}:{places[-1][1]}"
+            line = (
+                find_last_user_line(places_after_check_model(places))
+                or f"{places[-1][0]}:{places[-1][1]}"
+            )
             return f"{line} computes in float32"
     bodies = graph.as_graph_def().library.function
     if any(_is_float32(node) for body in bodies for node in body.node_def):

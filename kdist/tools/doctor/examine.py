@@ -90,13 +90,15 @@ def check_tensorflow(
     # At this level, TensorFlow prints the names of libraries that it could not load.
     environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
-        ended = child.run(program, seconds=seconds, arguments=arguments, environment=environment)
+        ended = child.run_child(
+            program, seconds=seconds, arguments=arguments, environment=environment
+        )
     except TimeoutError:
         text = f"import and all-reduce have not ended after {seconds:g} seconds"
         remedy = "set NCCL_DEBUG=INFO to see the last step; restart the machine"
         return [Finding(name, "broken", text, remedy)]
     findings = [Finding(**answer) for answer in ended.answers.values()]
-    if ended.code == 0:
+    if ended.exit_code == 0:
         return findings
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     text = ": ".join(

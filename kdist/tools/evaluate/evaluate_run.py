@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...arguments import is_remote
 from ...checkpoint.checkpoint_file import CheckpointFile, DamagedCheckpointError, checkpoint_files
 from ...checkpoint.folder_lock import is_abandoned
-from ...errors import UserError, error_text
+from ...errors import UserError, message_without_path
 from ...remote import RemoteFolder, folder_address
 from ...training.run_folder import REMOTE_FILES, find_saved_model
 from ...training.run_record import RunRecord, read_run
@@ -130,7 +130,7 @@ def read_evaluated_run(folder: Path) -> RunRecord:
     try:
         return read_run(folder, unfinished=True)
     except (UserError, OSError) as error:
-        raise UserError(f"cannot evaluate {folder}: {error_text(error)}") from error
+        raise UserError(f"cannot evaluate {folder}: {message_without_path(error)}") from error
 
 
 def list_models(folder: Path) -> "list[SavedModel]":

@@ -12,7 +12,7 @@ import numpy as np
 from ...checkpoint.checkpoint_file import CheckpointFile
 from ...checkpoint.export import restore_weights
 from ...data import Standardization, evaluation_batches
-from ...errors import UserError, error_line
+from ...errors import UserError, first_message_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
 from ...training.model import load_own_data, make_model, make_own_model
@@ -161,5 +161,5 @@ def _load_weights(model: keras.Model, path: Path) -> None:
     except Exception as error:  # a file of a different model raises exceptions of any type
         raise UserError(
             f"{path} does not have the weights of the model that the run's settings make"
-            f" ({error_line(error)}): evaluate the run with the code that trained it"
+            f" ({first_message_line(error)}): evaluate the run with the code that trained it"
         ) from error

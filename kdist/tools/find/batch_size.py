@@ -193,7 +193,7 @@ def run_try(arguments: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) 
             "the model's file calls find_batch_size on import: put the call under"
             " if __name__ == '__main__':"
         )
-    ended = child.run(program, arguments=arguments, environment={TRY_VARIABLE: "1"})
+    ended = child.run_child(program, arguments=arguments, environment={TRY_VARIABLE: "1"})
     batch_size, verdict = arguments["batch_size"], ended.verdict
     if not verdict.cause and "result" in ended.answers:
         return BatchSizeTry(**ended.answers["result"])

@@ -5,7 +5,7 @@ from importlib import resources
 from typing import Any
 
 from ...arguments import path_text
-from ...errors import UserError, error_text
+from ...errors import UserError, message_without_path
 from ...files import parse_json, read_text
 
 
@@ -39,8 +39,8 @@ def read_settings_file(path: str) -> dict[str, Any]:
         settings = parse_json(text) if path.endswith(".json") else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"cannot read the settings in {path}: {error_text(error)}; pass a .toml or .json"
-            " file of settings, such as the config.json of a run folder"
+            f"cannot read the settings in {path}: {message_without_path(error)}; pass a .toml or"
+            " .json file of settings, such as the config.json of a run folder"
         ) from error
     if not isinstance(settings, dict):
         raise UserError(

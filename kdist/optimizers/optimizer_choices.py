@@ -20,7 +20,8 @@ class OptimizerEntry:
     """An optimizer that can be chosen by its name.
 
     Attributes:
-        rule: The rule that scales the learning rate with the global batch, see `rule_for`.
+        rule: The rule that scales the learning rate with the global batch, see
+            `scale_learning_rate`.
         class_name: The class in `kdist.optimizers` or `keras.optimizers`.
         momentum: Default of the setting `momentum`; `None` if the optimizer lacks this setting.
         weight_decay: Name of the optimizer's argument for weight decay, the setting `wd`; `None` if
@@ -67,7 +68,7 @@ def check_momentum(name: str, momentum: float | None) -> None:
     """Reject a `momentum` for optimizers without this argument.
 
     Raises:
-        UserError: The optimizer is Adam or similar.
+        UserError: `momentum` is given for an optimizer outside `WITH_MOMENTUM`, such as Adam.
     """
     if momentum is not None and name not in WITH_MOMENTUM:
         raise UserError(

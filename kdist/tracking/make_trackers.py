@@ -101,8 +101,8 @@ def tracking(
             per epoch only. With a number, Keras waits for the metrics after every execution.
         hyperparameters: Hyperparameters of a trial; by default `config`.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
-        telemetry: A `kdist.callbacks.TrainingTelemetry`, which has to be in the list of callbacks,
-            before the trackers, which then write norms and histograms by step.
+        telemetry: A `kdist.callbacks.TrainingTelemetry`, whose norms and histograms the trackers
+            write by step. Put it before the trackers in the list of callbacks.
         verbose: 0 prints nothing; 1 prints the URL or folder of a W&B run at its end.
 
     Returns:

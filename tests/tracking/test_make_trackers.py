@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kdist.callbacks import TrainingTelemetry
 from kdist.errors import UserError
 from kdist.tracking import tracking
-from kdist.tracking.factory import TRACKERS, tracker_names
+from kdist.tracking.make_trackers import TRACKERS, tracker_names
 from kdist.tracking.wandb_tracker import wandb_mode
 
 

@@ -12,11 +12,11 @@ from .._upstream.models import call_model
 from ..errors import UserError
 from ..layers.input_moments import (
     input_moments,
+    keep_variables,
     merge_input_moments,
     observe_calls,
-    stateless_pass,
 )
-from .convert import batch_norms
+from .convert_batch_norm import batch_norms
 
 
 def recalibrate_batch_norm(
@@ -40,9 +40,9 @@ def recalibrate_batch_norm(
 
     Args:
         model: A built model with batch norms.
-        data: Batches as `fit` takes them: a `tf.data.Dataset`, a `keras.utils.PyDataset` or a
-            different iterable, with batches `x` or tuples that begin with `x`. Or arrays, `x` or
-            `(x, y)`.
+        data: Arrays, `x` or `(x, y)`; or batches, as a `tf.data.Dataset`, a
+            `keras.utils.PyDataset` or any other iterable. A batch is `x`, or a tuple that begins
+            with `x`.
         steps: Maximum number of batches; all batches by default. A few thousand samples are enough.
         batch_size: Samples per batch if `data` consists of arrays.
 
@@ -97,7 +97,7 @@ def _measure_batch(model: keras.Model, norms: list[Any], x: Any) -> list[Any]:
         found[norm].append(tf.cast(moments[tf.newaxis], "float64"))
         return call(inputs, *args, **{**kwargs, "training": True})
 
-    with stateless_pass(model), observe_calls(norms, observe):
+    with keep_variables(model), observe_calls(norms, observe):
         call_model(model, x, training=False)
     return [tf.concat(found[norm], 0) for norm in norms]
 

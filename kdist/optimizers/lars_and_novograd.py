@@ -87,8 +87,8 @@ class LARS(LayerwiseOptimizer):
         ```
 
     Source: You, Gitman & Ginsburg 2017, "Large Batch Training of Convolutional Networks",
-    algorithm 1. Biases and batch norm are excluded since You et al. 2018, "ImageNet Training in
-    Minutes".
+    algorithm 1. The exception for biases and batch norms is from You et al. 2018, "ImageNet
+    Training in Minutes".
     """
 
     def __init__(

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
-from kdist.optimizers.optimizer_names import (
+from kdist.optimizers.optimizer_choices import (
     OPTIMIZERS,
     RULES_OF_KERAS_OPTIMIZERS,
     check_momentum,
     l2_factor,
     make_optimizer,
 )
-from kdist.optimizers.scaling import rule_for
+from kdist.optimizers.scaling import learning_rate_rule_of
 from kdist.optimizers.schedules import make_schedule
 
 
@@ -54,7 +54,7 @@ def test_an_unknown_name_is_refused():
 
 
 def test_an_optimizer_has_the_rule_of_its_entry_and_no_other():
-    assert {name: rule_for(name) for name in OPTIMIZERS} == {
+    assert {name: learning_rate_rule_of(name) for name in OPTIMIZERS} == {
         n: o.rule for n, o in OPTIMIZERS.items()
     }
     assert not RULES_OF_KERAS_OPTIMIZERS.keys() & OPTIMIZERS.keys()

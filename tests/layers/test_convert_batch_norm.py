@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.convert import (
+from kdist.layers.convert_batch_norm import (
     convert_batch_norm,
     unsynchronized_batch_norms,
 )

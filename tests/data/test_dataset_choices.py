@@ -3,7 +3,7 @@
 import typing
 
 import pytest
-from kdist.data.datasets import DATASETS, DatasetName, check_data_dir
+from kdist.data.dataset_choices import DATASETS, DatasetName, check_data_dir
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 

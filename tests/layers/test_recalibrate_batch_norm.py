@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.recalibrate import calibration_batches, recalibrate_batch_norm
+from kdist.layers.recalibrate_batch_norm import calibration_batches, recalibrate_batch_norm
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.input_moments import input_moments, observe_calls, stateless_pass
-from .convert import batch_norms, unsynchronized_batch_norms
+from ..layers.input_moments import input_moments, keep_variables, observe_calls
+from .convert_batch_norm import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
 
@@ -34,7 +34,7 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
     """Return the model's average loss on a batch, without changing a variable of the model."""
     tensors = keras.tree.map_structure(tf.convert_to_tensor, batch)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tensors)
-    with stateless_pass(model):
+    with keep_variables(model):
         y_pred = call_model(model, x, training=training)
         loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
         return float(tf.reduce_mean(loss))
@@ -69,9 +69,10 @@ def observe_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any
 # Half a standard deviation, or a variance that is off by a factor of 1.65. The statistics of 16
 # values deviate by 0.2 to 0.3 by chance.
 LARGEST_GAP = 0.5
-# From 16 values per replica and momentum 0.9 on, chance does not explain a larger distance.
+# With at least 16 values per replica and a momentum of at least 0.9, chance does not explain a
+# larger distance.
 LARGEST_REPLICA_GAP = 0.1
-# If more than this share of the moving statistics stems from before training, they lag. With
+# Moving statistics lag if more than this share of their value is still the initial value. With
 # momentum 0.99, the share is 0.1 after 230 steps.
 LARGEST_INITIAL_WEIGHT = 0.1
 # Excess of the loss in inference mode, as a fraction; dropout makes the excess smaller.
@@ -164,13 +165,16 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
     worst = max(layers, key=lambda layer: np.nan_to_num(layer.gap, nan=np.inf))
     drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replica_gap, nan=-1.0))
     if not np.isfinite(worst.gap):
-        return f"{_describe_gap(worst)}: its values or moving statistics are NaN or infinite."
+        return (
+            f"Batch norm gap: {worst.name}'s moving statistics, or its inputs on the monitor's"
+            " batch, are NaN or infinite"
+        )
     if drifted.replica_gap > LARGEST_REPLICA_GAP:
         return (
             f"{_describe_gap(drifted)}, and its moving statistics differ by"
             f" {drifted.replica_gap:.2f} between replicas. Likely cause: the replicas drifted, as"
             " the layer is not synchronized; call"
-            ' kdist.convert_batch_norm(model, to="synchronized").'
+            ' kdist.convert_batch_norm(model, to="synchronized")'
         )
     in_training, in_inference = losses
     losses_differ = in_inference - in_training > max(
@@ -183,30 +187,33 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
         if losses_differ
         else ""
     )
-    return f"{_describe_gap(worst)}{loss_text}. Likely cause: {_likely_cause(worst)}."
+    return f"{_describe_gap(worst)}{loss_text}. Likely cause: {_likely_cause(worst)}"
 
 
 def _describe_gap(layer: LayerGap) -> str:
     return (
-        f"Batch norm gap: {layer.name}'s moving statistics differ from this batch's by"
-        f" {layer.mean:.2f} standard deviations in the mean and {layer.variance:.2f} in the log"
-        " variance"
+        f"Batch norm gap: {layer.name}'s moving statistics differ from the statistics of the"
+        f" monitor's batch by {layer.mean:.2f} standard deviations in the mean and by"
+        f" {layer.variance:.2f} in the log variance"
     )
 
 
 def _likely_cause(layer: LayerGap) -> str:
     if layer.unchanged and layer.frozen:
-        return "they were never updated, as the layer is frozen; set layer.trainable = True"
+        return (
+            "the moving statistics were never updated, as the layer is frozen; set layer.trainable"
+            " = True"
+        )
     if layer.unchanged:
         return (
-            "they were never updated; pass the training argument to the layer's call, and a"
-            " momentum below 1 to its constructor"
+            "the moving statistics were never updated; pass the training argument to the layer's"
+            " call, and a momentum below 1 to its constructor"
         )
     if layer.initial_weight > LARGEST_INITIAL_WEIGHT:
         return (
-            f"they lag: after so few steps {100 * layer.initial_weight:.0f} % of their value is"
-            " still the initial value; lower momentum, train longer or call"
-            " kdist.recalibrate_batch_norm"
+            "the moving statistics lag: after so few steps"
+            f" {100 * layer.initial_weight:.0f} % of their value is still the initial value; lower"
+            " momentum, train longer or call kdist.recalibrate_batch_norm"
         )
     # Statistics of few values differ by chance; this limit is four times their standard error.
     if layer.batch_gap > max(LARGEST_REPLICA_GAP, 4 / np.sqrt(layer.values_per_channel)):
