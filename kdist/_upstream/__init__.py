@@ -1,7 +1,7 @@
 """Private names of Keras, TensorFlow and KerasTuner, and the patches; `spmd/` has names of graphs.
 
-Importing this package changes nothing. `patches.install` replaces functions when the first strategy
-is created.
+Importing this package changes nothing. `all_patches.install` replaces functions when the first
+strategy is created.
 """
 
 import logging

@@ -127,15 +127,15 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
       are called.
     - Generators, PyTorch's `DataLoader` and all remaining kinds are read from their beginning.
 
-    Call this function in `on_train_begin`, and `_upstream.patches.install()` before `fit`. An epoch
-    without a batch left ends immediately. Return a sentence that says why the data may differ from
-    an uninterrupted fit, or `None`.
+    Call this function in `on_train_begin`, and `_upstream.all_patches.install()` before `fit`. An
+    epoch without a batch left ends immediately. Return a sentence that says why the data may differ
+    from an uninterrupted fit, or `None`.
     """
     fit = running_fit(model)
     if fit is None or fit.iterator is None:
         raise RuntimeError(
             "kdist observes no `fit` of this model that is about to begin: call `start_fit_at` in"
-            " `on_train_begin`, and `_upstream.patches.install()` before `fit`"
+            " `on_train_begin`, and `_upstream.all_patches.install()` before `fit`"
         )
     model._initial_epoch = _FirstEpoch(epoch)
     fit.start = epoch, batch

@@ -9,7 +9,7 @@ from keras.callbacks import CallbackList
 from ..errors import UserError
 from .hooks import hooks_of
 from .patching import replaces
-from .rows import batches_read
+from .row_counts import batches_read
 from .worker_steps import reads_same_data
 
 _BATCHES_READ = "the number of batches read in it, for training and validation,"

@@ -21,8 +21,8 @@ from tensorflow.python.framework import type_spec
 from tensorflow.python.ops import handle_data_util
 
 from .._upstream.collective_launchers import is_tracing_step
-from .._upstream.rows import attached_counts
-from .._upstream.steps import converted, one_device
+from .._upstream.one_device_tracing import converted, one_device
+from .._upstream.row_counts import attached_counts
 from ..errors import UserError
 from . import rules, validation
 from .batches import split_rows

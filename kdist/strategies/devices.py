@@ -15,7 +15,7 @@ import tensorflow as tf
 from ..arguments import as_integer
 from ..errors import UserError, user_line
 from ..processes.device_assignment import visible_gpus
-from .tensorflow_logging import DEV, quiet_stderr
+from .prepare_tensorflow import DEV, quiet_stderr
 
 # The least number of logical CPUs. The number is fixed once TensorFlow has started, and a later
 # strategy in the same process may have more replicas. Idle logical CPUs cost nothing. Most machines

@@ -15,7 +15,7 @@ from typing import Any, cast
 import keras
 import tensorflow as tf
 
-from .._upstream import patches
+from .._upstream import all_patches
 from .._upstream.device_iterators import share_functions
 from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
 from .._upstream.iterators import copy_batches
@@ -27,9 +27,9 @@ from .._upstream.models import (
     stock_step,
     strategy_of,
 )
+from .._upstream.one_device_tracing import converted, one_device, traced_strategy, unconverted
 from .._upstream.optimizers import set_strategy
 from .._upstream.seeds import global_seed
-from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
 from ..layers.batch_norm import normalize_by_batch
@@ -39,7 +39,7 @@ from ..spmd.explanation import Explanation, warn_once
 from ..spmd.functions import traceback_lines
 from ..spmd.partition import GlobalRows, Step, has_replica_values, partition, run_eagerly
 from ..spmd.plan import GraphPlan
-from ..spmd.remat import rematerialize
+from ..spmd.rematerialization import rematerialize
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
 from .devices import XLA_FOR_DRAWS_ONLY, JitMode, are_gpus, short_name
 from .steps_per_execution import steps_per_execution
@@ -91,7 +91,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         self._warned: set[str] = set()
         self._run_lock = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        patches.install()
+        all_patches.install()
         self.register()
 
     @property

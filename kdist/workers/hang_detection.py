@@ -97,7 +97,7 @@ class HangWatch(StepWatch):
     @contextlib.contextmanager
     def watch(self, activity: str) -> Iterator[None]:
         self._activities.append(activity)
-        self._mark("the first step")
+        self._note_progress("the first step")
         try:
             yield
         finally:
@@ -105,21 +105,21 @@ class HangWatch(StepWatch):
                 self._has_left.set()
                 threading.Event().wait()  # until the process ends
             self._activities.pop()
-            self._mark(None)
+            self._note_progress(None)
 
     @contextlib.contextmanager
     def slow(self, work: str) -> Iterator[None]:
         before = self._slow_work
-        self._mark(work)
+        self._note_progress(work)
         try:
             yield
         finally:
-            self._mark(before)
+            self._note_progress(before)
 
     @contextlib.contextmanager
     def waiting(self, event: str) -> Iterator[None]:
         self._waiting_event = event
-        self._mark(self._slow_work)
+        self._note_progress(self._slow_work)
         try:
             yield
         finally:
@@ -130,12 +130,12 @@ class HangWatch(StepWatch):
 
     def step_began(self) -> None:
         self._in_step = True
-        self._mark(self._slow_work)
+        self._note_progress(self._slow_work)
 
     def step_ended(self) -> None:
         self._steps += 1
         self._in_step = False
-        self._mark(None)
+        self._note_progress(None)
 
     def check(self) -> None:
         """Compare the workers if no step has ended for long; called at every tick."""
@@ -150,7 +150,7 @@ class HangWatch(StepWatch):
             self._publish_key(_HUNG, str(self._worker))
             self._give_up(idle)
 
-    def _mark(self, slow: str | None) -> None:
+    def _note_progress(self, slow: str | None) -> None:
         self._slow_work = slow
         self._marks += 1
         self._last = self._clock()

@@ -72,10 +72,10 @@ def launch(program: Sequence[str], options: LaunchOptions) -> int:
         writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
-        return _Job(program, options, assigned, logs, notes, events).run()
+        return _Attempts(program, options, assigned, logs, notes, events).run()
 
 
-class _Job:
+class _Attempts:
     """The attempts to run a program, on the remaining workers."""
 
     def __init__(

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .._upstream import patches, worker_store
+from .._upstream import all_patches, worker_store
 from .._upstream.seeds import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
@@ -40,8 +40,8 @@ from .launch_options import worker_settings
 from .tf_config import find_cluster
 from .worker_end import end_together
 
-# Default of `bytes_per_pack`. The buckets of one worker's replicas are larger: `_BUCKET_BYTES` in
-# `spmd/collectives.py`.
+# Default of `bytes_per_pack`. The buckets of one worker's replicas are larger: `BUCKET_BYTES` in
+# `spmd/buckets.py`.
 DEFAULT_BYTES_PER_PACK = 4 * 1024 * 1024
 
 
@@ -168,7 +168,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         )
         self._set_up()
         if self.workers > 1:
-            patches.install_for_workers()
+            all_patches.install_for_workers()
             worker_store.start_store(
                 is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
             )

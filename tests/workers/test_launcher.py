@@ -181,9 +181,11 @@ def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_
             was_killed.wait(SECONDS)
             super().wait()
 
-    end_others = worker_processes._Group._end_others
+    end_others = worker_processes._RunningWorkers._end_others
     monkeypatch.setattr(
-        worker_processes._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
+        worker_processes._RunningWorkers,
+        "_end_others",
+        lambda *args: end_others(*args) or others_end.set(),
     )
     killed = "import os; os.kill(os.getpid(), 9)"
     starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)", Later)]
