@@ -1,4 +1,6 @@
-"""Private names of Keras, TensorFlow and KerasTuner, and the patches; `spmd/` has names of graphs.
+"""Private names of Keras, TensorFlow and KerasTuner, and the patches of Keras and TensorFlow.
+
+`spmd/` uses further private names: those of TensorFlow's graphs and collectives.
 
 Importing this package changes nothing. `all_patches.install` replaces functions when the first
 strategy is created.

@@ -106,7 +106,7 @@ def batches_read() -> int:
 
 @functools.cache
 def _batch_counter() -> Any:
-    """Return a variable of this worker, outside its strategy, for steps to count with."""
+    """Return the variable that counts the batches this worker has read; it is in no strategy."""
     with tf.init_scope(), tf.device("/cpu:0"):
         return resource_variable_ops.ResourceVariable(
             tf.zeros((), tf.int64), trainable=False, name="kdist_batches_read"

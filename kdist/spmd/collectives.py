@@ -230,7 +230,7 @@ def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WorkerCollectives(Collectives):
-    """The exchanges of the replicas of several workers: all write the same step.
+    """The exchanges of the replicas of several workers, which all build the same program.
 
     The exchanges use TensorFlow's collectives; `kdist._upstream.collective_launchers.Launcher`
     makes the collectives.

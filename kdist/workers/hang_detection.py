@@ -1,4 +1,4 @@
-"""Hang detection: if a worker never starts or hangs, all workers end with a reason.
+"""Hang detection: if a worker does not start, or hangs, all workers end and print the reason.
 
 Every worker ends itself. `limit_start` ends it if the workers do not find each other in time;
 `HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
@@ -51,8 +51,8 @@ _HUNG, _IDLE = "kdist/hang", "kdist/idle"
 class HangWatch(StepWatch):
     """Counts the steps of a worker, and compares the workers when no step has ended for long.
 
-    The first step of a `fit`, `evaluate` or `predict`, a step that is traced, and the saving of a
-    model may take ten times `seconds`.
+    Three things may take ten times `seconds`: the first step of a `fit`, `evaluate` or `predict`; a
+    step that is traced; and slow work, such as saving a model.
 
     Args:
         worker: The number of this worker.
@@ -277,7 +277,7 @@ def describe_states(states: Mapping[int, dict[str, Any] | None], seconds: float)
 def _describe_activity(state: Mapping[str, Any]) -> str:
     if state["waits"]:
         return f"waits for other workers in {state['doing']}"
-    return f"in {'data or computing of ' * bool(state['in_step'])}{state['doing']}"
+    return f"{'loading data or computing, ' * bool(state['in_step'])}in {state['doing']}"
 
 
 def _name_workers(numbers: list[int], singular: str = "", plural: str = "") -> str:

@@ -30,8 +30,8 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers of a Ray cluster until all workers have ended.
 
     Without `RAY_ADDRESS` and without a cluster on this machine, Ray starts a cluster here. If there
-    are GPUs, each worker has one GPU. Returns the exit code of a worker that failed, if possible of
-    a worker that lost no other worker; 0 without a failure.
+    are GPUs, each worker has one GPU. Returns the exit code of a failed worker, preferably of a
+    worker that did not fail because another worker was lost; 0 without a failure.
     """
     ray.init()
     gpus = int(ray.cluster_resources().get("GPU", 0))

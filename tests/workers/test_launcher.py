@@ -136,7 +136,7 @@ def test_a_killed_worker_ends_the_others(launch):
         "3",
     )
     assert code == 128 + signal.SIGKILL
-    assert "kdist launch: worker 1 was killed by SIGKILL (out of memory, most likely), a" in errors
+    assert "kdist launch: worker 1 was killed by SIGKILL (out of memory, most likely), " in errors
 
 
 def test_restarts_have_other_ports_and_count(launch):
