@@ -11,7 +11,8 @@ is taken as it is; or a shape with the rows of a replica gets the rows of the ba
 Prints the survivors and the number of mutants that changed a decision.
 
 With `--code`, mutants are functions for variables in bodies (`functionalize.py`), effects, stages,
-exchanges, gathers of divided weights and `remat.py`. For each mutant, the tests of such steps run.
+exchanges, gathers of divided weights and `rematerialization.py`. For each mutant, the tests of such
+steps run.
 """
 
 import argparse
@@ -98,7 +99,7 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         plan,
         program,
         reduction,
-        remat,
+        rematerialization,
         tensor_facts,
     )
 
@@ -196,8 +197,8 @@ def list_code_mutants() -> dict[str, tuple[list[Any], str, Any]]:
         "a weight is read when it is gathered": ([program.Program], "_write_exchange", read_again),
         "a gathered weight is kept": ([stage], "outer_weight", of_first_round),
         "gathers wait for no stage": ([program.Program], "_find_ends_before", lambda *_: []),
-        "draws are drawn again": ([remat], "copy_operation", of_next_seed),
-        "nothing is computed again": ([remat], "_compute_again", lambda *_: {}),
+        "draws are drawn again": ([rematerialization], "copy_operation", of_next_seed),
+        "nothing is computed again": ([rematerialization], "_compute_again", lambda *_: {}),
     }
 
 

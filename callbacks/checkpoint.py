@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import keras
 
-from .._upstream import patches
+from .._upstream import all_patches
 from .._upstream.fit_data import running_fit
 from .._upstream.hooks import is_chief
 from ..checkpoint.checkpoint_options import CheckpointOptions
@@ -91,7 +91,7 @@ class Checkpoint(ResumableCallback):
             clock=clock,
         )
         self._fit: FitCheckpoints | None = None
-        patches.install()
+        all_patches.install()
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Find the checkpoint to resume, and restore it."""

@@ -6,7 +6,7 @@ python docs/keras_patches_page.py
 import itertools
 from pathlib import Path
 
-from kdist._upstream.patches import ONE_MACHINE, WORKERS
+from kdist._upstream.all_patches import ONE_MACHINE, WORKERS
 
 PATH = Path(__file__).parent / "design" / "keras-patches.md"
 SECTIONS = {"Of all strategies": ONE_MACHINE, "Of several workers": WORKERS}

@@ -12,7 +12,7 @@ from .layers.recalibrate_batch_norm import recalibrate_batch_norm as recalibrate
 from .optimizers.scaling import scale_learning_rate as scale_learning_rate
 from .strategies.load_model import load_model as load_model
 from .strategies.mirrored_strategy import MirroredStrategy as MirroredStrategy
-from .strategies.tensorflow_logging import prepare_tensorflow as prepare_tensorflow
+from .strategies.prepare_tensorflow import prepare_tensorflow as prepare_tensorflow
 from .tools.check.check_model import check_model as check_model
 from .tools.check.explain import explain as explain
 from .tools.find.batch_size import find_batch_size as find_batch_size

@@ -1,7 +1,9 @@
-"""Private names of Keras, TensorFlow and KerasTuner, and the patches; `spmd/` has names of graphs.
+"""Private names of Keras, TensorFlow and KerasTuner, and the patches of Keras and TensorFlow.
 
-Importing this package changes nothing. `patches.install` replaces functions when the first strategy
-is created.
+`spmd/` uses further private names: those of TensorFlow's graphs and collectives.
+
+Importing this package changes nothing. `all_patches.install` replaces functions when the first
+strategy is created.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """TensorFlow's collectives, on GPUs and over workers: their keys, their order, and small sums.
 
 TensorFlow gives every collective a new key each time it runs. The key is an input of the step's
-function, and has no value in the loop of `steps_per_execution`. A key that is fixed when the step
-is traced has a value, and costs less, but has to belong to values of a single shape.
+function, which TensorFlow does not fill in inside a loop, as for `steps_per_execution`. A key that
+is fixed when the step is traced works in a loop, and costs less, but is for a single shape.
 """
 
 import contextlib

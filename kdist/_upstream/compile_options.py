@@ -88,7 +88,8 @@ def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **o
 @replaces(
     Trainer,
     "_resolve_auto_jit_compile",
-    why="Leaves XLA off under a strategy, even on a single GPU, and draws as TensorFlow does.",
+    why="Leaves XLA off under a strategy, even on a single GPU: random numbers then differ from"
+    " those without a strategy, which XLA draws.",
     test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
 )
 def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:

@@ -29,7 +29,8 @@ _ROOT_ERROR_PREFIX = re.compile(r"^  \(\d+\) \w+: +", re.MULTILINE)
 _WAITING = re.compile(r"\n\t \[\[[^{\n]*\]\]|.*Function was cancelled before it was started")
 _CANCELLED_TEXT = "RecvAsync is cancelled."
 _LOST_CAUSE_NOTE = (
-    " The error of another device is lost: a run on one device, with the same shards, prints it."
+    " The error of another device is lost: run on one device (if you pass shards=, with the same"
+    " number) to see the error."
 )
 # The suffix of TensorFlow's copy of a function for the devices of its arguments. The operations of
 # the copy have the names of the original function.
@@ -81,11 +82,13 @@ def _interpolate(original: Callable[..., str], *args: Any) -> str:
 @replaces(
     InterpolateRuntimeError,
     "__exit__",
-    why="Leaves changes of variables by devices that did not fail: copies of a variable differ.",
+    why="Keeps changes of variables on devices that did not fail: copies of a variable differ.",
     test="test_a_failed_step_leaves_unequal_copies",
     seen_in=TENSORFLOW,
 )
-def _exit(original: Callable[..., bool], self: Any, kind: Any, error: Any, trace: Any) -> bool:
+def _equalize_copies_after_error(
+    original: Callable[..., bool], self: Any, kind: Any, error: Any, trace: Any
+) -> bool:
     """Make the copies of a function's variables equal after the function failed while it ran.
 
     Further variables stay as they are: another thread may be in a step that changes them.
@@ -98,5 +101,5 @@ def _exit(original: Callable[..., bool], self: Any, kind: Any, error: Any, trace
 PATCHES = (
     _parse_message,
     _interpolate,
-    _exit,
+    _equalize_copies_after_error,
 )

@@ -102,7 +102,7 @@ def _build_early(model: keras.Model, batch: Any) -> None:
     """
     if not model.built or not has_call(model) or overridden_steps(model) or model.run_eagerly:
         return
-    _try_to_build(model, batch)  # The step has what the code of a model may lack here.
+    _try_to_build(model, batch)  # A model that needs values fails here, but not in its step.
 
 
 class _FirstEpoch(int):
@@ -127,15 +127,15 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
       are called.
     - Generators, PyTorch's `DataLoader` and all remaining kinds are read from their beginning.
 
-    Call this function in `on_train_begin`, and `_upstream.patches.install()` before `fit`. An epoch
-    without a batch left ends immediately. Return a sentence that says why the data may differ from
-    an uninterrupted fit, or `None`.
+    Call this function in `on_train_begin`, and `_upstream.all_patches.install()` before `fit`. An
+    epoch without a batch left ends immediately. Return a sentence that says why the data may differ
+    from an uninterrupted fit, or `None`.
     """
     fit = running_fit(model)
     if fit is None or fit.iterator is None:
         raise RuntimeError(
-            "kdist observes no `fit` of this model that is about to begin: call `start_fit_at` in"
-            " `on_train_begin`, and `_upstream.patches.install()` before `fit`"
+            "no `fit` of this model is about to begin: call `start_fit_at` in `on_train_begin`,"
+            " and `_upstream.all_patches.install()` before `fit`"
         )
     model._initial_epoch = _FirstEpoch(epoch)
     fit.start = epoch, batch
@@ -245,7 +245,7 @@ _NO_EPOCH = "Does not pass the epoch to the data: their order depends on earlier
     test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
 )
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Train on a separate data set if the data know their epochs; see also `worker_steps.py`."""
+    """Train on a data set of this fit alone, if the data are `EpochBatches`."""
     try:
         call = inspect.signature(original).bind(model, *args, **options)
     except TypeError:  # Keras raises the error

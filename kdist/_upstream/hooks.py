@@ -51,7 +51,7 @@ class StepWatch:
 
 
 class StrategyHooks:
-    """Base class of kdist's strategies; an instance of its own stands for no strategy.
+    """Base class of kdist's strategies; `StrategyHooks()` stands in for a missing strategy.
 
     Under other strategies most patches do nothing: see `docs/design/keras-patches.md`. Patches also
     call these methods, which `strategies/exact_strategy.py` defines. For a model:
@@ -66,7 +66,8 @@ class StrategyHooks:
       failed step. `handles` are the tensors that the failed function captures. A variable's handle
       is the handle of its first copy.
     * `automatic_xla(is_supported)`: the value of `jit_compile="auto"`, Keras's default: true on one
-      GPU. On several GPUs XLA compiles only the draws: XLA and TensorFlow draw different numbers.
+      GPU. On several GPUs XLA compiles only the random draws, which are then those of one GPU: XLA
+      and TensorFlow draw different numbers.
     * `steps_per_execution(model, global_batch)`: the value of `steps_per_execution="auto"`.
 
     In a step:
@@ -126,7 +127,7 @@ def is_chief(model: Any) -> bool:
 
 
 def warn_of_model_outside_scope(model: keras.Model) -> None:
-    """Warn, once, of a model on a single device beside an unused strategy of several replicas."""
+    """Warn once if a model trains on one device, while a strategy of several replicas is unused."""
     if hooks_of(model) is not None or model in _warned_models:
         return
     unused = [strategy for strategy in _strategies if not strategy.is_used]
@@ -142,7 +143,10 @@ def check_optimizer(model: keras.Model) -> None:
     """Reject an optimizer of kdist's strategy in a model that is not under this strategy."""
     optimizer = getattr(model, "optimizer", None)
     if isinstance(getattr(optimizer, "_distribution_strategy", None), StrategyHooks):
-        raise UserError(f"the model {model.name!r} {OUTSIDE_OF_SCOPE}")
+        raise UserError(
+            "received an optimizer that was made in a strategy's scope, but the model"
+            f" {model.name!r} {OUTSIDE_OF_SCOPE}"
+        )
 
 
 def equalize_copies(handles: Sequence[Any]) -> None:

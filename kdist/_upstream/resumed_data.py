@@ -198,7 +198,7 @@ def make_spare_iterator(epoch_iterator: Any) -> None:
 
 
 class IteratorHistory(EpochIterator):
-    """The iterators of a fit's first epochs: Keras's own loop over steps, without any data.
+    """Records the iterators that a fit's first epochs create: runs Keras's loop without data.
 
     Attributes:
         iterators: All iterators, in order.

@@ -9,7 +9,7 @@ from keras.callbacks import CallbackList
 from ..errors import UserError
 from .hooks import hooks_of
 from .patching import replaces
-from .rows import batches_read
+from .row_counts import batches_read
 from .worker_steps import reads_same_data
 
 _BATCHES_READ = "the number of batches read in it, for training and validation,"
@@ -40,7 +40,7 @@ def _packages(callback: Any) -> set[str]:
 
 
 def _saves_model(callback: Any) -> bool:
-    """Whether a callback saves the model, for which all workers have to read the divided state."""
+    """Whether a callback saves the model: all workers have to read divided state together."""
     return isinstance(callback, keras.callbacks.ModelCheckpoint)
 
 
@@ -76,7 +76,7 @@ class _WorkerCallbackList(CallbackList):
     batches_before = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Agree on exchanges after every batch, as callbacks may differ between workers."""
+        """Decide together whether to exchange after every batch: the callbacks may differ."""
         super().on_train_begin(logs)
         is_endless = (self.params or {}).get("steps") is None
         asks = is_endless or any(map(_stops_in_epoch, self.callbacks))

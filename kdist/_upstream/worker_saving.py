@@ -107,8 +107,8 @@ def _check_chief(model: Any, argument: str) -> None:
     hooks = _hooks(model)
     if hooks is not None and not hooks.is_chief:
         raise UserError(
-            f"received {argument} on worker {hooks.worker}, although another worker may write the"
-            " same files: save on the chief alone, in `if strategy.is_chief:`"
+            f"received {argument} on worker {hooks.worker}: another worker may write the same"
+            " files, so save on the chief alone, in `if strategy.is_chief:`"
         )
 
 

@@ -16,7 +16,7 @@ from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
-from ..workers.worker_messages import Workers
+from ..workers.worker_exchange import Workers
 from .callback_states import CallbackStates
 from .checkpoint_options import CheckpointOptions
 from .run_description import describe_run

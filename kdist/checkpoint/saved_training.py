@@ -16,7 +16,7 @@ from .._upstream.fit_data import running_fit
 from .._upstream.seeds import make_global_seed_state
 from ..errors import RefusedCheckpointsError
 from ..workers.agreement import first_difference
-from ..workers.worker_messages import Workers
+from ..workers.worker_exchange import Workers
 from .callback_states import CallbackStates
 from .checkpoint_file import CheckpointFile
 from .variable_values import (

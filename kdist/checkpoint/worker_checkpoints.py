@@ -18,7 +18,7 @@ from ..arguments import is_remote
 from ..errors import NonFiniteWeightsError, UserError
 from ..remote import RemoteFolder
 from ..signals import PreemptionSignals, ReceivedSignals
-from ..workers.worker_messages import PeriodicExchange, Workers
+from ..workers.worker_exchange import PeriodicExchange, Workers
 from .checkpoint_file import FILE_NAME, checkpoint_files
 from .checkpoint_folder import CheckpointStore, LoadedCheckpoint
 from .checkpoint_options import CheckpointOptions, Resume

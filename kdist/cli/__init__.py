@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..arguments import check_backend
 from ..errors import TrainingError, UserError, handle_failure
 from ..signals import raise_signals, signal_of
-from ..strategies.tensorflow_logging import prepare_process
+from ..strategies.prepare_tensorflow import prepare_process
 
 if TYPE_CHECKING:
     from cyclopts import App

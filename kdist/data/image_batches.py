@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from .._upstream import patches
+from .._upstream import all_patches
 from .._upstream.fit_data import attach_fit_data
 from ..arguments import positive_integer
 from ..errors import UserError
@@ -226,7 +226,7 @@ class EpochBatches:
     """
 
     def __init__(self, make_batch: MakeBatch, *, steps: int, batch_size: int) -> None:
-        patches.install_for_data()
+        all_patches.install_for_data()
         self.batch_size = batch_size
         self._make_batch, self._steps = make_batch, steps
         self.number = EpochNumber()

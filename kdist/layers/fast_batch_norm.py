@@ -1,6 +1,6 @@
 """Keras's batch norm in a step under a strategy, in few operations.
 
-`_upstream/steps.py` calls `normalize_by_batch` in place of Keras's layer.
+`_upstream/one_device_tracing.py` calls `normalize_by_batch` in place of Keras's layer.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .._upstream.graphs import has_forward_derivatives
-from ..spmd.remat import is_rematerialized
+from .._upstream.forward_derivatives import has_forward_derivatives
+from ..spmd.rematerialization import is_rematerialized
 
 _SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 

@@ -14,13 +14,10 @@ from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 from .._upstream.ordered_sum import add_in_order
 from ..errors import UserError
+from .buckets import BUCKET_BYTES, choose_buckets, fill_buckets, split_bucket
 from .functions import functions_are_traced
 
 HOST = "/device:CPU:0"
-_MOST_PACKED_ELEMENTS = (
-    16384  # Elements; without collectives, tensors of up to this size are exchanged together.
-)
-_BUCKET_BYTES = 25 * 2**20  # as of PyTorch's DistributedDataParallel
 
 
 @dataclass(frozen=True)
@@ -45,16 +42,16 @@ class ExchangedRows:
         return shape
 
     @property
-    def packed_size(self) -> int:
+    def padded_size(self) -> int:
         """The number of elements of the largest part."""
         return math.prod(self.shape) // self.shape[self.axis] * int(max(self.sizes))
 
-    def pack_rows(self, rows: Any, place: int) -> Any:
+    def to_vector(self, rows: Any, place: int) -> Any:
         """Return a replica's rows as a vector, padded to the length of the largest part."""
         flat = tf.reshape(rows, [math.prod(self._shape_of(place))])
-        return tf.pad(flat, [[0, self.packed_size - flat.shape[0]]])
+        return tf.pad(flat, [[0, self.padded_size - flat.shape[0]]])
 
-    def unpack_rows(self, vector: Any, place: int) -> Any:
+    def from_vector(self, vector: Any, place: int) -> Any:
         """Return a replica's rows from the vector."""
         shape = self._shape_of(place)
         return tf.reshape(vector[: math.prod(shape)], shape)
@@ -85,50 +82,42 @@ class Collectives:
         self.cross_device_ops = cross_device_ops
         self.replicas = len(devices)
         self.places: Sequence[int] = range(len(devices))
-        self.bucket_bytes: float = _BUCKET_BYTES
+        self.bucket_bytes: float = BUCKET_BYTES
 
     def sum_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        return self._exchange_packed(values, self._sum_parts)
+        return self._exchange_buckets(values, self._sum_parts)
 
     def stack_all(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their stack on every device."""
-        return self._exchange_packed(values, self.stack)
+        return self._exchange_buckets(values, self.stack)
 
-    def _exchange_packed(
+    def _exchange_buckets(
         self, values: Sequence[Sequence[Any]], exchange: Callable[[Sequence[Any]], list[Any]]
     ) -> list[list[Any]]:
-        """Exchange tensors, small ones packed into vectors."""
+        """Exchange tensors, in buckets: the tensors of a bucket are one vector."""
         results: list[list[Any]] = [[] for _ in values]
-        for pack in self._plan_packs([parts[0] for parts in values]):
-            if len(pack) == 1:
-                results[pack[0]] = exchange(values[pack[0]])
+        for bucket in choose_buckets(
+            [parts[0] for parts in values], self._is_collective, self.bucket_bytes
+        ):
+            if len(bucket) == 1:
+                results[bucket[0]] = exchange(values[bucket[0]])
                 continue
             vectors = []
             for replica, device in enumerate(self.devices):
                 with tf.device(device):
-                    flat = [tf.reshape(values[index][replica], [-1]) for index in pack]
+                    flat = [tf.reshape(values[index][replica], [-1]) for index in bucket]
                     vectors.append(tf.concat(flat, 0))
-            unpacked: dict[Any, list[Any]] = {}  # The shards of a device share a result.
+            split: dict[Any, list[Any]] = {}  # The shards of a device share a result.
             for whole, device in zip(exchange(vectors), self.devices, strict=True):
-                if whole.ref() not in unpacked:
+                if whole.ref() not in split:
                     with tf.device(device):
-                        unpacked[whole.ref()] = _unpack_vector(
-                            whole, [values[index][0] for index in pack]
+                        split[whole.ref()] = split_bucket(
+                            whole, [values[index][0] for index in bucket]
                         )
-                for index, tensor in zip(pack, unpacked[whole.ref()], strict=True):
+                for index, tensor in zip(bucket, split[whole.ref()], strict=True):
                     results[index].append(tensor)
         return results
-
-    def _plan_packs(self, parts: Sequence[Any]) -> list[list[int]]:
-        kinds: list[Any] = []
-        for index, part in enumerate(parts):
-            elements = part.shape.num_elements()
-            limit = math.inf if self._is_collective(part) else _MOST_PACKED_ELEMENTS
-            fits = elements is not None and elements <= limit and part.dtype != tf.string
-            kinds.append(part.dtype.name if fits else index)
-        sizes = [(part.shape.num_elements() or 0) * part.dtype.size for part in parts]
-        return _fill_buckets(kinds, sizes, self.bucket_bytes)
 
     def _is_collective(self, part: Any) -> bool:
         """Whether TensorFlow's collectives, NCCL's on GPUs, exchange a tensor of the replicas."""
@@ -241,7 +230,7 @@ def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WorkerCollectives(Collectives):
-    """The exchanges of the replicas of several workers: all write the same step.
+    """The exchanges of the replicas of several workers, which all build the same program.
 
     The exchanges use TensorFlow's collectives; `kdist._upstream.collective_launchers.Launcher`
     makes the collectives.
@@ -289,29 +278,29 @@ class WorkerCollectives(Collectives):
     def gather_all(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         found: dict[int, list[Any]] = {}
         dtypes = [rows.parts[0].dtype for rows in values]
-        sizes = [rows.packed_size * dtype.size for rows, dtype in zip(values, dtypes, strict=True)]
-        for bucket in _fill_buckets(dtypes, sizes, self.bucket_bytes):
+        sizes = [rows.padded_size * dtype.size for rows, dtype in zip(values, dtypes, strict=True)]
+        for bucket in fill_buckets(dtypes, sizes, self.bucket_bytes):
             own = [
                 tf.concat(
-                    [values[index].pack_rows(values[index].parts[n], place) for index in bucket], 0
+                    [values[index].to_vector(values[index].parts[n], place) for index in bucket], 0
                 )
                 for n, place in enumerate(self.places)
             ]
-            unpacked = [
-                self._unpack_rows(rows, [values[index] for index in bucket])
+            wholes = [
+                self._join_rows(rows, [values[index] for index in bucket])
                 for rows in self.stack(own)
             ]
-            found |= dict(zip(bucket, map(list, zip(*unpacked, strict=True)), strict=True))
+            found |= dict(zip(bucket, map(list, zip(*wholes, strict=True)), strict=True))
         return [found[index] for index in range(len(values))]
 
-    def _unpack_rows(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
-        """Return whole tensors from the replicas' packed rows: a row of `rows` per replica."""
+    def _join_rows(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
+        """Return whole tensors from the replicas' buckets: a row of `rows` per replica."""
         with tf.device(rows.device):
-            columns = tf.split(rows, [member.packed_size for member in members], 1)
+            columns = tf.split(rows, [member.padded_size for member in members], 1)
             return [
                 tf.concat(
                     [
-                        member.unpack_rows(row, place)
+                        member.from_vector(row, place)
                         for place, row in enumerate(tf.unstack(column, self.replicas))
                     ],
                     member.axis,
@@ -352,32 +341,6 @@ class WorkerCollectives(Collectives):
             with tf.device(device):
                 stacks.append(from_sendable(tf.gather(rows, self._order), parts[0].dtype))
         return stacks
-
-
-def _fill_buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
-    """Return the indices of the tensors of each bucket: tensors of a kind, up to a limit of bytes.
-
-    Args:
-        kinds: The kind of each tensor; a bucket has tensors of the same kind.
-        sizes: The bytes of each tensor.
-        limit: The bytes of a bucket; a larger tensor has a bucket of its own.
-    """
-    buckets: dict[Any, list[list[int]]] = {}
-    for index, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
-        of_kind = buckets.setdefault(kind, [])
-        if not of_kind or sum(sizes[i] for i in of_kind[-1]) + size > limit:
-            of_kind.append([])
-        of_kind[-1].append(index)
-    return [bucket for of_kind in buckets.values() for bucket in of_kind]
-
-
-def _unpack_vector(vector: Any, members: Sequence[Any]) -> list[Any]:
-    """Return tensors of the members' shapes from a vector, or from each vector of a stack."""
-    pieces = tf.split(vector, [part.shape.num_elements() for part in members], -1)
-    return [
-        tf.reshape(piece, [*vector.shape[:-1], *part.shape])
-        for piece, part in zip(pieces, members, strict=True)
-    ]
 
 
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # types of CollectiveGather

@@ -18,7 +18,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
-from .._upstream.steps import is_traced_whole, traced_strategy
+from .._upstream.one_device_tracing import is_traced_whole, traced_strategy
 from .functions import functions_are_traced
 
 LEAST_ELEMENTS = 4096

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .._upstream.graphs import onednn_is_on
+from .._upstream.onednn import onednn_is_on
 from .stage import Stage
 
 # Types whose kernels are right for inputs with 0 rows, on GPUs and on CPUs without oneDNN:

@@ -102,7 +102,8 @@ class Explanation:
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
             f"kdist: about {whole:.0%} of this step cannot be divided, so that every replica"
-            " computes it for the whole batch (right, but no faster; see kdist.explain):"
+            " computes it for the whole batch; the result is right, but more replicas are no faster"
+            " (see kdist.explain):"
             f" {'; '.join(places[:3])}{more}"
         )
 
@@ -122,8 +123,8 @@ def explain_plan(
         rounds: The number of rounds in which the replicas exchange values.
         exchanged: The tensors that the replicas exchange.
         replicas: The number of replicas.
-        rows: The number of rows of a batch, where the step does not know the number; `None` for a
-            step that runs: its rows are nominal.
+        rows: The number of rows to assume for a batch whose rows are unknown; `None` assumes
+            `NOMINAL_ROWS`, as for a step that is not explained.
     """
     rows = rows or NOMINAL_ROWS
     costs = Costs(plan, rows)

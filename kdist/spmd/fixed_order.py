@@ -26,8 +26,9 @@ from .collectives import (
 class FixedOrder(Collectives):
     """The exchanges of shards: sums in a fixed order, for any number of devices.
 
-    Shards are dealt out to devices in turn. Of 8 shards, the fifth is added to the first, the sixth
-    to the second, and so on: so each device adds up its own shards.
+    The second half of the shards is added to the first half, until a single sum is left: of 8
+    shards, the fifth is added to the first, the sixth to the second. Shards are dealt out to
+    devices in turn, so these pairs share a device if there are 1, 2 or 4 devices.
     """
 
     in_fixed_order = True

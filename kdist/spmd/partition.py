@@ -21,8 +21,8 @@ from tensorflow.python.framework import type_spec
 from tensorflow.python.ops import handle_data_util
 
 from .._upstream.collective_launchers import is_tracing_step
-from .._upstream.rows import attached_counts
-from .._upstream.steps import converted, one_device
+from .._upstream.one_device_tracing import converted, one_device
+from .._upstream.row_counts import attached_counts
 from ..errors import UserError
 from . import rules, validation
 from .batches import split_rows
@@ -249,7 +249,7 @@ def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
         )
     if isinstance(parts[0], tf.RaggedTensor | tf.IndexedSlices):
         raise UserError(
-            f"received a {type(parts[0]).__name__} in a part for each replica, expected dense or"
+            f"received a {type(parts[0]).__name__} for each replica, expected dense or"
             " sparse tensors: pad ragged rows in the dataset, such as"
             " data.map(lambda x, y: (x.to_tensor(), y)), and call tf.convert_to_tensor on"
             " IndexedSlices; or use one machine, where `fit` and `experimental_distribute_dataset`"

@@ -182,11 +182,11 @@ class GraphPlan(TensorFacts):
                 self._plan_decision(operation, decision, earliest)
 
     def _find_rewrite(self, op: tf.Operation) -> Callable[[], Sequence[tf.Tensor]] | None:
-        """Return a function that writes an operation without variables; `None` to keep variables.
+        """Return a function that writes an operation without its variables; `None` to keep them.
 
-        An operation that changes variables in its body, or takes a divided variable, cannot keep
-        them. Within a body no operation has such variables: they were taken out of the loop,
-        condition or call.
+        An operation cannot keep variables that its body changes, or divided variables. Operations
+        inside a body need no rewriting: the rewriting of the loop, condition or call has replaced
+        the variables in its body.
         """
         if self.parent is not None or op.type in PLAIN:
             return None

@@ -192,10 +192,10 @@ class Program:
         """Call a stage for its replicas; return the results on every replica."""
         # The sums that this stage waits for come before sums that only later stages need. These are
         # added up while the next stages run, once they fill a bucket.
-        self._add_up([exchange for exchange in self._sums if exchange in stage.inputs])
+        self._sum_in_buckets([exchange for exchange in self._sums if exchange in stage.inputs])
         collected = sum(bytes_of(parts[0]) for parts in self._sums.values())
         if collected >= self.collectives.bucket_bytes:
-            self._add_up(list(self._sums))
+            self._sum_in_buckets(list(self._sums))
         function = end_function(
             stage, [*stage.inputs.values()], stage.outputs, outer, **stage.function_attributes()
         )
@@ -353,7 +353,7 @@ class Program:
                     ends.append(tf.identity(results[last]).op)
         return self._ends[number]
 
-    def _add_up(self, exchanges: Sequence[PlannedExchange]) -> None:
+    def _sum_in_buckets(self, exchanges: Sequence[PlannedExchange]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
         # Inputs of the step are not in `_order`: they come first.
         exchanges = sorted(exchanges, key=lambda each: self._order.get(each.tensor.ref(), -1))

@@ -118,8 +118,9 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
     if not all(_FUNCTIONS.search(path) for path, _ in paths[own[-1] + 1 :]):
         return None
     return (
-        "kdist: a number made of strategy.num_replicas_in_sync before the step is used in it. A"
-        " step sees the global batch, where num_replicas_in_sync is 1: read it inside the step, or"
-        " leave it out (to keep the number, convert it by int() or float()):"
+        "kdist: a line of the step uses a number that was computed, outside the step, from"
+        " strategy.num_replicas_in_sync. A step sees the global batch, where num_replicas_in_sync"
+        " is 1: read it inside the step, or leave it out (to keep the number, convert it by int()"
+        " or float()):"
         f" {cut_line(format_code_line(*paths[own[-1]]))}"
     )

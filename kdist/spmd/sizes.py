@@ -23,7 +23,7 @@ class Symbol:
         self.order = next(_orders)
 
     def root(self) -> Symbol:
-        """Return the symbol that stands for this symbol."""
+        """Return this symbol; for a merged `BatchAxis` the axis that it was merged into."""
         return self
 
 
@@ -56,7 +56,7 @@ class BatchAxis(Symbol):
         self.merged: BatchAxis | None = None
 
     def root(self) -> BatchAxis:
-        """Return the batch axis that stands for this axis, after `merge`."""
+        """Return this axis, or after `merge` the axis that it was merged into."""
         return self if self.merged is None else self.merged.root()
 
     def may_equal(self, other: BatchAxis) -> bool:

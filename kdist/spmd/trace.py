@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
-from .._upstream.steps import one_device
+from .._upstream.one_device_tracing import one_device
 from .functions import TracedGraph
 
 

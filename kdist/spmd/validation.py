@@ -95,7 +95,7 @@ class _Compared:
             if placement.uniform and (
                 error := _describe_difference(rows, equal, None, self.growth)
             ):
-                return f"its rows differ, although they are said to be equal: {error}"
+                return f"its rows differ, but the plan says that all rows are equal: {error}"
         shapes = [_shape_without_axis(part.shape, placement) for part in parts]
         if len({*shapes, _shape_without_axis(whole.shape, placement)}) > 1:
             return f"the replicas have shapes {shapes}, the whole has {whole.shape}"

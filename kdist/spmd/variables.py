@@ -24,7 +24,7 @@ from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 from tensorflow.python.ops import variables
 
 from .._upstream.collective_launchers import set_key_base, set_launchers
-from .._upstream.steps import colocate_new_variables, one_device, traced_strategy
+from .._upstream.one_device_tracing import colocate_new_variables, one_device, traced_strategy
 from ..errors import UserError
 from .collectives import Collectives
 from .divided_variables import DividedVariable, Division, choose_division

@@ -15,7 +15,7 @@ import tensorflow as tf
 from ..arguments import as_integer
 from ..errors import UserError, find_last_user_line
 from ..processes.device_assignment import visible_gpus
-from .tensorflow_logging import DEV, quiet_stderr
+from .prepare_tensorflow import DEV, quiet_stderr
 
 # The least number of logical CPUs. The number is fixed once TensorFlow has started, and a later
 # strategy in the same process may have more replicas. Idle logical CPUs cost nothing. Most machines
@@ -83,7 +83,7 @@ def _split_cpu(replicas: int | None) -> None:
             return
         raise UserError(
             f"received replicas={replicas}, but TensorFlow has already started with {configured}"
-            f" logical CPU{'s' * (configured > 1)}, and their number is now fixed:"
+            f" logical CPU{'s' * (configured > 1)}, and can no longer change their number:"
             f" {_restart_hint()}"
         ) from error
     share_cores(replicas)
@@ -185,15 +185,17 @@ def device_type(device: str) -> str:
     return device.partition(":")[0]
 
 
-class JitMode(int):
-    """The type of `XLA_FOR_DRAWS_ONLY`, as `bool` cannot have subclasses."""
+class XlaForDraws(int):
+    """The type of `XLA_FOR_DRAWS_ONLY`: an `int`, as Python has no subclasses of `bool`."""
 
 
-XLA_FOR_DRAWS_ONLY = JitMode(False)
+XLA_FOR_DRAWS_ONLY = XlaForDraws(False)
 """A `jit_compile` that is false, except that XLA compiles random draws."""
 
 
-def describe_xla(jit_compile: bool | JitMode, wanted: bool | None, devices: Sequence[str]) -> str:
+def describe_xla(
+    jit_compile: bool | XlaForDraws, wanted: bool | None, devices: Sequence[str]
+) -> str:
     """Describe in one line whether the step is compiled with XLA, and why."""
     if jit_compile:
         return "XLA: on" if wanted else "XLA: on, as in Keras on one GPU; --no-xla turns it off"
@@ -202,7 +204,9 @@ def describe_xla(jit_compile: bool | JitMode, wanted: bool | None, devices: Sequ
     if jit_compile is XLA_FOR_DRAWS_ONLY:
         return "XLA: off, as in Keras on several GPUs, except for random draws; --xla turns it on"
     if wanted or are_gpus(devices):
-        return "XLA: off, as a layer or TensorFlow's deterministic operations do not support it"
+        return (
+            "XLA: off, because a layer or TensorFlow's deterministic operations do not support it"
+        )
     return "XLA: off, as TensorFlow's own kernels are faster on CPUs; --xla turns it on"
 
 

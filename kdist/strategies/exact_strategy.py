@@ -15,7 +15,7 @@ from typing import Any, cast
 import keras
 import tensorflow as tf
 
-from .._upstream import patches
+from .._upstream import all_patches
 from .._upstream.device_iterators import share_functions
 from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
 from .._upstream.iterators import copy_batches
@@ -27,9 +27,9 @@ from .._upstream.models import (
     stock_step,
     strategy_of,
 )
+from .._upstream.one_device_tracing import converted, one_device, traced_strategy, unconverted
 from .._upstream.optimizers import set_strategy
 from .._upstream.seeds import global_seed
-from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..arguments import check_backend
 from ..errors import UserError
 from ..layers.fast_batch_norm import normalize_by_batch
@@ -39,9 +39,9 @@ from ..spmd.explanation import Explanation, warn_once
 from ..spmd.functions import traceback_lines
 from ..spmd.partition import GlobalRows, Step, has_replica_values, partition, run_eagerly
 from ..spmd.plan import GraphPlan
-from ..spmd.remat import rematerialize
+from ..spmd.rematerialization import rematerialize
 from ..spmd.replica_count import ReplicaCount, is_recognized, warning_in_step
-from .devices import XLA_FOR_DRAWS_ONLY, JitMode, are_gpus, short_name
+from .devices import XLA_FOR_DRAWS_ONLY, XlaForDraws, are_gpus, short_name
 from .steps_per_execution import steps_per_execution
 
 _PER_WORKER = tf.distribute.InputReplicationMode.PER_WORKER
@@ -73,8 +73,8 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     replicas is the value itself. So code for TensorFlow's strategies gives the same results if it
     reads that number inside the step, and does not tell replicas apart.
 
-    A subclass also inherits from a strategy of TensorFlow, and calls `_set_up` after the
-    constructor of that strategy.
+    A subclass also inherits from a strategy of TensorFlow, and calls `_finish_construction` after
+    the constructor of that strategy.
     """
 
     explained_rows: int | None = None
@@ -82,7 +82,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
     explanation: Explanation
     """The explanation of the step that was explained last."""
 
-    def _set_up(self) -> None:
+    def _finish_construction(self) -> None:
         """Install the patches, and create the caches of model states and compiled steps."""
         check_backend(keras.backend.backend())
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
@@ -91,7 +91,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         self._warned: set[str] = set()
         self._run_lock = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        patches.install()
+        all_patches.install()
         self.register()
 
     @property
@@ -144,7 +144,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         if not isinstance(dataset, tf.data.Dataset):
             return super().experimental_distribute_dataset(dataset, options)
         input_options = options or tf.distribute.InputOptions()
-        has_host_data = _has_host_data(tf.nest.flatten(dataset.element_spec))
+        has_host_data = _check_batches(tf.nest.flatten(dataset.element_spec))
         on_host = has_host_data or not (self.on_gpus and input_options.experimental_fetch_to_device)
         is_one_iterator = input_options.experimental_replication_mode == _PER_WORKER
         if on_host and self.workers == 1 and is_one_iterator:
@@ -218,7 +218,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
                     return self._compiled_step(step.fn)(args, kwargs)
             return run_eagerly(self, step.fn, args, kwargs)
         if self.extended.parts == 1:
-            args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
+            args, kwargs = tf.nest.map_structure(self._take_single_part, (args, kwargs))
             with one_device(self):
                 return converted(step.fn)(*args, **kwargs)
         result, explanation = partition(self, step, args, kwargs)
@@ -228,7 +228,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
             self.explanation = explanation
         return result
 
-    def _only_part(self, value: Any) -> Any:
+    def _take_single_part(self, value: Any) -> Any:
         return self.experimental_local_results(value)[0] if has_replica_values(value) else value
 
     def _compiled_step(self, fn: Any) -> Any:
@@ -254,10 +254,11 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
     @unconverted
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Reduce the result of a step, which already is that of the global batch, along an axis.
+        """Reduce a step's result along an axis: the result already belongs to the global batch.
 
-        Rows that are divided over replicas are gathered first. If `axis` is `None`, the result
-        stays as it is, but a `PerReplica` value that the user made is reduced as in TensorFlow.
+        Rows that are divided over replicas are gathered first. If `axis` is `None`, a step's result
+        stays as it is; only a `PerReplica` value that the user made is reduced over the replicas,
+        as in TensorFlow.
         """
         reduce = functools.partial(_reduce_value, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
@@ -290,7 +291,7 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         with contextlib.suppress(tf.errors.OpError):
             self.extended.copy_first(handles)
 
-    def automatic_xla(self, is_supported: bool) -> bool | JitMode:
+    def automatic_xla(self, is_supported: bool) -> bool | XlaForDraws:
         if not is_supported or not self.on_gpus:
             return False
         return XLA_FOR_DRAWS_ONLY if self.extended.parts > 1 else True
@@ -320,16 +321,16 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         # The seed generator is created before the step: TensorFlow traces a step that creates a
         # variable twice.
         global_seed(self)
-        state.prepared = _prepared_parts(model)
+        state.prepared = _preparation_inputs(model)
 
     def is_prepared(self, model: keras.Model) -> bool:
-        return self.model_state(model).prepared == _prepared_parts(model)
+        return self.model_state(model).prepared == _preparation_inputs(model)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
         return steps_per_execution(model, global_batch, on_gpus=self.on_gpus)
 
 
-def _prepared_parts(model: keras.Model) -> tuple[Any, ...]:
+def _preparation_inputs(model: keras.Model) -> tuple[Any, ...]:
     """Return the parts of a model that its preparation depends on.
 
     Keras makes a new step function to trace the step again: the model has to be prepared again.
@@ -338,14 +339,14 @@ def _prepared_parts(model: keras.Model) -> tuple[Any, ...]:
     return (*steps, model.jit_compile, len(model.variables), *optimizers_of(model))
 
 
-def _has_host_data(specs: Sequence[Any]) -> bool:
-    """Whether batches of these specs have parts that stay in the host's memory; reject scalars."""
+def _check_batches(specs: Sequence[Any]) -> bool:
+    """Reject scalars; return whether batches of these specs stay in the host's memory."""
     for spec in specs:
         if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
             raise UserError(
-                "received a dataset whose elements have a scalar, which cannot be divided: call"
-                " dataset.batch(n) if it is not batched; pass a number that belongs to no row as a"
-                " separate argument of the step"
+                "received a dataset with scalars, which cannot be divided over replicas: call"
+                " dataset.batch(n) if its elements are single samples; pass a number that belongs"
+                " to no sample as a separate argument of the step"
             )
     composite = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
     return any(

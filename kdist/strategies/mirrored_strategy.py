@@ -25,9 +25,9 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
             that many logical CPUs if there is no GPU (at most 8, or one per core of more than 8
             cores). The CPU has to be split before the first tensor, variable or dataset is created.
-        shards: Number of parts of each batch, a multiple of the number of replicas. All results
-            have the same bits on any number of replicas that divides `shards`, with the same
-            `shards`, versions and kind of processor. `None` makes one part per replica, which is
+        shards: Number of parts of each batch, a multiple of the number of replicas. With
+            the same `shards`, versions and kind of processor, all results have the same bits on any
+            number of replicas that divides `shards`. `None` makes one part per replica, which is
             faster; the results are then equal up to rounding.
         shard_optimizer: Whether the optimizer's state (momentum, Adam's two moments, averages of
             weights, accumulated gradients) is divided over the replicas: each replica has a part
@@ -101,7 +101,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             divides_weights=shard_weights,
         )
         tf.distribute.Strategy.__init__(self, extended)
-        self._set_up()
+        self._finish_construction()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync

@@ -15,7 +15,7 @@ from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
 from ..processes.child import Child, Resources, send_answer
-from ..strategies.tensorflow_logging import prepare_process
+from ..strategies.prepare_tensorflow import prepare_process
 from ..training.config import SearchTrial, TrainConfig
 from .study_folder import to_json
 from .trial import Trial

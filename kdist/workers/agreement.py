@@ -72,8 +72,8 @@ def hash_json(value: Any) -> str:
 
 
 DEFAULT_WAIT_SECONDS = 600.0
-"""The longest wait for a worker, unless the strategy's collectives have a timeout, or its
-`hang_seconds` are longer."""
+"""Default limit of a wait for a worker. Long `hang_seconds` of the strategy raise the limit, and
+`timeout_seconds` of its `communication_options` replace it."""
 
 _FIRST_REPORT_SECONDS = 30.0
 _POLL_MS = 250  # between two polls, Python handles signals, and failures are checked
@@ -118,7 +118,8 @@ class Agreement:
             [event, value] if worker == self._worker else self._wait_for(number, worker, event)
             for worker in range(self._workers)
         ]
-        # All workers have stored a value for this exchange: all have read the values of the last.
+        # A worker stores a value only after it has read all values of the previous exchange. All
+        # workers have stored a value now, so the previous value can be deleted.
         if number:
             self._keys.delete_key(self._key(number - 1, self._worker))
         events = [event for event, _ in everyone]
@@ -131,7 +132,7 @@ class Agreement:
         return [value for _, value in everyone]
 
     def compare(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` on all workers if a value differs; `exchange` names further errors."""
+        """Raise `UserError` on all workers if a value differs; further errors as in `exchange`."""
         _check_same(event, self.exchange(event, dict(values)))
 
     def compare_lists(
@@ -139,8 +140,9 @@ class Agreement:
     ) -> None:
         """Raise `UserError` if the workers' long lists of texts differ.
 
-        The workers send the texts only if the hashes differ. `describe` returns the description of
-        this worker's item at the index of the first difference, which may be the list's length.
+        The workers send the texts only if the hashes differ. `describe` describes this worker's
+        item at the index of the first difference; for a list that ends there, the index is the
+        list's length.
         """
         if len(set(self.exchange(event, hash_json(list(values))))) == 1:
             return

@@ -1,4 +1,4 @@
-"""Hang detection: if a worker never starts or hangs, all workers end with a reason.
+"""Hang detection: if a worker does not start, or hangs, all workers end and print the reason.
 
 Every worker ends itself. `limit_start` ends it if the workers do not find each other in time;
 `HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
@@ -51,8 +51,8 @@ _HUNG, _IDLE = "kdist/hang", "kdist/idle"
 class HangWatch(StepWatch):
     """Counts the steps of a worker, and compares the workers when no step has ended for long.
 
-    The first step of a `fit`, `evaluate` or `predict`, a step that is traced, and the saving of a
-    model may take ten times `seconds`.
+    Three things may take ten times `seconds`: the first step of a `fit`, `evaluate` or `predict`; a
+    step that is traced; and slow work, such as saving a model.
 
     Args:
         worker: The number of this worker.
@@ -97,7 +97,7 @@ class HangWatch(StepWatch):
     @contextlib.contextmanager
     def watch(self, activity: str) -> Iterator[None]:
         self._activities.append(activity)
-        self._mark("the first step")
+        self._note_progress("the first step")
         try:
             yield
         finally:
@@ -105,21 +105,21 @@ class HangWatch(StepWatch):
                 self._has_left.set()
                 threading.Event().wait()  # until the process ends
             self._activities.pop()
-            self._mark(None)
+            self._note_progress(None)
 
     @contextlib.contextmanager
     def slow(self, work: str) -> Iterator[None]:
         before = self._slow_work
-        self._mark(work)
+        self._note_progress(work)
         try:
             yield
         finally:
-            self._mark(before)
+            self._note_progress(before)
 
     @contextlib.contextmanager
     def waiting(self, event: str) -> Iterator[None]:
         self._waiting_event = event
-        self._mark(self._slow_work)
+        self._note_progress(self._slow_work)
         try:
             yield
         finally:
@@ -130,12 +130,12 @@ class HangWatch(StepWatch):
 
     def step_began(self) -> None:
         self._in_step = True
-        self._mark(self._slow_work)
+        self._note_progress(self._slow_work)
 
     def step_ended(self) -> None:
         self._steps += 1
         self._in_step = False
-        self._mark(None)
+        self._note_progress(None)
 
     def check(self) -> None:
         """Compare the workers if no step has ended for long; called at every tick."""
@@ -150,7 +150,7 @@ class HangWatch(StepWatch):
             self._publish_key(_HUNG, str(self._worker))
             self._give_up(idle)
 
-    def _mark(self, slow: str | None) -> None:
+    def _note_progress(self, slow: str | None) -> None:
         self._slow_work = slow
         self._marks += 1
         self._last = self._clock()
@@ -277,7 +277,7 @@ def describe_states(states: Mapping[int, dict[str, Any] | None], seconds: float)
 def _describe_activity(state: Mapping[str, Any]) -> str:
     if state["waits"]:
         return f"waits for other workers in {state['doing']}"
-    return f"in {'data or computing of ' * bool(state['in_step'])}{state['doing']}"
+    return f"{'loading data or computing, ' * bool(state['in_step'])}in {state['doing']}"
 
 
 def _name_workers(numbers: list[int], singular: str = "", plural: str = "") -> str:

@@ -83,7 +83,7 @@ _SETTING_VARIABLES = {
 }
 
 
-def select_limits(environment: Mapping[str, str]) -> dict[str, str]:
+def wait_limits_in(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that set limits of workers' waits."""
     names = {variable for variable, _ in _SETTING_VARIABLES.values()}
     return {name: text for name, text in environment.items() if name in names}

@@ -50,9 +50,8 @@ def print_outcome(outcome: WorkersOutcome, restart: str) -> None:
         how = "was stopped by a signal, and then killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""
     error = worker.last_error()
-    lines = [
-        f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{restart}"
-    ]
+    at = f"{outcome.seconds:.1f} s after the start"
+    lines = [f"kdist launch: worker {worker.rank} {how}{by}, {at}{restart}"]
     if error and not outcome.signal:
         lines = [f"kdist launch: the first error, of worker {worker.rank}:", error, *lines]
     print("\n".join(lines), file=sys.stderr, flush=True)
@@ -72,10 +71,10 @@ def launch(program: Sequence[str], options: LaunchOptions) -> int:
         create_writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
-        return _Job(program, options, assigned, logs, notes, events).run()
+        return _Attempts(program, options, assigned, logs, notes, events).run()
 
 
-class _Job:
+class _Attempts:
     """The attempts to run a program, on the remaining workers."""
 
     def __init__(
@@ -108,7 +107,7 @@ class _Job:
         return code
 
     def _describe_restart(self, outcome: WorkersOutcome) -> str:
-        """Describe the restart that follows; empty with `elastic`, as `_next_workers` decides."""
+        """Describe the restart that follows; empty with `elastic`: `_next_workers` decides."""
         most = self._options.max_restarts
         is_last = _is_final(outcome) or not self._restarts_left
         if is_last or self._options.elastic:
@@ -121,8 +120,8 @@ class _Job:
             return None
         self._reported_sizes = outcome.answers or self._reported_sizes
         left = [gpus for at, gpus in enumerate(self._gpus) if at not in outcome.lost]
-        # A lost worker counts as a failed one until a worker has reported its replicas and shards,
-        # and if no worker is left.
+        # If no worker has reported its replicas and shards yet, or no worker is left, a lost worker
+        # counts as a failed worker.
         if self._options.elastic and outcome.lost and left and self._reported_sizes:
             self._gpus = left
             workers = fitting_workers(

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .._upstream import patches, worker_store
+from .._upstream import all_patches, worker_store
 from .._upstream.seeds import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
@@ -40,8 +40,8 @@ from .launch_options import worker_settings
 from .tf_config import find_cluster
 from .worker_end import end_together
 
-# Default of `bytes_per_pack`. The buckets of one worker's replicas are larger: `_BUCKET_BYTES` in
-# `spmd/collectives.py`.
+# Default of `bytes_per_pack`. The buckets of one worker's replicas are larger: `BUCKET_BYTES` in
+# `spmd/buckets.py`.
 DEFAULT_BYTES_PER_PACK = 4 * 1024 * 1024
 
 
@@ -73,16 +73,16 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             sent in buckets of its `bytes_per_pack`, 4 MiB by default, while later gradients are
             still being computed. If a bucket is larger than all gradients together, they are sent
             all together after the backward pass. With a `timeout_seconds`, a worker waits that long
-            for the other workers. By default, a worker that compares its work with all workers
-            waits for `hang_seconds` and a minute, but at least 600 seconds, and longer for a worker
-            that is saving. Within a step a worker waits without limit.
+            for the other workers. By default, a comparison of the workers waits `hang_seconds`
+            and a minute, at least 600 seconds, and longer while a worker is saving. Within a step a
+            worker waits without limit.
         replicas: Number of replicas per worker, the same on all workers: the first `replicas`
             visible GPUs, or that many logical CPUs without a GPU. `None` uses every visible GPU, or
             the CPU without a GPU.
-        shards: Number of parts of each batch, a multiple of the number of replicas. All results
-            have the same bits on any number of replicas and workers that divides `shards`, with the
-            same `shards`, versions and kind of processor. `None` makes one part per replica, which
-            is faster; the results are then equal up to rounding.
+        shards: Number of parts of each batch, a multiple of the number of replicas. With
+            the same `shards`, versions and kind of processor, all results have the same bits on any
+            number of replicas and workers that divides `shards`. `None` makes one part per replica,
+            which is faster; the results are then equal up to rounding.
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
             as in `MirroredStrategy`. All workers have to read the state together, as in
             `model.save`.
@@ -91,8 +91,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         heartbeat_seconds: A worker that sends no heartbeat for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for the environment
             variable `KDIST_HEARTBEAT_SECONDS`, or 10.
-        hang_seconds: When no step has ended for this long, every worker prints the stacks of its
-            threads and the workers that are behind, and ends with exit code 124; 0 for never.
+        hang_seconds: If no step ends for this many seconds, every worker prints the stacks of its
+            threads and the workers that are behind, and ends with exit code 124; 0 turns this off.
             `None` for `KDIST_HANG_SECONDS`, or 600.
         start_timeout_seconds: The longest wait for all workers to start. `None` for
             `KDIST_START_TIMEOUT_SECONDS`, or 600.
@@ -166,9 +166,9 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             failures=lambda: find_failures(self),
             may_take_longer=lambda: not options.timeout_seconds and self.step_watch.is_other_slow(),
         )
-        self._set_up()
+        self._finish_construction()
         if self.workers > 1:
-            patches.install_for_workers()
+            all_patches.install_for_workers()
             worker_store.start_store(
                 is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
             )

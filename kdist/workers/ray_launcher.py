@@ -21,7 +21,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ..errors import LOST_WORKER_EXIT_CODE, TrainingError
 from ..processes.child import Child
 from ..processes.verdict import shell_code
-from .launch_options import LaunchOptions, select_limits
+from .launch_options import LaunchOptions, wait_limits_in
 from .launcher import USAGE_ERROR, free_ports
 from .tf_config import NOTES, worker_environment
 
@@ -30,8 +30,8 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers of a Ray cluster until all workers have ended.
 
     Without `RAY_ADDRESS` and without a cluster on this machine, Ray starts a cluster here. If there
-    are GPUs, each worker has one GPU. Returns the exit code of a worker that failed, if possible of
-    a worker that lost no other worker; 0 without a failure.
+    are GPUs, each worker has one GPU. Returns the exit code of a failed worker, preferably of a
+    worker that did not fail because another worker was lost; 0 without a failure.
     """
     ray.init()
     gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -44,7 +44,7 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
                 "program": list(program),
                 "folder": str(folder),
                 "notes": notes,
-                "limits": select_limits(os.environ),
+                "limits": wait_limits_in(os.environ),
             },
             backend_config=_AddressesConfig(),
             scaling_config=ray.train.ScalingConfig(
@@ -57,14 +57,14 @@ def launch_on_ray(program: Sequence[str], options: LaunchOptions) -> int:
             ),
         )
         try:
-            _fit(trainer)
+            _fit_in_thread(trainer)
         except ray.train.TrainingFailedError as error:
             print(f"kdist launch: {error}", file=sys.stderr, flush=True)
             return _exit_code(Path(notes))
-        return USAGE_ERROR if _was_misused(Path(notes)) else 0
+        return USAGE_ERROR if _had_usage_error(Path(notes)) else 0
 
 
-def _fit(trainer: DataParallelTrainer) -> None:
+def _fit_in_thread(trainer: DataParallelTrainer) -> None:
     """Call `fit` in a thread: in the main thread, Ray would exit with code 0 after Ctrl-C."""
     with ThreadPoolExecutor(1) as executor:
         try:
@@ -78,14 +78,14 @@ def _fit(trainer: DataParallelTrainer) -> None:
 
 def _begin_attempt(notes: Path) -> int | None:
     """Count an attempt; return the number of earlier attempts, `None` after a usage error."""
-    if _was_misused(notes):
+    if _had_usage_error(notes):
         return None
     attempt = len(list(notes.glob("attempt-*")))
     (notes / f"attempt-{attempt}").touch()
     return attempt
 
 
-def _was_misused(notes: Path) -> bool:
+def _had_usage_error(notes: Path) -> bool:
     """Whether a worker ended with a usage error, which would come again after a restart."""
     return any(notes.glob(f"failure-*-{USAGE_ERROR}"))
 

@@ -2,7 +2,7 @@
 
 Run as `python -I start_timeout.py SECONDS WORKER ADDRESS…`; the file needs Python alone. A worker
 cannot watch itself: while TensorFlow waits, no further Python thread runs, and SIGTERM is ignored.
-The worker kills this process once all workers have started.
+The worker runs this script as a child process, and kills the child once all workers have started.
 """
 
 import os
@@ -38,16 +38,16 @@ def find_problem(address: str) -> str | None:
 
 def format_message(worker: int, seconds: float, others: list[tuple[int, str, str | None]]) -> str:
     """Return the error message about the workers that have not started."""
-    missing = [f"worker {rank} ({at}: {why})" for rank, at, why in others if why is not None]
+    missing = [f"worker {rank} ({at}, {why})" for rank, at, why in others if why is not None]
     if missing:
-        who = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not started"
+        who = f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} not started"
         hint = "are the programs started, and can the machines reach each other at these ports?"
     else:
         who = "all other workers listen, but are not connected"
         hint = "do all have the same addresses, and can each machine reach every other machine?"
     return (
         f"kdist: error: worker {worker} has waited {seconds:.0f} seconds for the other workers to"
-        f" start: {who}: {hint}"
+        f" start. {who[0].upper()}{who[1:]}: {hint}"
     )
 
 

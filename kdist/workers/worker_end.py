@@ -59,7 +59,7 @@ def _end_process(
     error: BaseException,
     code: int | None,
 ) -> None:
-    """Report the failure, and end: TensorFlow would first wait for workers that have ended."""
+    """Report the failure, and end at once: TensorFlow would wait for workers that have ended."""
     if os.getpid() != process:  # a forked child: the worker itself has not failed
         return
     lost = isinstance(error, LostWorkerError)

@@ -76,24 +76,24 @@ def run_workers(
     """
     began = time.monotonic()
     workers: list[Worker] = []
-    group = _Group(workers, grace)
+    running = _RunningWorkers(workers, grace)
     try:
         for start in starts:
             workers.append(start())
             threading.Thread(target=_wait_for_end, args=(workers[-1], events), daemon=True).start()
         while any(worker.code is None for worker in workers):
-            group.handle(_next_event(events, group.seconds_left()))
+            running.handle(_next_event(events, running.seconds_left()))
     finally:
         for worker in workers:
             worker.kill()
-    failed = group.first_failed()
+    failed = running.first_failed()
     ended = failed.ended_at if failed else time.monotonic()
     return WorkersOutcome(
-        code=shell_code(failed.code or 0) if failed else int(group.lost_output),
+        code=shell_code(failed.code or 0) if failed else int(running.lost_output),
         failed=failed,
         seconds=ended - began,
-        signal=group.signal,
-        lost=tuple(at for at, worker in enumerate(workers) if group.has_lost(worker)),
+        signal=running.signal,
+        lost=tuple(at for at, worker in enumerate(workers) if running.has_lost(worker)),
         answers=next((worker.answers for worker in workers if worker.answers), {}),
     )
 
@@ -106,21 +106,21 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
     as SIGHUP under `nohup`, stay ignored.
     """
 
-    def note(number: int, _: FrameType | None) -> None:
+    def put_signal(number: int, _: FrameType | None) -> None:
         events.put(signal.Signals(number))
 
     handlers = {number: signal.getsignal(number) for number in _PASSED_SIGNALS}
     handlers = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
         for number in handlers:
-            signal.signal(number, note)
+            signal.signal(number, put_signal)
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-class _Group:
+class _RunningWorkers:
     """The running workers, and the reactions to signals, failures and lost output."""
 
     def __init__(self, workers: "list[Worker]", grace: float) -> None:

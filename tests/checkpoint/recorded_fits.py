@@ -5,7 +5,7 @@ import warnings
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist._upstream import patches
+from kdist._upstream import all_patches
 from kdist._upstream.fit import start_fit_at
 
 
@@ -59,7 +59,7 @@ def record(make, *, start=None, strategy=None, callbacks=(), steps_per_execution
     Returns:
         A list of `((epoch, step), None)` and `("replica 0", rows)` in turn, and the sentence.
     """
-    patches.install_for_data()
+    all_patches.install_for_data()
     keras.utils.set_random_seed(5)
     with (strategy or tf.distribute.get_strategy()).scope():
         model = Recorder()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.checkpoint.save_times import SaveTimes
-from kdist.workers.worker_messages import PeriodicExchange
+from kdist.workers.worker_exchange import PeriodicExchange
 
 
 class Clock:

@@ -4,7 +4,7 @@ import tensorflow as tf
 from rule_harness import NONE, SOME, B, Table, as_complex, half, ints
 
 
-def rowwise():
+def samples():
     """Return rows of operations on samples: images, convolutions, linear algebra."""
     rows = Table(batches=False, static=False)
 

@@ -160,7 +160,7 @@ def test_parts_of_ragged_rows_and_of_slices_are_refused(kind):
         part = tf.IndexedSlices(tf.ones((1, 3)), tf.constant([0]))
     parts = values.PerReplica((part, part))
     for run in (strategy.run, tf.function(strategy.run)):
-        with pytest.raises(UserError, match=f"{kind} in a part .*to_tensor"):
+        with pytest.raises(UserError, match=f"{kind} for each replica.*to_tensor"):
             run(lambda given: given.values, args=(parts,))
 
 

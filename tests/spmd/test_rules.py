@@ -24,7 +24,7 @@ FAMILIES = {
     "slices": rules_of_shapes.slices,
     "indexing": rules_of_indices.indexing,
     "ragged": rules_of_texts.ragged,
-    "rowwise": rules_of_samples.rowwise,
+    "samples": rules_of_samples.samples,
     "control_flow": rules_of_control.control,
     "state": rules_of_control.state,
 }

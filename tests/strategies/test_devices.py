@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.strategies import devices
-from kdist.strategies.tensorflow_logging import LOG_LEVEL_VARIABLE
+from kdist.strategies.prepare_tensorflow import LOG_LEVEL_VARIABLE
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_too_late_once_tensorflow_is_imported(tmp_path, monkeypatch):
 PREPARE = f"""
 import kdist, os, sys
 before = dict(os.environ), list(sys.meta_path)
-import kdist.strategies.tensorflow_logging
+import kdist.strategies.prepare_tensorflow
 assert before == (dict(os.environ), sys.meta_path)
 kdist.prepare_tensorflow()
 print(os.environ.get({ONEDNN_VARIABLE!r}) == "1", os.environ["TF_CPP_MIN_LOG_LEVEL"])

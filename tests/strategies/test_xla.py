@@ -14,8 +14,8 @@ from kdist.strategies.devices import XLA_FOR_DRAWS_ONLY, describe_xla
         (False, None, ["CPU:0", "CPU:1"], "off, .*kernels are faster on CPUs; --xla"),
         (XLA_FOR_DRAWS_ONLY, None, ["GPU:0", "GPU:1"], "off, .*several GPUs, .*; --xla"),
         (XLA_FOR_DRAWS_ONLY, None, ["GPU:0"], "off, .*several GPUs, .*; --xla"),  # with shards
-        (False, True, ["CPU:0"], "off, as a layer or"),
-        (False, None, ["GPU:0"], "off, as a layer or"),
+        (False, True, ["CPU:0"], "off, because a layer or"),
+        (False, None, ["GPU:0"], "off, because a layer or"),
     ],
 )
 def test_the_use_of_xla_is_told_with_its_reason(jit_compile, wanted, devices, words):

@@ -1,7 +1,7 @@
 import kdist
 import pytest
 import tensorflow as tf
-from kdist._upstream import rows
+from kdist._upstream import row_counts
 from replicas import stock_mirrored
 
 
@@ -14,7 +14,7 @@ def stock():
 @pytest.fixture
 def divided_as_on_workers(monkeypatch):
     """A strategy of kdist whose batches TensorFlow divides, with the patches that workers have."""
-    for patch in rows.WORKER_PATCHES:
+    for patch in row_counts.WORKER_PATCHES:
         monkeypatch.setattr(patch.owner, patch.name, getattr(patch.owner, patch.name))
         patch.install()
     strategy = kdist.MirroredStrategy(replicas=2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 import pytest
 from kdist._upstream import patching
-from kdist._upstream.patches import ONE_MACHINE, PATCHES
+from kdist._upstream.all_patches import ONE_MACHINE, PATCHES
 from kdist.errors import UserError
 
 ROOT = Path(__file__).parents[2]

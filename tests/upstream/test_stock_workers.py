@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist._upstream.rows import attached_counts
+from kdist._upstream.row_counts import attached_counts
 from kdist._upstream.seeds import seed_state, set_seed_state
 from keras.src.backend.tensorflow import trainer
 from stock_models import linear

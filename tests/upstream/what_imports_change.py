@@ -71,7 +71,7 @@ imported = attributes()
 assert changed(before, imported) == [], changed(before, imported)
 assert (dict(os.environ), sys.meta_path) == (environment, finders)
 
-from kdist._upstream.patches import ONE_MACHINE, PATCHES, install_for_workers  # noqa: E402
+from kdist._upstream.all_patches import ONE_MACHINE, PATCHES, install_for_workers  # noqa: E402
 
 stock = {patch: getattr(patch.owner, patch.name) for patch in PATCHES}
 names = {id(holder): name for name, holder in owners().items()}

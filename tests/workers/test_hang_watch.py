@@ -53,7 +53,7 @@ def test_a_step_that_takes_too_long_ends_the_worker_with_its_stacks():
     assert worker.dumps == 1
     assert worker.lines[0] == "kdist: no step has ended for 60 seconds; the stacks of worker 0:"
     assert (
-        "the worker is stuck (worker 0: 1 steps done, in data or computing of fit)"
+        "the worker is stuck (worker 0: 1 steps done, loading data or computing, in fit)"
         in worker.lines[1]
     )
 

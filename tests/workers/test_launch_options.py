@@ -14,7 +14,7 @@ from kdist.workers import launcher
 from kdist.workers.launch_options import (
     LaunchOptions,
     WorkerSettings,
-    select_limits,
+    wait_limits_in,
     worker_settings,
 )
 from kdist.workers.tf_config import worker_environment
@@ -147,7 +147,7 @@ def test_ray_has_to_be_installed(monkeypatch):
 
 def test_settings_come_from_the_program_then_the_environment_then_defaults():
     environment = {"KDIST_HANG_SECONDS": "60.0", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
-    assert select_limits({"HOME": "/", **environment}) == environment
+    assert wait_limits_in({"HOME": "/", **environment}) == environment
     assert worker_settings(environment, start_timeout_seconds=5) == WorkerSettings(
         hang_seconds=60, start_timeout_seconds=5
     )

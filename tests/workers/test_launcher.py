@@ -136,7 +136,7 @@ def test_a_killed_worker_ends_the_others(launch):
         "3",
     )
     assert code == 128 + signal.SIGKILL
-    assert "kdist launch: worker 1 was killed by SIGKILL (out of memory, most likely), a" in errors
+    assert "kdist launch: worker 1 was killed by SIGKILL (out of memory, most likely), " in errors
 
 
 def test_restarts_have_other_ports_and_count(launch):
@@ -181,9 +181,11 @@ def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_
             was_killed.wait(SECONDS)
             super().wait()
 
-    end_others = worker_processes._Group._end_others
+    end_others = worker_processes._RunningWorkers._end_others
     monkeypatch.setattr(
-        worker_processes._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
+        worker_processes._RunningWorkers,
+        "_end_others",
+        lambda *args: end_others(*args) or others_end.set(),
     )
     killed = "import os; os.kill(os.getpid(), 9)"
     starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)", Later)]

@@ -21,11 +21,11 @@ def test_an_address_is_there_or_says_why_not():
 def test_the_message_names_those_that_have_not_come():
     others = [(1, "a:1", None), (2, "b:1", "Connection refused"), (3, "c:1", "no answer")]
     assert start_timeout.format_message(0, 60, others) == (
-        "kdist: error: worker 0 has waited 60 seconds for the other workers to start: worker 2"
-        " (b:1: Connection refused), worker 3 (c:1: no answer) have not started: are the programs"
-        " started, and can the machines reach each other at these ports?"
+        "kdist: error: worker 0 has waited 60 seconds for the other workers to start. Worker 2"
+        " (b:1, Connection refused) and worker 3 (c:1, no answer) have not started: are the"
+        " programs started, and can the machines reach each other at these ports?"
     )
-    assert "all other workers listen, but are not connected" in start_timeout.format_message(
+    assert "All other workers listen, but are not connected" in start_timeout.format_message(
         0, 60, others[:1]
     )
 
@@ -43,7 +43,7 @@ def waiting(seconds, then):
 def test_a_worker_that_waits_is_ended_by_the_watch():
     done = waiting(0.01, "signal.pause()")
     assert done.returncode == -signal.SIGKILL
-    assert "worker 1 (127.0.0.1:1: Connection refused) has not started" in done.stderr
+    assert "Worker 1 (127.0.0.1:1, Connection refused) has not started" in done.stderr
 
 
 def test_a_worker_that_has_started_stays_and_its_watch_ends():

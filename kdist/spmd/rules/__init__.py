@@ -23,7 +23,7 @@ from . import (  # noqa: F401
     random,
     recurrent,
     reductions,
-    rowwise,
+    samples,
     shapes,
     slices,
     state,

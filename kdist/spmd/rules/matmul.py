@@ -1,4 +1,4 @@
-"""Matrix products; after a sum over the axis of the rows, every replica has a part of the sum."""
+"""Matrix products; if a product sums over the rows, every replica has one term of the sum."""
 
 from __future__ import annotations
 

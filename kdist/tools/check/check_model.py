@@ -28,7 +28,7 @@ from ...spmd.stage import WRONG_DIVISION
 from ...spmd.validation import validate_steps
 from ...strategies.exact_strategy import ExactStrategy
 from ...strategies.mirrored_strategy import MirroredStrategy
-from ...strategies.tensorflow_logging import quiet_stderr
+from ...strategies.prepare_tensorflow import quiet_stderr
 from ...training.user_model.compiled_model import check_model_result
 from ...training.user_model.user_functions import UserFunctions, explain_exception
 from .check_batches import Batches, read_batches

@@ -21,7 +21,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def collect_counts() -> Iterator[list[Any]]:
-    """Inside the `with` block, collect the tensor of `count_rows`; the list may stay empty."""
+    """Inside the `with` block, collect the row counts of all replicas; the list may stay empty."""
     counts: list[Any] = []
     _thread.counts = counts
     try:
@@ -30,10 +30,12 @@ def collect_counts() -> Iterator[list[Any]]:
         _thread.counts = None
 
 
-def count_rows(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any | None:
+def count_replicas_with_data(
+    strategy: Any, input_workers: Any, optionals: list[list[Any]]
+) -> Any | None:
     """Return the number of replicas with data, of all workers; `None` if rows cannot be counted.
 
-    `collect_counts` collects a tensor with the number of rows of every replica.
+    Append a tensor with the number of rows of every replica to the list of `collect_counts`.
     """
     counts = getattr(_thread, "counts", None)
     (local,) = optionals
@@ -62,7 +64,7 @@ def reduce_by_tensorflow(strategy: Any, value: Any) -> Any:
 
 def attach_counts(data: Any, counts: Any) -> None:
     """Attach the row counts of all replicas to the first part of a batch."""
-    leaf = _first(data)
+    leaf = _first_tensor(data)
     if isinstance(leaf, tf.distribute.DistributedValues):
         leaf._kdist_row_counts = counts
 
@@ -74,19 +76,19 @@ def attached_counts(leaf: Any) -> Any | None:
 
 def _count_replica_rows(optional: Any) -> Any:
     def count_rows() -> Any:
-        return tf.shape(_first(optional.get_value()), out_type=tf.int64)[0]
+        return tf.shape(_first_tensor(optional.get_value()), out_type=tf.int64)[0]
 
     return tf.cond(optional.has_value(), count_rows, lambda: tf.constant(0, tf.int64))
 
 
 def _first_component(spec: Any) -> Any | None:
     """Return the first part of the data if it is a dense tensor with an unknown number of rows."""
-    first = _first(spec)
+    first = _first_tensor(spec)
     is_dense = isinstance(first, tf.TensorSpec) and first.shape.rank
     return first if is_dense and first.shape[0] is None else None
 
 
-def _first(data: Any) -> Any:
+def _first_tensor(data: Any) -> Any:
     return next((leaf for leaf in keras.tree.flatten(data) if leaf is not None), None)
 
 
@@ -104,7 +106,7 @@ def batches_read() -> int:
 
 @functools.cache
 def _batch_counter() -> Any:
-    """Return a variable of this worker, outside its strategy, for steps to count with."""
+    """Return the variable that counts the batches this worker has read; it is in no strategy."""
     with tf.init_scope(), tf.device("/cpu:0"):
         return resource_variable_ops.ResourceVariable(
             tf.zeros((), tf.int64), trainable=False, name="kdist_batches_read"
@@ -205,7 +207,7 @@ def _replicas_with_values(
     if not (uses_collectives(strategy) and strategy.workers > 1):
         return original(strategy, input_workers, optional_list)
     count_batch(optional_list)
-    counted = count_rows(strategy, input_workers, optional_list)
+    counted = count_replicas_with_data(strategy, input_workers, optional_list)
     if counted is not None:
         return counted
     has_values = [tf.cast(optional.has_value(), tf.int64) for optional in optional_list[0]]

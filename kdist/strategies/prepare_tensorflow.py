@@ -65,7 +65,7 @@ def prepare_tensorflow() -> None:
 
 
 def prepare_process() -> None:
-    """Do the same as `prepare_tensorflow` in a `kdist` command; nothing after TensorFlow's import.
+    """Prepare TensorFlow in a `kdist` command; do nothing if TensorFlow is already imported.
 
     The `kdist` processes that this process starts prepare themselves.
     """

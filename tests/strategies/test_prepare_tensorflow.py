@@ -4,7 +4,7 @@ import warnings
 import pytest
 import tensorflow as tf
 from kdist.strategies import devices
-from kdist.strategies.tensorflow_logging import LOG_LEVEL_VARIABLE, drop_messages, quiet_stderr
+from kdist.strategies.prepare_tensorflow import LOG_LEVEL_VARIABLE, drop_messages, quiet_stderr
 
 HEAD = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
 INFORMATION = (

@@ -9,9 +9,9 @@ from . import (
     compile_options,
     error_messages,
     fit,
-    replicas,
-    rows,
-    steps,
+    one_device_tracing,
+    row_counts,
+    scalar_variables,
     worker_callbacks,
     worker_saving,
     worker_steps,
@@ -24,15 +24,15 @@ ONE_MACHINE: tuple[Patch, ...] = (
     *fit.PATCHES,
     *compile_options.PATCHES,
     *error_messages.PATCHES,
-    *steps.PATCHES,
-    *replicas.PATCHES,
-    *rows.PATCHES,
+    *one_device_tracing.PATCHES,
+    *scalar_variables.PATCHES,
+    *row_counts.PATCHES,
 )
 
 # Additional patches for strategies of several workers.
 WORKERS: tuple[Patch, ...] = (
     *worker_steps.PATCHES,
-    *rows.WORKER_PATCHES,
+    *row_counts.WORKER_PATCHES,
     *worker_callbacks.PATCHES,
     *worker_saving.PATCHES,
 )

@@ -1,4 +1,4 @@
-"""Steps that are traced as the program of one device."""
+"""Tracing of a step as the program of one device."""
 
 import contextlib
 import threading
@@ -61,10 +61,10 @@ def colocate_new_variables(variable: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
-    """Inside the `with` block there is no strategy, and a copied variable is its first copy.
+    """Trace the `with` block without a strategy: a copied variable stands for its first copy.
 
-    TensorFlow has this mode for saving a model without its strategy. Variables that the step
-    creates get a copy on every replica.
+    TensorFlow has this mode to save a model without its strategy. New variables are an exception:
+    they are created in the strategy's scope, with a copy on every replica.
     """
     graph = ops.get_default_graph()
     stack = graph._distribution_strategy_stack
