@@ -76,7 +76,7 @@ class SharedStore:
         """
         resume = self._workers.run_on_chief("whether to resume", lambda: resume)
         if resume == "never":
-            self._workers.run_on_chief("the check for checkpoints", self._check_none)
+            self._workers.run_on_chief("the check for checkpoints", self._refuse_checkpoints)
             return None
         found = None
 
@@ -111,7 +111,7 @@ class SharedStore:
         if self._remote is not None:
             self._remote.upload()
 
-    def _check_none(self) -> None:
+    def _refuse_checkpoints(self) -> None:
         if checkpoints := checkpoint_files(self._folder):
             raise UserError(
                 f'resume is "never", but {self.show(self._name)} has checkpoints,'
@@ -152,7 +152,7 @@ class SharedWriter:
             self._thread = None
         self._check()
 
-    def take_nonfinite(self, *, wait: bool = False) -> list[Any] | None:
+    def pop_nonfinite_finding(self, *, wait: bool = False) -> list[Any] | None:
         """Remove and return the chief's finding of non-finite weights; `None` without a finding.
 
         `wait` waits for a running job first. `raise_nonfinite` raises the finding.
@@ -170,7 +170,7 @@ class SharedWriter:
             NonFiniteWeightsError: On all workers, if the job has found non-finite weights.
         """
         finding = self._workers.run_on_chief(
-            "the end of a checkpoint", lambda: self.take_nonfinite(wait=True)
+            "the end of a checkpoint", lambda: self.pop_nonfinite_finding(wait=True)
         )
         raise_nonfinite(finding)
 
@@ -181,7 +181,7 @@ class SharedWriter:
 
 
 def raise_nonfinite(found: list[Any] | None) -> None:
-    """Raise `NonFiniteWeightsError` if `SharedWriter.take_nonfinite` returned a finding."""
+    """Raise `NonFiniteWeightsError` if `SharedWriter.pop_nonfinite_finding` returned a finding."""
     if found is not None:
         variable, epoch, step = found
         raise NonFiniteWeightsError(variable, epoch=epoch, step=step)
@@ -195,7 +195,7 @@ class StepExchange:
     All workers must create the object together.
 
     Attributes:
-        ends_by: The signal that ends the training; `None` if no worker has received a signal.
+        ending_signal: The signal that ends the training; `None` if no worker has received a signal.
         is_due: Whether a save is due.
     """
 
@@ -211,7 +211,7 @@ class StepExchange:
         self._writer, self._times = writer, times
         self._steps = PeriodicExchange(workers, clock)
         self._validation_steps = PeriodicExchange(workers, clock)
-        self.ends_by: int | None = None
+        self.ending_signal: int | None = None
         self.is_due = False
 
     def step_ends(self) -> None:
@@ -232,11 +232,13 @@ class StepExchange:
         self, exchange: PeriodicExchange, *, by_time: bool = False, ends_epoch: bool = False
     ) -> None:
         signal, times = self._signals.first, self._times
-        finding, is_due = self._writer.take_nonfinite(), False
+        finding, is_due = self._writer.pop_nonfinite_finding(), False
         if by_time and self._workers.is_chief and not self._writer.is_busy:
             is_due = times.is_due_at_epoch_end() if ends_epoch else times.is_due_by_seconds()
         number = None if signal is None else int(signal)
         by_worker = exchange.exchange("a step", [number, finding, is_due])
-        self.ends_by = next((number for number, _, _ in by_worker if number is not None), None)
+        self.ending_signal = next(
+            (number for number, _, _ in by_worker if number is not None), None
+        )
         _, finding, self.is_due = by_worker[0]
         raise_nonfinite(finding)

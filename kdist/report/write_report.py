@@ -1,6 +1,6 @@
 """`write_report`: runs, sweeps and searches as a page with tables and charts.
 
-`find_records.py` finds and reads the folders, `charts.py` draws SVG, and `page.py` renders HTML.
+`find_records.py` finds and reads the folders, `charts.py` draws SVG, `html_page.py` renders HTML.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from ..study.tables import (
     format_seconds,
     format_setting,
 )
-from ..training.console import format_count
 from ..training.network_choices import NAME_SETTINGS, NETWORKS
+from ..training.printed_lines import format_count
 from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
@@ -39,7 +39,7 @@ from .find_records import (
     is_point,
     name_data_set,
 )
-from .page import GENERATOR, Section, render_page
+from .html_page import GENERATOR, Section, render_page
 
 _FIRST_BYTES = 2000
 _OUTPUT_HINT = "pass another --output"
@@ -339,7 +339,7 @@ def make_runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
 
 def _format_speed(run: RunRecord) -> str:
     return format_rate(run.images_per_sec) + (
-        " (first epoch)" if run.rates and not run.is_warm else ""
+        " (first epoch)" if run.images_per_second_by_epoch and not run.is_warm else ""
     )
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from ..errors import UserError, error_text
 from ..processes.child import Resources
 from ..signals import signal_of
-from ..training.console import format_count
+from ..training.printed_lines import format_count
 from ..training.run_record import RunRecord, read_run
 from .study_folder import Row, StudyFolder
 from .tables import print_line
@@ -65,18 +65,18 @@ class Outcome:
         rows: A row for each trial that ended, in the order of their ends.
         folder: The folder of the sweep or search.
         signal: The signal that ended the study; `None` without a signal.
-        stopped: The reason of an early stop; empty if the study did not stop early.
+        stop_reason: The reason of an early stop; empty if the study did not stop early.
     """
 
     rows: Sequence[Row]
     folder: Path
     signal: Signals | None = None
-    stopped: str = ""
+    stop_reason: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Whether all trials have ended."""
-        return self.signal is None and not self.stopped
+        return self.signal is None and not self.stop_reason
 
     @property
     def exit_code(self) -> int:
@@ -84,7 +84,7 @@ class Outcome:
         if self.signal is not None:
             return 128 + self.signal
         failed = all(row["status"] == "failed" for row in self.rows)
-        return 1 if self.stopped or failed else 0
+        return 1 if self.stop_reason or failed else 0
 
 
 class TrialRunner:
@@ -131,7 +131,7 @@ class TrialRunner:
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
         except OSError as error:
-            return dataclasses.replace(outcome, stopped=error_text(error))
+            return dataclasses.replace(outcome, stop_reason=error_text(error))
         finally:
             self._save_and_end_all()
         return outcome
@@ -209,6 +209,6 @@ class TrialRunner:
 def print_end(outcome: Outcome, noun: str, console: Console) -> None:
     """Print how to resume a study that ended early."""
     if not outcome.is_whole:
-        reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
+        reason = f"Stopped: {outcome.stop_reason}" if outcome.stop_reason else "Interrupted"
         ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
         print_line(console, f"{reason}; {ended}: run the command again to resume.")

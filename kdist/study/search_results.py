@@ -12,7 +12,7 @@ from ..training.settings import Checkpoints, Output
 from .search_settings import Search
 from .study_folder import Row
 from .tables import ResultsTable, format_seconds
-from .trial import measure_run
+from .trial import read_measurements
 
 PENALTY = 10
 """Factor on the time budget of a trial that missed the target: the penalized average runtime
@@ -64,7 +64,7 @@ def read_result(run: RunRecord, search: Search) -> Row:
     Raises:
         UserError: The loss was not finite, or no epoch has a finite value of the metric.
     """
-    measured = measure_run(run)
+    measured = read_measurements(run)
     row = {name: measured[name] for name in TRIAL_COLUMNS if name in measured}
     if search.objective == "seconds_to_target":
         reached, best = measured["seconds_to_target"], measured["best_val_accuracy"] or 0.0

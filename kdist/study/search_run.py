@@ -10,7 +10,7 @@ from ..errors import UserError, error_text
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.factory import check_trackers
-from ..training.console import format_count
+from ..training.printed_lines import format_count
 from ..training.run import load_data
 from ..workers.tf_config import refuse_workers
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
@@ -63,12 +63,12 @@ def tune(
         if trials.failed_too_often and outcome.signal is None:
             number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
             reason = f"the last {number} failed, with the error {last!r}; raise --max-failures"
-            outcome = dataclasses.replace(outcome, stopped=reason)
+            outcome = dataclasses.replace(outcome, stop_reason=reason)
         if outcome.rows:
             try:
                 _report_best(search, folder, outcome.rows, console)
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=error_text(error))
+                outcome = dataclasses.replace(outcome, stop_reason=error_text(error))
     print_end(outcome, folder.noun, console)
     if len(outcome.rows) == len(rows) and outcome.is_whole:
         print_line(

@@ -1,4 +1,4 @@
-"""`RunFolder`: the files of a run."""
+"""`RunFolder`: the files of a run; `OtherWorkersFolder`: the folder of workers that write none."""
 
 import contextlib
 import datetime
@@ -178,6 +178,25 @@ class RunFolder:
         """
         with explain_write_errors(path, hint=_DISK_HINT), atomic_path(path) as part:
             save(part)
+
+
+class OtherWorkersFolder(RunFolder):
+    """The run folder of a worker that is not the chief, and writes nothing."""
+
+    is_written = False
+
+    def __init__(self) -> None:
+        self.path = Path("runs")
+        self.is_resumed = False
+
+    def discard(self) -> None:
+        """Do nothing: the chief discards the run."""
+
+    def remove_summary(self) -> None:
+        """Do nothing: the chief removes the file."""
+
+    def write(self, path: Path, save: Callable[[Path], object]) -> None:
+        """Do nothing: the chief writes the file."""
 
 
 def _open_remote(address: str, *, resumed: bool) -> RemoteFolder:

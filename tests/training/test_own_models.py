@@ -16,7 +16,7 @@ from kdist.study.sweep_run import check_experiment
 from kdist.tools.evaluate import EvaluateOptions, evaluate
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
-from kdist.training.model import load_own_data, make_own_model
+from kdist.training.model_and_data import load_own_data, make_own_model
 from kdist.training.run_record import read_run
 from kdist.training.settings import model_name
 from kdist.training.user_model.user_functions import load_functions

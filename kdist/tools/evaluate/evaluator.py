@@ -15,7 +15,7 @@ from ...data import Standardization, evaluation_batches
 from ...errors import UserError, error_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
-from ...training.model import load_own_data, make_model, make_own_model
+from ...training.model_and_data import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
 from ...training.run_record import read_run
 from ...training.user_model.user_data import UserData
