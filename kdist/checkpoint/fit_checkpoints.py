@@ -228,8 +228,8 @@ class FitCheckpoints:
         script has ended. The next process finds that nothing is left to train.
         """
         if self._signals.first and self._options.held_signals is None:
-            result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
-            self._announce(f"{self._signals.first.name}: the training has ended, and {result}")
+            result = "saved" if self._failure is None else f"not saved: {self._failure}"
+            self._announce(f"{self._signals.first.name}: training had ended; checkpoint {result}")
             self._signals.check()
 
     def end(self) -> None:
@@ -335,7 +335,9 @@ class FitCheckpoints:
         self._save(epoch_state, wait=self._worker_steps.ending_signal is not None)
         if self._worker_steps.ending_signal is not None:
             self._signals.first = self._signals.first or Signals(self._worker_steps.ending_signal)
-            at = f"in epoch {self._epoch + 1} after step {self._batch}"
-            result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
-            self._announce(f"{self._signals.first.name}: training {result}")
+            place = f"epoch {self._epoch + 1} after step {self._batch}"
+            result = "saved" if self._failure is None else f"not saved: {self._failure}"
+            self._announce(
+                f"{self._signals.first.name}: training ends in {place}; checkpoint {result}"
+            )
             self._signals.check()

@@ -63,7 +63,7 @@ class SharedStore:
         return str(path) if self._remote is None else self._remote.show(path)
 
     def find(self, resume: Resume) -> LoadedCheckpoint | None:
-        """Return the checkpoint to resume on all workers: the chief's newest whole checkpoint.
+        """Return to all workers the newest whole checkpoint in the chief's folder, to be resumed.
 
         Args:
             resume: `"must"` requires a checkpoint, `"never"` requires a folder without checkpoints.
@@ -155,7 +155,7 @@ class SharedWriter:
     def pop_nonfinite_finding(self, *, wait: bool = False) -> list[Any] | None:
         """Remove and return the chief's finding of non-finite weights; `None` without a finding.
 
-        `wait` waits for a running job first. `raise_nonfinite` raises the finding.
+        With `wait`, a running job ends first. `raise_nonfinite` turns the finding into an error.
         """
         try:
             self.wait() if wait else self._check()
@@ -190,9 +190,9 @@ def raise_nonfinite(found: list[Any] | None) -> None:
 class StepExchange:
     """Exchanges signals, due saves and findings of non-finite weights between the workers.
 
-    Signals come from any worker. Due saves by time and the writer's findings come from the chief.
-    The methods raise `NonFiniteWeightsError` on all workers for a finding of the chief's writer.
-    All workers must create the object together.
+    Any worker may receive a signal. Only the chief decides whether a save is due by time, and only
+    its writer finds non-finite weights; then the methods raise `NonFiniteWeightsError` on all
+    workers. All workers must create the object together.
 
     Attributes:
         ending_signal: The signal that ends the training; `None` if no worker has received a signal.

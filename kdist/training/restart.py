@@ -35,7 +35,8 @@ def restore_after_restart(
 ) -> tuple[dict[str, Any], str | None]:
     """Return the settings, and the run that the workers trained before they were restarted.
 
-    A run without `checkpoint_every` begins again in its folder, which the chief clears before.
+    A run without `checkpoint_every` begins again in its folder, after the chief has removed the
+    files of the earlier attempt.
 
     Args:
         environment: Environment variables, such as `os.environ`.

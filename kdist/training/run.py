@@ -125,7 +125,7 @@ def train(
             result = _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
             folder.upload()
             return dataclasses.replace(result, run_dir=folder.show(folder.path))
-    except NonFiniteWeightsError as error:  # by a checkpoint, before the loss was not finite
+    except NonFiniteWeightsError as error:  # found by a checkpoint, while the loss was finite
         folder.discard()
         raise TrainingError(str(error)) from error
     except BaseException:
@@ -210,8 +210,8 @@ def load_data(
     data = dataset.load(config.data_dir, announce)
     if data.source == SAMPLE and not (may_use_sample or dataset.is_embedded):
         raise UserError(
-            f"{config.dataset} was not found and could not be downloaded: pass --dataset sample to"
-            " have all runs train on the embedded sample, or --data-dir"
+            f"{config.dataset} was not found and could not be downloaded: pass --data-dir, the"
+            " folder with its files, or --dataset sample to train all runs on the embedded sample"
         )
     return data if config.subset is None else data.subset(config.subset)
 

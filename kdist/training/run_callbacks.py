@@ -177,7 +177,7 @@ class EpochLines(_Progress):
 class ShortBar(_Progress):
     """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
 
-    Keras would print a bar that is wider than the terminal in a new line at every step.
+    If the bar were wider than the terminal, Keras would print it in a new line at every step.
     """
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:

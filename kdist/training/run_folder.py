@@ -104,7 +104,7 @@ class RunFolder:
             ) from error
 
     def show(self, text: object) -> str:
-        """Return a text, such as a path, with the address of a remote folder in place of `path`."""
+        """Return a text, with the address of a remote folder in place of its local copy."""
         return str(text) if self.remote is None else self.remote.show(text)
 
     def _was_never_begun(self) -> bool:
@@ -139,7 +139,7 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The weights of a trained model that a file cannot describe, in place of the model."""
+        """The file of weights that replaces `model` if the trained model cannot be serialized."""
         return self.path / "model.weights.h5"
 
     def read_json(self, name: str) -> dict[str, Any] | None:

@@ -273,7 +273,10 @@ def test_sigterm_saves_and_the_run_continues(run, uninterrupted, tmp_path, capsy
     result = run("run", At(2, 2, terminate), checkpoint_every=1e6)
     folder = tmp_path / "run"
     assert (result.interrupted, result.signal) == (True, signal.SIGTERM)
-    assert "SIGTERM: training saved in epoch 2 after step 2" in capsys.readouterr().out
+    assert (
+        "SIGTERM: training ends in epoch 2 after step 2; checkpoint saved"
+        in capsys.readouterr().out
+    )
     assert run.lines[-1] == (
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
         " continues the run"
