@@ -42,8 +42,8 @@ _RECORDED_DEFAULTS = ("target_accuracy", "patience", "epochs", "base_lr")
 Output = Annotated[
     str | None,
     Parameter(
-        help="Folder of the sweep; finished points in the folder are not run again. By default a"
-        " folder in `runs/` named after the settings.",
+        help="Folder of the sweep; finished points in the folder are not run again. By default"
+        " runs/sweep-KIND-HASH, with a hash of the settings.",
         group=Group("Sweep", sort_key=-1),
     ),
 ]

@@ -41,7 +41,7 @@ class Study(Protocol):
     total: int | None
 
     def next_trial(self) -> Trial | None:
-        """Return a trial to begin; `None` if no trial can begin before a running trial ends."""
+        """Return the next trial; `None` if none is left, or none can begin before a trial ends."""
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a trial.
@@ -187,7 +187,7 @@ class TrialRunner:
         print_line(self._console, f"{trial.name}: {result_text} ({seconds:.1f} seconds){progress}")
 
     def _save_and_end_all(self) -> None:
-        """Let each trial save a checkpoint, then end all processes; a second signal ends them."""
+        """Let each trial save a checkpoint, then end all; a second signal kills them at once."""
         try:
             saving = [process for process, _ in self._running if process.ask_to_end()]
             if saving:
@@ -206,9 +206,12 @@ class TrialRunner:
                 process.kill()
 
 
-def print_end(outcome: Outcome, noun: str, console: Console) -> None:
-    """Print how to resume a study that ended early."""
+def print_end(
+    outcome: Outcome, noun: str, console: Console, *, remedy: str = "run the same command again"
+) -> None:
+    """Print why a study ended early, and how to resume it."""
     if not outcome.is_whole:
         reason = f"Stopped: {outcome.stop_reason}" if outcome.stop_reason else "Interrupted"
-        ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
-        print_line(console, f"{reason}; {ended}: run the command again to resume.")
+        count = format_count(len(outcome.rows), noun)
+        results = f"The results of {count} are in {outcome.folder}"
+        print_line(console, f"{reason}. {results}: {remedy} to resume.")

@@ -54,22 +54,27 @@ def tune(
     load_data(search.config, announce=lambda line: print_line(console, line), may_use_sample=False)
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
-        resuming = f"Resuming the search in {folder.path}, {format_count(len(rows), 'trial')} ended"
+        resuming = f"Resuming the search in {folder.path} after {format_count(len(rows), 'trial')}"
         print_line(console, resuming if resumed else f"Search folder: {folder.path}")
         from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
 
         trials = SearchTrials(search, folder, rows)
         outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
+        remedy = "run the same command again"
         if trials.failed_too_often and outcome.signal is None:
-            number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
-            reason = f"the last {number} failed, with the error {last!r}; raise --max-failures"
-            outcome = dataclasses.replace(outcome, stop_reason=reason)
+            # The resumed search counts the failed trials again.
+            remedy = "fix the cause, and run the command with a larger --max-failures"
+            number, last = search.max_failures, outcome.rows[-1]["error"]
+            in_a_row = (
+                f"{number} trials in a row failed, the last" if number > 1 else "a trial failed,"
+            )
+            outcome = dataclasses.replace(outcome, stop_reason=f"{in_a_row} with {last!r}")
         if outcome.rows:
             try:
                 _report_best(search, folder, outcome.rows, console)
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stop_reason=error_text(error))
-    print_end(outcome, folder.noun, console)
+    print_end(outcome, folder.noun, console, remedy=remedy)
     if len(outcome.rows) == len(rows) and outcome.is_whole:
         print_line(
             console,

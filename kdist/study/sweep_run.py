@@ -44,7 +44,7 @@ def sweep(
 
     Args:
         experiment: The kind and the settings of the sweep.
-        output: The folder; by default a folder in `runs/` that is named after the settings.
+        output: The folder; by default `runs/sweep-KIND-HASH`, with a hash of the settings.
         start: Starts the process of a point.
         machine: Describes the machine of the sweep.
         console: Prints all output.
@@ -114,13 +114,14 @@ def check_experiment(
         largest = max(point.columns["global_batch"] for point in last)
         if images < largest and not experiment.trains:
             raise UserError(
-                f"{images:,} training images do not fill a global batch of {largest:,}, whose speed"
-                " therefore cannot be measured: leave out the largest batch or number of replicas"
+                f"a global batch of {largest:,} needs more than the {images:,} training images,"
+                " so its speed cannot be measured: leave out the largest batch size or number of"
+                " replicas"
             )
 
 
 def default_folder(experiment: Experiment) -> Path:
-    """Return the default folder of a sweep, named after its settings."""
+    """Return the default folder of a sweep, with a hash of its settings in the name."""
     settings = json.dumps(experiment.settings, sort_keys=True)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     return RUNS / f"sweep-{experiment.kind}-{digest}"

@@ -1,4 +1,4 @@
-"""`Trial`: a run of a study; `read_measurements` reads its result."""
+"""`Trial`: a run of a study; `read_measurements`: its result."""
 
 import dataclasses
 from collections.abc import Mapping
