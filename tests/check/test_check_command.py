@@ -84,7 +84,7 @@ def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
     monkeypatch.setattr("kdist.tools.check.built_in_models.BUILT_IN_MODELS", models)
     assert check("--devices", "--replicas", "2") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("CPU:0, CPU:1; float64: 'equal' means: within 1e-09")
+    assert lines[0].startswith("CPU:0, CPU:1; float64, 'equal' means within 1e-09")
     assert lines[1].split() == [*names[0].split(), "equal"]
     assert lines[-1] == "1 of 1 models match one replica of stock Keras"
 

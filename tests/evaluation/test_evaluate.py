@@ -235,4 +235,4 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     for name in ("summary.json", "history.csv"):
         shutil.copy(run[0] / name, plain)
     (plain / "model.keras").write_bytes(b"PK\x03\x04")
-    refused(plain, "does not have the weights of the model", replicas=1)
+    refused(plain, "do not fit the model that the run's settings make now", replicas=1)

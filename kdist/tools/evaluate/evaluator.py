@@ -70,7 +70,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Evaluates the saved models of a run; if `averaged`, the averaged weights of checkpoints."""
+    """Evaluates the saved models of a run; with `averaged`, checkpoints with averaged weights."""
 
     def __init__(
         self, config: TrainConfig, *, averaged: bool, announce: Callable[[str], None]
@@ -160,6 +160,6 @@ def _load_weights(model: keras.Model, path: Path) -> None:
             model.load_weights(path)
     except Exception as error:  # a file of a different model raises exceptions of any type
         raise UserError(
-            f"{path} does not have the weights of the model that the run's settings make"
+            f"the weights in {path} do not fit the model that the run's settings make now"
             f" ({error_line(error)}): evaluate the run with the code that trained it"
         ) from error
