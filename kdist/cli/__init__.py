@@ -1,4 +1,4 @@
-"""The `kdist` command: its subcommands, and a line and an exit code for every error."""
+"""The `kdist` command: its subcommands; an error ends them with one line and an exit code."""
 
 import logging
 import os

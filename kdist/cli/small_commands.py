@@ -33,7 +33,7 @@ def check(
     ] = False,
     options: Any = None,
 ) -> int:
-    """Show the part of your model's step that is divided; with --run, compare with one replica."""
+    """Show the divided part of your model's training step; with --run, check its results, too."""
     check_options = CheckOptions(**given_options(options))
     if (model is None) != devices:
         raise UserError("kdist check needs a model (FILE.py:FUNCTION) or --devices, not both")
