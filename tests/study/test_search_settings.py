@@ -66,7 +66,7 @@ def test_only_what_makes_trials_incomparable_is_a_difference():
     found = one.find_differences(other, MAY_CHANGE)
     assert "config.depth is 16 in the folder and 10 in this command" in found
     assert "tuner is random in the folder and hyperband in this command" in found
-    assert any(line.startswith("its space.base_lr is") for line in found)
+    assert any(line.startswith("space.base_lr is") for line in found)
 
 
 @pytest.mark.parametrize(
