@@ -1,4 +1,4 @@
-"""The `kdist` command: its subcommands; an error ends them with one line and an exit code."""
+"""The `kdist` command: its subcommands; every error becomes one line and an exit code."""
 
 import logging
 import os
