@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from kdist.callbacks import BatchNormMonitor, StopAtNonFinite
 from kdist.report.charts import Chart, Figure, Point, Series
-from kdist.report.page import Section, render_page
+from kdist.report.html_page import Section, render_page
 
 GLOBAL_BATCH = 64
 MOMENTUM = 0.9

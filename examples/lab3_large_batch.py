@@ -23,7 +23,7 @@ import keras
 from kdist.callbacks import StopAtNonFinite
 from kdist.optimizers import WarmUp
 from kdist.report.charts import Chart, Figure, Point, Series
-from kdist.report.page import Section, render_page
+from kdist.report.html_page import Section, render_page
 
 BASE_RATE, BASE_BATCH = 0.125, 32
 DIVERGED = 0.35  # a run with a lower test accuracy has diverged

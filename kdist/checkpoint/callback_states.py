@@ -69,8 +69,8 @@ class CallbackStates:
                     states[name] = to_json(state, name=f"callbacks/{name}", arrays=arrays)
                 except TypeError as error:
                     raise UserError(
-                        f"the state of the callback {name} cannot be saved ({error}): let"
-                        " get_state() return only numbers, text, arrays, lists and dictionaries"
+                        f"{error}: let get_state() of the callback {name} return only numbers,"
+                        " text, arrays, lists and dictionaries"
                     ) from error
         return states
 

@@ -91,8 +91,8 @@ class CheckpointFile:
         if int(metadata["format"]) > FORMAT:
             # Not a DamagedCheckpointError: the store would skip the file, and later remove it.
             raise UserError(
-                f"{self.path} was written by a newer version of kdist, in format"
-                f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
+                f"{self.path} has format {metadata['format']} of a newer kdist; this version reads"
+                f" up to {FORMAT}: update kdist"
             )
         return arrays, json.loads(metadata["state"])
 
@@ -118,9 +118,10 @@ def write_checkpoint(
 ) -> str:
     """Write a safetensors file of arrays and a JSON-compatible state; return its short digest.
 
-    The functions of safetensors return the whole file as bytes, or report a full disk as text
-    without its error number. The bytes in memory are hashed: the hash of the file would hide the
-    errors of a failing disk.
+    kdist writes the format itself: of the two functions of safetensors, one returns the whole file
+    as bytes, and the other reports a full disk as text without its error number. The digest is of
+    the bytes in memory: the hash of the written file would also fit bytes that a failing disk has
+    changed.
     """
     # Arrays with large items come first, so that each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))

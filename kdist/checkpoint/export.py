@@ -38,8 +38,8 @@ def export_model(
     Args:
         checkpoint: The checkpoint.
         path: The file, which ends in `.keras`.
-        model: A built model that gets the weights. The default creates the model from the
-            checkpoint, but may fail for a custom model class. The file of a created model opens
+        model: A built model that gets the weights. By default, the model is created from its
+            description in the checkpoint, which may fail for a custom model class. Its file opens
             without kdist, unless the model has layers of `kdist.layers`.
         averaged: Whether to use the averages of the weights if the optimizer keeps averages, as
             `fit` does at its end.
@@ -87,7 +87,8 @@ def restore_weights(
     arrays, state = checkpoint.read()
     if averaged and not state["averages"]:
         raise UserError(
-            f"{checkpoint.path} has no averages of the weights: pass averaged=False for the weights"
+            f"{checkpoint.path} has no averages of the weights: pass averaged=False to restore the"
+            " weights instead"
         )
     _restore_weights(model, checkpoint, arrays, state, averaged=averaged)
 

@@ -187,7 +187,7 @@ class FitCheckpoints:
         self._worker_steps.step_ends()
         is_last = self._steps is not None and steps >= self._steps
         is_due = not is_last and (self._worker_steps.is_due or self._times.is_due_by_steps())
-        if (is_due or self._worker_steps.ends_by) and not self._is_stopping():
+        if (is_due or self._worker_steps.ending_signal) and not self._is_stopping():
             self._save_or_exit(self._copy_epoch_state())
 
     def validation_begins(self) -> None:
@@ -199,7 +199,7 @@ class FitCheckpoints:
     def validation_step_ends(self) -> None:
         """Save after a signal and end the process. The resumed run repeats the validation."""
         self._worker_steps.validation_step_ends()
-        if self._worker_steps.ends_by and self._before_validation is not None:
+        if self._worker_steps.ending_signal and self._before_validation is not None:
             self._save_or_exit(self._before_validation)
 
     def validation_ends(self) -> None:
@@ -215,7 +215,9 @@ class FitCheckpoints:
             self._save(None, wait=True)
             self._finish_averages()
         elif (
-            self._worker_steps.ends_by or self._worker_steps.is_due or self._times.is_due_by_steps()
+            self._worker_steps.ending_signal
+            or self._worker_steps.is_due
+            or self._times.is_due_by_steps()
         ):
             self._save_or_exit(None)
 
@@ -226,8 +228,8 @@ class FitCheckpoints:
         script has ended. The next process finds that nothing is left to train.
         """
         if self._signals.first and self._options.held_signals is None:
-            result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
-            self._announce(f"{self._signals.first.name}: the training has ended, and {result}")
+            result = "saved" if self._failure is None else f"not saved: {self._failure}"
+            self._announce(f"{self._signals.first.name}: training had ended; checkpoint {result}")
             self._signals.check()
 
     def end(self) -> None:
@@ -287,7 +289,7 @@ class FitCheckpoints:
             self._had_nonfinite_loss = True
             name = self._guard.find_nonfinite_weight()
             if name is not None:
-                self._writer.take_nonfinite(wait=True)  # discards the writer's equal finding
+                self._writer.pop_nonfinite_finding(wait=True)  # discards the writer's equal finding
                 raise NonFiniteWeightsError(name, epoch=self._epoch + 1, step=self._batch)
 
     def _is_stopping(self) -> bool:
@@ -323,17 +325,19 @@ class FitCheckpoints:
                 self._failure = None
             except OSError as error:
                 self._failure = str(error.strerror or error)
-                if self._worker_steps.ends_by is None:
+                if self._worker_steps.ending_signal is None:
                     self._announce(f"Checkpoint not saved, training continues: {self._failure}")
 
         self._writer.start(commit)
 
     def _save_or_exit(self, epoch_state: EpochState | None) -> None:
         """Save; after a signal to any worker, wait for the file and end the process."""
-        self._save(epoch_state, wait=self._worker_steps.ends_by is not None)
-        if self._worker_steps.ends_by is not None:
-            self._signals.first = self._signals.first or Signals(self._worker_steps.ends_by)
-            at = f"in epoch {self._epoch + 1} after step {self._batch}"
-            result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
-            self._announce(f"{self._signals.first.name}: training {result}")
+        self._save(epoch_state, wait=self._worker_steps.ending_signal is not None)
+        if self._worker_steps.ending_signal is not None:
+            self._signals.first = self._signals.first or Signals(self._worker_steps.ending_signal)
+            place = f"epoch {self._epoch + 1} after step {self._batch}"
+            result = "saved" if self._failure is None else f"not saved: {self._failure}"
+            self._announce(
+                f"{self._signals.first.name}: training ends in {place}; checkpoint {result}"
+            )
             self._signals.check()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-# Largest share of the training time that saves at the ends of short epochs may take.
+# Saves that are due only because an epoch ends take at most this share of the training time.
 _MOST_SAVE_SHARE = 0.01
 
 
@@ -34,8 +34,8 @@ class SaveTimes:
     def is_due_at_epoch_end(self) -> bool:
         """Whether a save is due at the end of an epoch.
 
-        The end of a short epoch is skipped until the time since the last save is 100 times the
-        duration of this save.
+        If no save is due by steps or seconds, the end of the epoch is skipped as long as the last
+        save took more than 1 % of the time since then.
         """
         return (
             self.is_due_by_steps()

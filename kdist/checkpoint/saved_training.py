@@ -51,7 +51,7 @@ class EpochState:
 def copy_epoch_state(
     model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
 ) -> EpochState:
-    """Copy the state of an epoch after a step that returned `logs`; the chief alone has metrics."""
+    """Copy the state of an epoch after the step that returned `logs`; metrics on the chief only."""
     arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
     saved_logs = to_json(logs, name="logs", arrays=arrays)
     return EpochState(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
@@ -65,7 +65,7 @@ def copy_training(
     *,
     into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Copy a training into arrays, which share no memory with it, and into values for JSON.
+    """Return a copy of a training: arrays, which share no memory with it, and values for JSON.
 
     All workers must call this function; only the chief gets the variables. `epoch` is `None`
     between two epochs. The arrays of an earlier copy, `into`, are overwritten.

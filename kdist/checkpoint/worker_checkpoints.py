@@ -63,7 +63,7 @@ class SharedStore:
         return str(path) if self._remote is None else self._remote.insert_address(path)
 
     def find(self, resume: Resume) -> LoadedCheckpoint | None:
-        """Return the checkpoint to resume on all workers: the chief's newest whole checkpoint.
+        """Return to all workers the newest whole checkpoint in the chief's folder, to be resumed.
 
         Args:
             resume: `"must"` requires a checkpoint, `"never"` requires a folder without checkpoints.
@@ -76,7 +76,7 @@ class SharedStore:
         """
         resume = self._workers.run_on_chief("whether to resume", lambda: resume)
         if resume == "never":
-            self._workers.run_on_chief("the check for checkpoints", self._check_none)
+            self._workers.run_on_chief("the check for checkpoints", self._refuse_checkpoints)
             return None
         found = None
 
@@ -112,7 +112,7 @@ class SharedStore:
         if self._remote is not None:
             self._remote.upload()
 
-    def _check_none(self) -> None:
+    def _refuse_checkpoints(self) -> None:
         if checkpoints := checkpoint_files(self._folder):
             raise UserError(
                 f'resume is "never", but {self.show(self._name)} has checkpoints,'
@@ -153,10 +153,10 @@ class SharedWriter:
             self._thread = None
         self._check()
 
-    def take_nonfinite(self, *, wait: bool = False) -> list[Any] | None:
+    def pop_nonfinite_finding(self, *, wait: bool = False) -> list[Any] | None:
         """Remove and return the chief's finding of non-finite weights; `None` without a finding.
 
-        `wait` waits for a running job first. `raise_nonfinite` raises the finding.
+        With `wait`, a running job ends first. `raise_nonfinite` turns the finding into an error.
         """
         try:
             self.wait() if wait else self._check()
@@ -171,7 +171,7 @@ class SharedWriter:
             NonFiniteWeightsError: On all workers, if the job has found non-finite weights.
         """
         finding = self._workers.run_on_chief(
-            "the end of a checkpoint", lambda: self.take_nonfinite(wait=True)
+            "the end of a checkpoint", lambda: self.pop_nonfinite_finding(wait=True)
         )
         raise_nonfinite(finding)
 
@@ -182,7 +182,7 @@ class SharedWriter:
 
 
 def raise_nonfinite(found: list[Any] | None) -> None:
-    """Raise `NonFiniteWeightsError` if `SharedWriter.take_nonfinite` returned a finding."""
+    """Raise `NonFiniteWeightsError` if `SharedWriter.pop_nonfinite_finding` returned a finding."""
     if found is not None:
         variable, epoch, step = found
         raise NonFiniteWeightsError(variable, epoch=epoch, step=step)
@@ -191,12 +191,12 @@ def raise_nonfinite(found: list[Any] | None) -> None:
 class StepExchange:
     """Exchanges signals, due saves and findings of non-finite weights between the workers.
 
-    Signals come from any worker. Due saves by time and the writer's findings come from the chief.
-    The methods raise `NonFiniteWeightsError` on all workers for a finding of the chief's writer.
-    All workers must create the object together.
+    Any worker may receive a signal. Only the chief decides whether a save is due by time, and only
+    its writer finds non-finite weights; then the methods raise `NonFiniteWeightsError` on all
+    workers. All workers must create the object together.
 
     Attributes:
-        ends_by: The signal that ends the training; `None` if no worker has received a signal.
+        ending_signal: The signal that ends the training; `None` if no worker has received a signal.
         is_due: Whether a save is due.
     """
 
@@ -212,7 +212,7 @@ class StepExchange:
         self._writer, self._times = writer, times
         self._steps = PeriodicExchange(workers, clock)
         self._validation_steps = PeriodicExchange(workers, clock)
-        self.ends_by: int | None = None
+        self.ending_signal: int | None = None
         self.is_due = False
 
     def step_ends(self) -> None:
@@ -233,11 +233,13 @@ class StepExchange:
         self, exchange: PeriodicExchange, *, by_time: bool = False, ends_epoch: bool = False
     ) -> None:
         signal, times = self._signals.first, self._times
-        finding, is_due = self._writer.take_nonfinite(), False
+        finding, is_due = self._writer.pop_nonfinite_finding(), False
         if by_time and self._workers.is_chief and not self._writer.is_busy:
             is_due = times.is_due_at_epoch_end() if ends_epoch else times.is_due_by_seconds()
         number = None if signal is None else int(signal)
         by_worker = exchange.exchange("a step", [number, finding, is_due])
-        self.ends_by = next((number for number, _, _ in by_worker if number is not None), None)
+        self.ending_signal = next(
+            (number for number, _, _ in by_worker if number is not None), None
+        )
         _, finding, self.is_due = by_worker[0]
         raise_nonfinite(finding)

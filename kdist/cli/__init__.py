@@ -1,4 +1,4 @@
-"""The `kdist` command: its subcommands, and a line and an exit code for every error."""
+"""The `kdist` command: its subcommands; every error becomes one line and an exit code."""
 
 import logging
 import os
@@ -73,7 +73,7 @@ def make_app() -> "App":
     from cyclopts import App
 
     from .. import __version__
-    from . import commands, find, sweep
+    from . import find, small_commands, sweep
     from .launch import launch
     from .train import train
     from .tune import tune
@@ -87,16 +87,16 @@ def make_app() -> "App":
     )
     for command in (
         train,
-        commands.check,
-        commands.evaluate,
+        small_commands.check,
+        small_commands.evaluate,
         launch,
         sweep.app,
         find.app,
         tune,
-        commands.report,
-        commands.dashboard,
-        commands.devices,
-        commands.doctor,
+        small_commands.report,
+        small_commands.dashboard,
+        small_commands.devices,
+        small_commands.doctor,
     ):
         app.command(command)
     app.register_install_completion_command()

@@ -49,7 +49,7 @@ def launch(
 
 
 def separate_program_arguments(arguments: Sequence[str]) -> list[str]:
-    """Put `--` in front of the program of `kdist launch`, so that the program gets its options.
+    """Put `--` before the program of `kdist launch`, so that its options are not options of launch.
 
     Args:
         arguments: Arguments of `kdist`.

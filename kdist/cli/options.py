@@ -56,8 +56,8 @@ def make_options_class(
     Args:
         settings: A dataclass, such as `TrainConfig`.
         without: Settings without an option.
-        group: Title of a first group for all options; by default the options have the groups of
-            their settings.
+        group: Title of a single group for all options, the first in the help text. By default, an
+            option has the group of its setting.
 
     Returns:
         A dataclass for `add_options`; `given_options` reads its objects.

@@ -10,7 +10,6 @@ from ..study.experiment import Experiment
 from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import Batches, Checkpoints, OwnModel, Stopping
-from .commands import end_study
 from .options import (
     ConfigFile,
     OwnModelName,
@@ -20,6 +19,7 @@ from .options import (
     make_options_class,
     read_settings,
 )
+from .small_commands import end_study
 
 # A sweep chooses the folders of its runs.
 _RUN_FOLDERS = {"run_dir", "log_dir"}
@@ -42,8 +42,8 @@ _RECORDED_DEFAULTS = ("target_accuracy", "patience", "epochs", "base_lr")
 Output = Annotated[
     str | None,
     Parameter(
-        help="Folder of the sweep; finished points in the folder are not run again. By default a"
-        " folder in `runs/` named after the settings.",
+        help="Folder of the sweep; finished points in the folder are not run again. By default"
+        " runs/sweep-KIND-HASH, with a hash of the settings.",
         group=Group("Sweep", sort_key=-1),
     ),
 ]

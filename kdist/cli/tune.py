@@ -9,8 +9,8 @@ from ..study.search_settings import Search, refuse_tuned
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings_file
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
-from .commands import end_study
 from .options import ConfigFile, add_options, given_options, make_options_class, read_settings
+from .small_commands import end_study
 
 # Settings without an option: a search sets validation, files and folders of its trials itself.
 _SET_BY_SEARCH = (

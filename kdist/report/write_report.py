@@ -1,6 +1,6 @@
 """`write_report`: runs, sweeps and searches as a page with tables and charts.
 
-`find_records.py` finds and reads the folders, `charts.py` draws SVG, and `page.py` renders HTML.
+`find_records.py` finds and reads the folders, `charts.py` draws SVG, `html_page.py` renders HTML.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from ..study.tables import (
     format_seconds,
     format_setting,
 )
-from ..training.console import format_count
 from ..training.network_choices import NAME_SETTINGS, NETWORKS
+from ..training.printed_lines import format_count
 from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
 from .charts import Chart, Figure, Point, Series
@@ -39,7 +39,7 @@ from .find_records import (
     is_point,
     name_data_set,
 )
-from .page import GENERATOR, Section, render_page
+from .html_page import GENERATOR, Section, render_page
 
 _FIRST_BYTES = 2000
 _OUTPUT_HINT = "pass another --output"
@@ -51,7 +51,8 @@ def write_report(
     """Write an HTML report of runs, sweeps and searches.
 
     Args:
-        paths: Folders of runs, sweeps and searches, or folders of these; they may be remote.
+        paths: Local or remote folders: runs, sweeps and searches, or folders that contain such
+            folders.
         output: The HTML file; an existing report is replaced. By default `report.html` in the
             innermost folder of all local paths, or in the working directory if all are remote.
 
@@ -276,8 +277,8 @@ _EPOCH_CHARTS = {
     "loss": "Training loss",
     "images_per_sec": "Images per second",
     "learning_rate": "Learning rate",
-    "batch_norm_gap": "Batch norm: gap of moving statistics and batch",
-    "batch_norm_replica_gap": "Batch norm: gap of replicas and replica 0",
+    "batch_norm_gap": "Batch norm: gap between moving and batch statistics",
+    "batch_norm_replica_gap": "Batch norm: gap between replicas and replica 0",
 }
 _CHARTS_FROM_ZERO = {"images_per_sec", "learning_rate", "batch_norm_gap", "batch_norm_replica_gap"}
 
@@ -317,7 +318,7 @@ def draw_learning_curves(runs: Sequence[RunRecord]) -> Figure:
 
     first, *others = (make_chart(column, "epoch", "Epoch") for column in _EPOCH_CHARTS)
     by_time = make_chart("val_accuracy", "seconds", "Seconds of training")
-    caption = "One line per run, one point per epoch. Other seeds give other lines."
+    caption = "One line per run, one point per epoch. With another seed, a run has another line."
     return Figure(caption=caption, charts=[first, by_time, *others])
 
 
@@ -332,14 +333,14 @@ def make_runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
             for run, row in zip(runs, settings, strict=True)
         ],
         note="Images/s: median of all epochs but the first, whose time includes the tracing of the"
-        " step. Time to target: until the first of the successive epochs that beat the run's"
-        " target.",
+        " step. Time to target: until the end of the first of the epochs in a row that beat the"
+        " run's target.",
     )
 
 
 def _format_speed(run: RunRecord) -> str:
     return format_rate(run.images_per_sec) + (
-        " (first epoch)" if run.rates and not run.is_warm else ""
+        " (first epoch)" if run.images_per_second_by_epoch and not run.is_warm else ""
     )
 
 

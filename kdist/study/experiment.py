@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import is_on_cpu
-from ..training.console import format_count
+from ..training.printed_lines import format_count
 from ..training.user_model.user_functions import list_user_files
 from .study_folder import Row, format_option
 from .tables import MISSING, ResultsTable, Spread
@@ -38,12 +38,13 @@ POINT_COLUMNS = (
 class Experiment(abc.ABC):
     """A kind of sweep; its fields are the settings. Sweeps with equal settings are the same sweep.
 
-    A new kind is a subclass in `sweep_kinds.py`, with a command in `kdist/cli/sweep.py`. Results
-    are class methods, as a report has rows but no experiment to run.
+    A new kind is a subclass in `sweep_kinds.py`, with a command in `kdist/cli/sweep.py`. Methods
+    for results are class methods: a report has the rows of a sweep, but no `Experiment` object.
 
     Attributes:
         kind: The name on the command line and in `study.json`.
-        setting_columns: The columns that name a setting; points with equal values are repetitions.
+        setting_columns: The columns that identify a setting; points with equal values in these
+            columns repeat the setting.
         required_columns: The columns without which a point has failed.
         trains: Whether runs are whole trainings, instead of a few timed epochs.
         columns: For each heading of the table, the key of a result and the format of its number.

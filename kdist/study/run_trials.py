@@ -17,7 +17,7 @@ from rich.console import Console
 from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..signals import signal_of
-from ..training.console import format_count
+from ..training.printed_lines import format_count
 from ..training.run_record import RunRecord, read_run
 from .study_folder import Row, StudyFolder
 from .tables import print_line
@@ -41,7 +41,7 @@ class Study(Protocol):
     total: int | None
 
     def next_trial(self) -> Trial | None:
-        """Return a trial to begin; `None` if no trial can begin before a running trial ends."""
+        """Return the next trial; `None` if none is left, or none can begin before a trial ends."""
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a trial.
@@ -65,18 +65,18 @@ class Outcome:
         rows: A row for each trial that ended, in the order of their ends.
         folder: The folder of the sweep or search.
         signal: The signal that ended the study; `None` without a signal.
-        stopped: The reason of an early stop; empty if the study did not stop early.
+        stop_reason: The reason of an early stop; empty if the study did not stop early.
     """
 
     rows: Sequence[Row]
     folder: Path
     signal: Signals | None = None
-    stopped: str = ""
+    stop_reason: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Whether all trials have ended."""
-        return self.signal is None and not self.stopped
+        return self.signal is None and not self.stop_reason
 
     @property
     def exit_code(self) -> int:
@@ -84,7 +84,7 @@ class Outcome:
         if self.signal is not None:
             return 128 + self.signal
         failed = all(row["status"] == "failed" for row in self.rows)
-        return 1 if self.stopped or failed else 0
+        return 1 if self.stop_reason or failed else 0
 
 
 class TrialRunner:
@@ -131,7 +131,7 @@ class TrialRunner:
         except KeyboardInterrupt as error:
             return dataclasses.replace(outcome, signal=signal_of(error))
         except OSError as error:
-            return dataclasses.replace(outcome, stopped=message_without_path(error))
+            return dataclasses.replace(outcome, stop_reason=message_without_path(error))
         finally:
             self._save_and_end_all()
         return outcome
@@ -187,7 +187,7 @@ class TrialRunner:
         print_line(self._console, f"{trial.name}: {result_text} ({seconds:.1f} seconds){progress}")
 
     def _save_and_end_all(self) -> None:
-        """Let each trial save a checkpoint, then end all processes; a second signal ends them."""
+        """Let each trial save a checkpoint, then end all; a second signal kills them at once."""
         try:
             saving = [process for process, _ in self._running if process.ask_to_end()]
             if saving:
@@ -206,9 +206,12 @@ class TrialRunner:
                 process.kill()
 
 
-def print_end(outcome: Outcome, noun: str, console: Console) -> None:
-    """Print how to resume a study that ended early."""
+def print_end(
+    outcome: Outcome, noun: str, console: Console, *, remedy: str = "run the same command again"
+) -> None:
+    """Print why a study ended early, and how to resume it."""
     if not outcome.is_whole:
-        reason = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-        ended = f"{format_count(len(outcome.rows), noun)} ended in {outcome.folder}"
-        print_line(console, f"{reason}; {ended}: run the command again to resume.")
+        reason = f"Stopped: {outcome.stop_reason}" if outcome.stop_reason else "Interrupted"
+        count = format_count(len(outcome.rows), noun)
+        results = f"The results of {count} are in {outcome.folder}"
+        print_line(console, f"{reason}. {results}: {remedy} to resume.")

@@ -12,11 +12,11 @@ from ..training.settings import Checkpoints, Output
 from .search_settings import Search
 from .study_folder import Row
 from .tables import ResultsTable, format_seconds
-from .trial import measure_run
+from .trial import read_measurements
 
 PENALTY = 10
-"""Factor on the time budget of a trial that missed the target: the penalized average runtime
-(PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3."""
+"""A trial that missed the target scores at least this multiple of its time budget, as in PAR10, the
+penalized average runtime of Hutter et al. 2009, "ParamILS", section 3."""
 
 TRIAL_COLUMNS = (
     *("name", "status", "error", "score", "reached", "values", "seconds", "epochs"),
@@ -57,14 +57,15 @@ def make_trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConf
 def read_result(run: RunRecord, search: Search) -> Row:
     """Return the columns that are read from the run of a trial.
 
-    The score is the metric of the best epoch. With `seconds_to_target`, a trial that missed the
-    target scores at least ten times the time budget; a higher accuracy lowers the score. So a trial
-    that ended early does not beat a trial that nearly reached the target.
+    The score is the best value of the objective over the epochs. With `seconds_to_target`, it is
+    the time to the target; a trial that missed the target scores at least `PENALTY` times the time
+    budget, and more with a lower accuracy: the trial that came nearest to the target is the best of
+    these trials, even if another trial ended earlier.
 
     Raises:
         UserError: The loss was not finite, or no epoch has a finite value of the metric.
     """
-    measured = measure_run(run)
+    measured = read_measurements(run)
     row = {name: measured[name] for name in TRIAL_COLUMNS if name in measured}
     if search.objective == "seconds_to_target":
         reached, best = measured["seconds_to_target"], measured["best_val_accuracy"] or 0.0

@@ -10,7 +10,7 @@ from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.make_trackers import check_trackers
-from ..training.console import format_count
+from ..training.printed_lines import format_count
 from ..training.run import load_data
 from ..workers.tf_config import refuse_workers
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
@@ -54,22 +54,27 @@ def tune(
     load_data(search.config, announce=lambda line: print_line(console, line), may_use_sample=False)
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
-        resuming = f"Resuming the search in {folder.path}, {format_count(len(rows), 'trial')} ended"
+        resuming = f"Resuming the search in {folder.path} after {format_count(len(rows), 'trial')}"
         print_line(console, resuming if resumed else f"Search folder: {folder.path}")
         from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
 
         trials = SearchTrials(search, folder, rows)
         outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
+        remedy = "run the same command again"
         if trials.failed_too_often and outcome.signal is None:
-            number, last = format_count(search.max_failures, "trial"), outcome.rows[-1]["error"]
-            reason = f"the last {number} failed, with the error {last!r}; raise --max-failures"
-            outcome = dataclasses.replace(outcome, stopped=reason)
+            # The resumed search counts the failed trials again.
+            remedy = "fix the cause, and run the command with a larger --max-failures"
+            number, last = search.max_failures, outcome.rows[-1]["error"]
+            in_a_row = (
+                f"{number} trials in a row failed, the last" if number > 1 else "a trial failed,"
+            )
+            outcome = dataclasses.replace(outcome, stop_reason=f"{in_a_row} with {last!r}")
         if outcome.rows:
             try:
                 _report_best(search, folder, outcome.rows, console)
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=message_without_path(error))
-    print_end(outcome, folder.noun, console)
+                outcome = dataclasses.replace(outcome, stop_reason=message_without_path(error))
+    print_end(outcome, folder.noun, console, remedy=remedy)
     if len(outcome.rows) == len(rows) and outcome.is_whole:
         print_line(
             console,

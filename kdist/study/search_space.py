@@ -149,7 +149,10 @@ def _parse_range(field: Field, bounds: Mapping[str, Any]) -> Range:
         if not is_valid:
             raise UserError(f"the range of {field.name} needs {expected}; received {dict(bounds)}")
 
-    check(field.kind in (int, float), "a list of choices instead")
+    if field.kind not in (int, float):
+        raise UserError(
+            f"{field.name} takes choices, not a range: pass a list; received {dict(bounds)}"
+        )
     has_known_keys = {"min", "max"} <= bounds.keys() <= {"min", "max", "step", "sampling"}
     check(has_known_keys, "min and max, and may have step and sampling")
     is_integer = field.kind is int

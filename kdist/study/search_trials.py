@@ -99,7 +99,7 @@ class SearchTrials:
                 self._tell_oracle(trial, row)
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial; `None` if no trial can begin before a running trial ends."""
+        """Return the next trial; `None` if none is left, or none can begin before a trial ends."""
         if self._interrupted:
             return self._make_trial(self._interrupted.pop(0))
         if self.failed_too_often:

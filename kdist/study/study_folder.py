@@ -44,14 +44,16 @@ class StudyInfo:
     machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def find_differences(self, other: "StudyInfo", may_change: Collection[str] = ()) -> list[str]:
-        """Return a line for each difference from another study: `its depth is 10, not 16`.
+        """Return the differences of the folder's study from the study of this command.
+
+        A difference is a text such as `depth is 10 in the folder and 16 in this command`.
 
         Args:
-            other: The other study.
+            other: The study of this command.
             may_change: Settings that may differ; nested settings with a dot, as `config.depth`.
         """
         if self.kind != other.kind:
-            return [f"its kind is {self.kind}, not {other.kind}"]
+            return [f"kind is {self.kind} in the folder and {other.kind} in this command"]
         # In a file, tuples are lists.
         other = StudyInfo(**json.loads(to_json(dataclasses.asdict(other))))
         before, now = self._flatten(), other._flatten()
@@ -59,7 +61,9 @@ class StudyInfo:
         for name in sorted({*before, *now} - {*may_change}):
             old, new = before.get(name), now.get(name)
             if old != new and not name.startswith("files."):
-                lines.append(f"its {name} is {format_option(old)}, not {format_option(new)}")
+                here = "on this machine" if name in _MACHINE_PROPERTIES else "in this command"
+                difference = f"{format_option(old)} in the folder and {format_option(new)} {here}"
+                lines.append(f"{name} is {difference}")
             elif old != new and name in before and name in now:
                 lines.append(f"the file {name.removeprefix('files.')} has changed")
         return lines

@@ -15,7 +15,7 @@ from ..arguments import local_path
 from ..errors import UserError, message_without_path
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
-from ..training.console import format_count
+from ..training.printed_lines import format_count
 from ..training.run import load_data
 from ..training.run_folder import RUNS
 from ..training.run_record import RunRecord
@@ -24,7 +24,7 @@ from .experiment import Experiment, describe_shared_cores
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
 from .study_folder import Row, StudyFolder, StudyInfo
 from .tables import print_line, print_table
-from .trial import Trial, measure_run
+from .trial import Trial, read_measurements
 from .trial_process import TrialProcess, remove_checkpoints
 
 # A day, at ten seconds a run.
@@ -44,7 +44,7 @@ def sweep(
 
     Args:
         experiment: The kind and the settings of the sweep.
-        output: The folder; by default a folder in `runs/` that is named after the settings.
+        output: The folder; by default `runs/sweep-KIND-HASH`, with a hash of the settings.
         start: Starts the process of a point.
         machine: Describes the machine of the sweep.
         console: Prints all output.
@@ -73,11 +73,11 @@ def sweep(
         resuming = f"Resuming the sweep in {folder.path}, {points_left} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
         outcome = TrialRunner(points, folder, points.rows, console, start=start).run()
-        if points.rows and not outcome.stopped:
+        if points.rows and not outcome.stop_reason:
             try:
                 folder.write_rows(points.rows)  # in the order of the points
             except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=message_without_path(error))
+                outcome = dataclasses.replace(outcome, stop_reason=message_without_path(error))
             _print_results(points, devices, console)
     print_end(outcome, folder.noun, console)
     if points.failed and outcome.is_whole:
@@ -114,13 +114,14 @@ def check_experiment(
         largest = max(point.columns["global_batch"] for point in last)
         if images < largest and not experiment.trains:
             raise UserError(
-                f"{images:,} training images do not fill a global batch of {largest:,}, whose speed"
-                " therefore cannot be measured: leave out the largest batch or number of replicas"
+                f"a global batch of {largest:,} needs more than the {images:,} training images,"
+                " so its speed cannot be measured: leave out the largest batch size or number of"
+                " replicas"
             )
 
 
 def default_folder(experiment: Experiment) -> Path:
-    """Return the default folder of a sweep, named after its settings."""
+    """Return the default folder of a sweep, with a hash of its settings in the name."""
     settings = json.dumps(experiment.settings, sort_keys=True)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     return RUNS / f"sweep-{experiment.kind}-{digest}"
@@ -158,7 +159,7 @@ class SweepPoints:
 
     def read_result(self, trial: Trial, run: RunRecord) -> Row:
         """Return the columns that are read from the run of a point; see `Study`."""
-        result = measure_run(run, may_diverge=self.experiment.trains)
+        result = read_measurements(run, may_diverge=self.experiment.trains)
         batch = trial.columns["global_batch"]
         if trial.config.get("model") and result["global_batch"] != batch:
             raise UserError(

@@ -55,8 +55,8 @@ def format_setting(value: Any) -> str:
 class Spread:
     """Median, minimum and maximum of repeated measurements.
 
-    The time to a target that was never reached is infinite. Without such runs, or with the run's
-    duration instead, a setting would look better than it is.
+    A run that never reached the target counts with an infinite time: left out, or counted with its
+    duration, the run would make its setting look better than it is.
     """
 
     median: float

@@ -1,4 +1,4 @@
-"""`Trial`: a run of a study; `measure_run` reads its result."""
+"""`Trial`: a run of a study; `read_measurements`: its result."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Trial:
     error: str = ""
 
 
-def measure_run(run: RunRecord, *, may_diverge: bool = False) -> Row:
+def read_measurements(run: RunRecord, *, may_diverge: bool = False) -> Row:
     """Return the columns that are read from the folder of a run.
 
     Raises:

@@ -123,7 +123,10 @@ def can_be_resumed(folder: Path, request: Mapping[str, Any]) -> bool:
 
 
 def _begin_folder(trial: Trial, folder: Path) -> bool:
-    """Create an empty folder for a trial; return whether it received a copy of the parent's run."""
+    """Create the folder of a trial anew; return whether the trial has a parent to continue.
+
+    The folder is empty, or has a copy of the parent's run.
+    """
     if folder.is_dir():  # left by an interrupted run
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

@@ -122,10 +122,15 @@ class TrainConfig(
         for name in sorted(names):
             value = getattr(self, name)
             if name != by and value != getattr(TrainConfig, name):
-                needed = f"{by}" if getattr(self, by) is None else f"another {by}"
+                given = f"{by}={getattr(self, by)}"
+                if getattr(self, by) is None:
+                    remedy = f"pass {by}"
+                elif by == "model":
+                    remedy = "leave out the model"
+                else:
+                    remedy = f"leave out {given}" if by == "augment" else f"pass another {by}"
                 raise UserError(
-                    f"{name}={value} has no effect if {by}={getattr(self, by)}: leave out {name},"
-                    f" or pass {needed}"
+                    f"{name}={value} has no effect if {given}: leave out {name}, or {remedy}"
                 )
 
     @property

@@ -1,4 +1,4 @@
-"""Run folders under `kdist launch`: restarted workers, and workers that write nothing."""
+"""The run that the workers of `kdist launch` train again after a restart."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,30 +11,10 @@ from ..workers.tf_config import NOTES, RESTART_COUNT, worker_place
 from .run_folder import RunFolder, clear_run, find_saved_model
 from .run_record import read_run
 
-
-class OtherWorkersFolder(RunFolder):
-    """The run folder of a worker that is not the chief, and writes nothing."""
-
-    is_written = False
-
-    def __init__(self) -> None:
-        self.path = Path("runs")
-        self.is_resumed = False
-
-    def discard(self) -> None:
-        """Do nothing: the chief discards the run."""
-
-    def remove_summary(self) -> None:
-        """Do nothing: the chief removes the file."""
-
-    def write(self, path: Path, save: Callable[[Path], object]) -> None:
-        """Do nothing: the chief writes the file."""
-
-
 _NOTE_FILE = "run"
 
 
-def note_run(folder: RunFolder, environment: Mapping[str, str]) -> None:
+def record_run_for_restart(folder: RunFolder, environment: Mapping[str, str]) -> None:
     """Record the run that begins, for workers that may be restarted.
 
     Args:
@@ -55,7 +35,8 @@ def restore_after_restart(
 ) -> tuple[dict[str, Any], str | None]:
     """Return the settings, and the run that the workers trained before they were restarted.
 
-    A run without `checkpoint_every` begins again in its folder, which the chief clears before.
+    A run without `checkpoint_every` begins again in its folder, after the chief has removed the
+    files of the earlier attempt.
 
     Args:
         environment: Environment variables, such as `os.environ`.

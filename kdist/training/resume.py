@@ -142,8 +142,10 @@ def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
     epochs = int(run.summary_number("epochs") or 0)
     reached = run.summary.get("reached_target")
     if reached or epochs < run.settings["epochs"]:
-        reason = ", as its target was reached" if reached else ""
-        return f"{run.path} stopped after epoch {epochs}{reason}: nothing is left to train"
+        reason = (
+            "its target was reached" if reached else "a callback, time budget or search ended it"
+        )
+        return f"{run.path} stopped after epoch {epochs}, as {reason}: nothing is left to train"
     if config.epochs <= epochs:
         return (
             f"{run.path} is finished after {epochs} epochs: nothing is left to train; --epochs with"

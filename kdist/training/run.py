@@ -2,10 +2,10 @@
 
 1. The worker's place, the run folder, the data: mistakes are reported before TensorFlow starts.
 2. The strategy and the number format.
-3. The plan (batches and learning rate), the model, and the arguments of `fit` (`model.py`).
+3. The plan (batches, learning rate), the model, the arguments of `fit` (`model_and_data.py`).
 4. The callbacks in calling order, the trackers, the checkpoints (`run_callbacks.py`).
 5. `fit`, which a signal or a loss that is not finite ends early.
-6. The result: `summary.json`, `model.keras`, and the lines that are printed (`console.py`).
+6. The result: `summary.json`, `model.keras`, and the lines that are printed (`printed_lines.py`).
 """
 
 import contextlib
@@ -30,10 +30,10 @@ from ..tracking.make_trackers import check_trackers, tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .console import format_result, format_settings
-from .restart import OtherWorkersFolder, note_run
-from .run_folder import RunFolder
-from .run_record import TrainResult, median_rate
+from .printed_lines import format_result, format_settings
+from .restart import record_run_for_restart
+from .run_folder import OtherWorkersFolder, RunFolder
+from .run_record import TrainResult, median_images_per_second
 from .settings import model_name
 from .user_model.user_functions import explain_user_errors, list_user_files
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..callbacks import PrintTotalTime, StopAtAccuracy, StopAtNonFinite, TrainingTelemetry
     from ..strategies.exact_strategy import ExactStrategy
-    from .model import RunParts
+    from .model_and_data import RunParts
     from .run_callbacks import RunCheckpoint
 
 # TensorFlow and Keras, whose import takes seconds, are imported inside the functions.
@@ -103,7 +103,7 @@ def train(
     place = worker_place(os.environ)
     if place.is_chief:
         folder = RunFolder(config.run_dir, resumed=resume)
-        note_run(folder, os.environ)
+        record_run_for_restart(folder, os.environ)
     else:
         folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
     print_line, announce = announce, lambda line: print_line(folder.show(line))
@@ -125,7 +125,7 @@ def train(
             result = _train(config, data, folder, strategy, callbacks, announce, verbose, trial)
             folder.upload()
             return dataclasses.replace(result, run_dir=folder.show(folder.path))
-    except NonFiniteWeightsError as error:  # by a checkpoint, before the loss was not finite
+    except NonFiniteWeightsError as error:  # found by a checkpoint, while the loss was finite
         folder.discard()
         raise TrainingError(str(error)) from error
     except BaseException:
@@ -146,7 +146,7 @@ def _train(
     import keras
 
     from ..strategies.devices import describe_xla
-    from .model import save_model
+    from .model_and_data import save_model
 
     # 3. The plan, the model, and the arguments of `fit`.
     keras.utils.set_random_seed(config.seed)
@@ -210,8 +210,8 @@ def load_data(
     data = dataset.load(config.data_dir, announce)
     if data.source == SAMPLE and not (may_use_sample or dataset.is_embedded):
         raise UserError(
-            f"{config.dataset} was not found and could not be downloaded: pass --dataset sample to"
-            " have all runs train on the embedded sample, or --data-dir"
+            f"{config.dataset} was not found and could not be downloaded: pass --data-dir, the"
+            " folder with its files, or --dataset sample to train all runs on the embedded sample"
         )
     return data if config.subset is None else data.subset(config.subset)
 
@@ -290,7 +290,7 @@ def _make_parts(
     announce: Callable[[str], None],
 ) -> "RunParts":
     """Make model and data, and announce the settings."""
-    from .model import make_image_parts, make_own_parts
+    from .model_and_data import make_image_parts, make_own_parts
 
     def announce_settings(plan: TrainPlan) -> None:
         for line in format_settings(config, plan, strategy.devices, folder):
@@ -538,7 +538,7 @@ def _make_result(
     return TrainResult(
         val_accuracy=accuracies[-1] if accuracies else None,
         best_val_accuracy=max(accuracies, default=None),
-        images_per_sec=median_rate(history.get("images_per_sec", [])),
+        images_per_sec=median_images_per_second(history.get("images_per_sec", [])),
         seconds=seconds,
         epochs=max(map(len, history.values()), default=0),
         reached_target=stop.reached,

@@ -177,22 +177,22 @@ class EpochLines(_Progress):
 class ShortBar(_Progress):
     """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
 
-    Keras would print a bar that is wider than the terminal in a new line at every step.
+    If the bar were wider than the terminal, Keras would print it in a new line at every step.
     """
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Show two metrics."""
-        super().on_train_batch_end(batch, _first_two(logs))
+        super().on_train_batch_end(batch, _first_two_metrics(logs))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the other values in a line below."""
-        shown = _first_two(logs)
+        shown = _first_two_metrics(logs)
         super().on_epoch_end(epoch, shown)
         rest = {name: value for name, value in (logs or {}).items() if name not in shown}
         print(describe_epoch(rest, self.total_time.seconds), flush=True)
 
 
-def _first_two(logs: Mapping[str, Any] | None) -> dict[str, Any]:
+def _first_two_metrics(logs: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(list((logs or {}).items())[:2])
 
 

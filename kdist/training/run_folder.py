@@ -1,4 +1,4 @@
-"""`RunFolder`: the files of a run."""
+"""`RunFolder`: the files of a run; `OtherWorkersFolder`: the folder of workers that write none."""
 
 import contextlib
 import datetime
@@ -104,7 +104,7 @@ class RunFolder:
             ) from error
 
     def show(self, text: object) -> str:
-        """Return a text, such as a path, with the address of a remote folder in place of `path`."""
+        """Return a text, with the address of a remote folder in place of its local copy."""
         return str(text) if self.remote is None else self.remote.insert_address(text)
 
     def _was_never_begun(self) -> bool:
@@ -139,7 +139,7 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The weights of a trained model that a file cannot describe, in place of the model."""
+        """The file of weights that replaces `model` if the trained model cannot be serialized."""
         return self.path / "model.weights.h5"
 
     def read_json(self, name: str) -> dict[str, Any] | None:
@@ -178,6 +178,25 @@ class RunFolder:
         """
         with explain_write_errors(path, hint=_DISK_HINT), atomic_path(path) as part:
             save(part)
+
+
+class OtherWorkersFolder(RunFolder):
+    """The run folder of a worker that is not the chief, and writes nothing."""
+
+    is_written = False
+
+    def __init__(self) -> None:
+        self.path = Path("runs")
+        self.is_resumed = False
+
+    def discard(self) -> None:
+        """Do nothing: the chief discards the run."""
+
+    def remove_summary(self) -> None:
+        """Do nothing: the chief removes the file."""
+
+    def write(self, path: Path, save: Callable[[Path], object]) -> None:
+        """Do nothing: the chief writes the file."""
 
 
 def _open_remote(address: str, *, resumed: bool) -> RemoteFolder:

@@ -60,20 +60,20 @@ class TrainResult:
     model: "keras.Model"
 
 
-def warm_rates(rates: Sequence[float | None]) -> list[float]:
+def warm_images_per_second(by_epoch: Sequence[float | None]) -> list[float]:
     """Return the images per second without the first epoch, unless only this epoch has a value.
 
     Example:
-        >>> warm_rates([10.0, 90.0, 110.0])
+        >>> warm_images_per_second([10.0, 90.0, 110.0])
         [90.0, 110.0]
     """
-    known = [rate for rate in rates[1:] if rate is not None]
-    return known or [rate for rate in rates[:1] if rate is not None]
+    known = [value for value in by_epoch[1:] if value is not None]
+    return known or [value for value in by_epoch[:1] if value is not None]
 
 
-def median_rate(rates: Sequence[float | None]) -> float | None:
-    """Return the median of `warm_rates`; `None` without any value."""
-    warm = warm_rates(rates)
+def median_images_per_second(by_epoch: Sequence[float | None]) -> float | None:
+    """Return the median of `warm_images_per_second`; `None` without any value."""
+    warm = warm_images_per_second(by_epoch)
     return statistics.median(warm) if warm else None
 
 
@@ -179,19 +179,19 @@ class RunRecord:
         return None if value is None else (value, -epoch)
 
     @cached_property
-    def rates(self) -> list[float]:
-        """Images per second of the warm epochs, see `warm_rates`."""
-        return warm_rates(self.values("images_per_sec"))
+    def images_per_second_by_epoch(self) -> list[float]:
+        """Images per second of the warm epochs, see `warm_images_per_second`."""
+        return warm_images_per_second(self.values("images_per_sec"))
 
     @property
     def is_warm(self) -> bool:
-        """Whether `rates` exclude the first epoch, which includes tracing."""
-        return any(rate is not None for rate in self.values("images_per_sec")[1:])
+        """Whether `images_per_second_by_epoch` lacks the first epoch, which includes tracing."""
+        return any(value is not None for value in self.values("images_per_sec")[1:])
 
     @cached_property
     def images_per_sec(self) -> float | None:
-        """The median of `rates`."""
-        return median_rate(self.values("images_per_sec"))
+        """The median of `images_per_second_by_epoch`."""
+        return median_images_per_second(self.values("images_per_sec"))
 
 
 def as_finite(value: Any) -> float | None:

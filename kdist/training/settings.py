@@ -5,7 +5,7 @@
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
 The first line of a class is its group's title in the help text. The group of a setting matters:
 
-- Only the groups in `SHAREABLE` are shown on a dashboard.
+- A dashboard shows only settings of the groups in `SHAREABLE`, and no folders.
 - Settings of `Output` may change when a run is repeated, and settings of `Checkpoints` when it is
   resumed.
 - Settings of `Data`, `Model`, `Optimization` and `Execution` can be tuned, except for settings that
@@ -112,8 +112,8 @@ class OwnModel:
             the command line an argument, not an option.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or batches; `data` by default.
-        monitor: Metric of your model between 0 and 1, such as val_accuracy, to which
-            `target_accuracy` and `patience` apply; without `monitor`, no target stops the run.
+        monitor: Metric for `target_accuracy` and `patience`, such as val_accuracy: a metric of your
+            model between 0 and 1. Without `monitor`, no target stops the run.
     """
 
     model: str | None = None

@@ -5,7 +5,8 @@ import json
 import pytest
 from kdist.cli import make_app
 from kdist.errors import UserError
-from kdist.tools.check import cases, command
+from kdist.tools.check import run_check_command
+from kdist.tools.check.built_in_models import BUILT_IN_MODELS
 from kdist.tools.check.comparison import CheckResult
 
 MODEL = """
@@ -76,20 +77,21 @@ def test_a_model_that_does_not_train_is_bad_input():
 
 
 @pytest.mark.parametrize(
-    "names", [list(cases.CASES)[:1], pytest.param(["XLA"], marks=pytest.mark.slow)]
+    "names", [list(BUILT_IN_MODELS)[:1], pytest.param(["XLA"], marks=pytest.mark.slow)]
 )
 def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
-    monkeypatch.setattr(cases, "CASES", {name: cases.CASES[name] for name in names})
+    models = {name: BUILT_IN_MODELS[name] for name in names}
+    monkeypatch.setattr("kdist.tools.check.built_in_models.BUILT_IN_MODELS", models)
     assert check("--devices", "--replicas", "2") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("CPU:0, CPU:1; float64: 'equal' means: within 1e-09")
+    assert lines[0].startswith("CPU:0, CPU:1; float64, 'equal' means within 1e-09")
     assert lines[1].split() == [*names[0].split(), "equal"]
     assert lines[-1] == "1 of 1 models match one replica of stock Keras"
 
 
 def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypatch, capsys):
     def run(functions, *_, **__):
-        errors = {"2 replicas": "NCCL is broken"} if functions is cases.CASES["dropout"] else {}
+        errors = {"2 replicas": "NCCL is broken"} if functions is BUILT_IN_MODELS["dropout"] else {}
         found = dict.fromkeys(["2 replicas"], ())
         return CheckResult(
             differences=found, errors=errors, unrepeatable=(), precision="float32", steps="1"
@@ -100,9 +102,8 @@ def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(monkeypat
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "NOT EQUAL" in line] == ["dropout"]
     assert "    2 replicas: fails: NCCL is broken" in lines
-    assert lines[-1] == f"{len(cases.CASES) - 1} of {len(cases.CASES)} models match one replica" + (
-        " of stock Keras"
-    )
+    equal_count, count = len(BUILT_IN_MODELS) - 1, len(BUILT_IN_MODELS)
+    assert lines[-1] == f"{equal_count} of {count} models match one replica of stock Keras"
 
 
 @pytest.mark.usefixtures("folder")
@@ -125,7 +126,7 @@ def test_bad_input_is_refused_before_anything_is_made(arguments, message, monkey
 
 
 def test_one_gpu_has_nothing_to_compare_with(monkeypatch):
-    monkeypatch.setattr(command, "visible_gpus", lambda _: ["0"])
+    monkeypatch.setattr(run_check_command, "visible_gpus", lambda _: ["0"])
     with pytest.raises(UserError, match="machine has one GPU"):
         check("--devices")
 

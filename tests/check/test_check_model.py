@@ -116,7 +116,10 @@ def test_the_first_difference_is_named():
     assert first.gap > 1e-3
     assert not result.unrepeatable
     assert "2 replicas: differs from step 1 on\n    weights sequential" in str(result)
-    assert "no operation was divided wrongly, so the inputs of the steps differ" in str(result)
+    assert (
+        "kdist divides every operation correctly, so the model's code or its inputs differ"
+        in str(result)
+    )
 
 
 def sums_off_by(monkeypatch, factor):

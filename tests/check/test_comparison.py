@@ -108,7 +108,10 @@ def test_a_result_says_where_it_begins():
         (result(), "2 replicas: equal"),
         (result(differences={"2 replicas": found}), "differs from step 2 on\n    loss: NaN"),
         (result(errors={"2 replicas": "too bad"}), "2 replicas: fails: too bad"),
-        (result(unrepeatable=found), "two runs on one replica differ, perhaps by a draw"),
+        (
+            result(unrepeatable=found),
+            "two runs on one replica differ from step 2 on\n",
+        ),
     ):
         assert says in str(one)
         assert one.equal == (says == "2 replicas: equal")

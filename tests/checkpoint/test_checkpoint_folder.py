@@ -178,7 +178,7 @@ def test_a_newer_format_is_refused_and_kept(store, monkeypatch):
         patch.setattr(checkpoint_file, "FORMAT", 2)
         commit(store, 2)
     before = names(store.folder)
-    with pytest.raises(UserError, match=r"e000002.* newer version of kdist, in format 2, and this"):
+    with pytest.raises(UserError, match=r"e000002.* has format 2 of a newer kdist; this version"):
         store.read_newest()
     assert names(store.folder) == before
 

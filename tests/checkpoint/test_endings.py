@@ -55,7 +55,7 @@ def test_sigterm_saves_at_the_end_of_the_step(model, expected, tmp_path, step, p
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
     assert places(tmp_path)[0] == place
-    said = f"SIGTERM: training saved in epoch {place[0] + 1} after step {place[1]}"
+    said = f"training ends in epoch {place[0] + 1} after step {place[1]}; checkpoint saved"
     assert said in capsys.readouterr().out
     assert training.killed(tmp_path).differences(expected) == []
 
@@ -83,7 +83,7 @@ def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, expected, tmp
         assert places(folder)[0] == (epoch + 1, 0)
         is_last = epoch == EPOCHS - 1
         assert ended == [epoch] * is_last
-        said = "SIGTERM: the training has ended, and is saved" in capsys.readouterr().out
+        said = "SIGTERM: training had ended; checkpoint saved" in capsys.readouterr().out
         assert said == is_last
         assert training.resumed(folder).differences(expected) == []
 
@@ -246,7 +246,8 @@ def test_a_signal_while_the_disk_is_full_says_that_nothing_is_saved(
     assert ended.value.code == 143
     assert places(tmp_path) == []
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == "SIGTERM: training not saved in epoch 1 after step 2: No space left on device"
+    reason = "checkpoint not saved: No space left on device"
+    assert last == f"SIGTERM: training ends in epoch 1 after step 2; {reason}"
 
 
 def test_a_fit_that_failed_lets_go_of_the_folder_and_the_signals(model, tmp_path):

@@ -72,7 +72,7 @@ def asked(monkeypatch, capsys):
         return Outcome(rows=[{"status": "done"}], folder=Path())
 
     monkeypatch.setattr("kdist.study.sweep_run.sweep", sweep)
-    monkeypatch.setattr("kdist.cli.commands.report", lambda paths: None)
+    monkeypatch.setattr("kdist.cli.small_commands.report", lambda paths: None)
 
     def run(line):
         monkeypatch.setattr("sys.argv", ["kdist", "sweep", *line.split()])

@@ -11,7 +11,7 @@ from kdist.data import Standardization, evaluation_batches, fashion_mnist, train
 from kdist.data.image_batches import EpochOrder
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig, make_plan
-from kdist.training.model import make_pipelines
+from kdist.training.model_and_data import make_pipelines
 
 COUNT = 21
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 2), np.uint8)

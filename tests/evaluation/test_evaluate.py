@@ -13,7 +13,7 @@ from kdist.data import Standardization, fashion_mnist
 from kdist.data.dataset_choices import DATASETS
 from kdist.errors import UserError
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
-from kdist.training import model as training_model
+from kdist.training import model_and_data
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
 
@@ -57,7 +57,7 @@ def small_model(config, data, strategy, plan):
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_model, "make_model", small_model)
+        patch.setattr(model_and_data, "make_model", small_model)
         patch.setattr(evaluator, "make_model", small_model)
         data = fashion_mnist(sample=True, announce=[].append).subset(IMAGES)
         few = dataclasses.replace(DATASETS["sample"], load=lambda *_: data)
@@ -235,4 +235,4 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     for name in ("summary.json", "history.csv"):
         shutil.copy(run[0] / name, plain)
     (plain / "model.keras").write_bytes(b"PK\x03\x04")
-    refused(plain, "does not have the weights of the model", replicas=1)
+    refused(plain, "do not fit the model that the run's settings make now", replicas=1)

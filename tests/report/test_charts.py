@@ -43,7 +43,7 @@ def test_the_curves_of_a_run(tmp_path):
 def test_a_chart_for_each_column_that_was_logged(tmp_path):
     extra = {"batch_norm_gap": [0.9, 0.4, 0.2]}
     plain, watched = write_run(tmp_path / "plain"), write_run(tmp_path / "watched", extra=extra)
-    title = "Batch norm: gap of moving statistics and batch"
+    title = "Batch norm: gap between moving and batch statistics"
     assert title not in charts_of(curves_of(plain))
     plain_series, watched_series = charts_of(curves_of(plain, watched))[title].series
     assert plain_series.points == []

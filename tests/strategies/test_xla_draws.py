@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.strategies import exact_strategy
-from kdist.tools.check.cases import CASES
+from kdist.tools.check.built_in_models import BUILT_IN_MODELS
 from kdist.tools.check.check_model import make_strategies, run_check
 from kdist.tools.check.check_options import CheckOptions
 
@@ -100,5 +100,5 @@ def test_xla_can_be_turned_off_after_compile():
 
 def test_a_check_compares_with_what_draws_alike():
     options = CheckOptions(replicas=(2,), steps=2, batch_size=12)
-    result = run_check(CASES["dropout"], make_strategies(options), options, float64=False)
+    result = run_check(BUILT_IN_MODELS["dropout"], make_strategies(options), options, float64=False)
     assert result.equal

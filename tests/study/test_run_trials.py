@@ -181,7 +181,7 @@ def test_a_full_disk_stops_the_study(drive):
         return process
 
     outcome, *_ = drive(Trials("abc"), begin, SHARES)
-    assert outcome.stopped.startswith("full")
+    assert outcome.stop_reason.startswith("full")
     assert (outcome.rows, outcome.exit_code) == ([], 1)
     assert starts.processes["a"].done == ["killed"]
     assert starts.processes["b"].done == ["asked", "killed"]
@@ -192,7 +192,7 @@ def test_a_full_disk_stops_the_study(drive):
     [
         (Outcome(folder=Path(), rows=[{"status": "done"}, {"status": "failed"}]), 0),
         (Outcome(folder=Path(), rows=[{"status": "failed"}]), 1),
-        (Outcome(folder=Path(), rows=[{"status": "done"}], stopped="full"), 1),
+        (Outcome(folder=Path(), rows=[{"status": "done"}], stop_reason="full"), 1),
         (Outcome(folder=Path(), rows=[], signal=signal.SIGHUP), 129),
     ],
 )

@@ -77,13 +77,15 @@ def test_the_same_command_resumes_a_search(here, end):
     first = FakeTrials(trial_1=end)
     code, out = run(first)
     assert code == (130 if isinstance(end, KeyboardInterrupt) else 1)
-    word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full;"
+    word = "Interrupted" if isinstance(end, KeyboardInterrupt) else "Stopped: full."
     assert word in out
-    assert out.endswith("1 trial ended in out: run the command again to resume.\n")
+    assert out.endswith(
+        ". The results of 1 trial are in out: run the same command again to resume.\n"
+    )
     again = FakeTrials()
     code, out = run(again)
     assert code == 0
-    assert "Resuming the search in out, 1 trial ended\n" in out
+    assert "Resuming the search in out after 1 trial\n" in out
     assert again.names == ["trial-1", "trial-2"]
     assert again.begun[0] == first.begun[1]
 
@@ -107,14 +109,15 @@ def test_failures_in_a_row_stop_a_search(here):
     code, out = run(start, max_failures=2, width=300)
     assert (code, start.names) == (1, ["trial-0", "trial-1"])
     assert "No trial was completed.\n" in out
-    words = "the last 2 trials failed, with the error 'ValueError: no'; raise --max-failures;"
-    assert f"Stopped: {words} 2 trials ended in out" in out
+    assert "Stopped: 2 trials in a row failed, the last with 'ValueError: no'. The res" in out
+    remedy = "fix the cause, and run the command with a larger --max-failures to resume.\n"
+    assert out.endswith(f" of 2 trials are in out: {remedy}")
     assert run(start, max_failures=3)[0] == 0
 
 
 def test_other_settings_are_another_search(here):
     run(FakeTrials())
-    with pytest.raises(UserError, match="another study: its config.epochs is 2, not 3"):
+    with pytest.raises(UserError, match="another study: config.epochs is 2 in the folder and 3 in"):
         run(FakeTrials(), config=TrainConfig(dataset="sample", depth=10, width=1, epochs=3))
 
 
@@ -144,7 +147,7 @@ def test_the_command_has_the_exit_code_of_the_search(here, monkeypatch, capsys):
     )
     command = ["tune", "--dataset", "sample", "--max-trials", "3", "--output", "out"]
     assert make_app()(command, exit_on_error=False) == 130
-    assert "Interrupted; 0 trials ended in out" in capsys.readouterr().out
+    assert "Interrupted. The results of 0 trials are in out" in capsys.readouterr().out
     start.at = {}
     assert make_app()(command, exit_on_error=False) == 0
     assert capsys.readouterr().out.endswith("Report: out/report.html\n")

@@ -64,9 +64,9 @@ def test_only_what_makes_trials_incomparable_is_a_difference():
     assert one.find_differences(more, MAY_CHANGE) == []
     other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).info
     found = one.find_differences(other, MAY_CHANGE)
-    assert "its config.depth is 16, not 10" in found
-    assert "its tuner is random, not hyperband" in found
-    assert any(line.startswith("its space.base_lr is") for line in found)
+    assert "config.depth is 16 in the folder and 10 in this command" in found
+    assert "tuner is random in the folder and hyperband in this command" in found
+    assert any(line.startswith("space.base_lr is") for line in found)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_folder_holds_one_search(tmp_path):
         with pytest.raises(UserError, match=rf"{path} is in use by process \d+ on "):
             opened(path, search).__enter__()
     before = (path / "study.json").read_bytes()
-    with pytest.raises(UserError, match="another study: its config.epochs is 3, not 4;"):
+    with pytest.raises(UserError, match="config.epochs is 3 in the folder and 4 in this command;"):
         opened(path, Search(config=TrainConfig(epochs=4))).__enter__()
     assert (path / "study.json").read_bytes() == before
     with opened(path, Search(max_trials=20, config=TrainConfig(epochs=3))) as resumed:

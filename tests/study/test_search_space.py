@@ -30,7 +30,10 @@ BASE = TrainConfig(epochs=4, depth=10, width=1)
         ({"depth": {"min": 10, "max": 22, "step": 3}}, "setting, depth 13"),
         ({"dropout": {"min": 0.0, "max": 1.0}}, "setting, dropout 1.0"),
         ({"warmup_epochs": [0, 4]}, "leaves no epoch at the full learning rate"),
-        ({"optimizer": {"min": 1, "max": 2}}, "optimizer needs a list of choices"),
+        (
+            {"optimizer": {"min": 1, "max": 2}},
+            "optimizer takes choices, not a range: pass a list; received",
+        ),
         ({"wd": {"min": 0.1}}, "needs min and max, and may have step and sampling; received"),
         ({"wd": {"min": 0.1, "max": 0.2, "steps": 3}}, "may have step and sampling"),
         ({"wd": {"min": 0.2, "max": 0.1}}, "needs a min below its max; received"),

@@ -269,7 +269,7 @@ def test_shared_cores_are_warned_of(here, machine, shared):
         ({"epochs": 1}, "epochs has to be from 2 to"),
         (
             {"train": {"dataset": "sample", "subset": 100}},
-            "100 training images do not fill a global batch of 128",
+            "a global batch of 128 needs more than the 100 training images",
         ),
     ],
 )

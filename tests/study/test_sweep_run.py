@@ -64,7 +64,7 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
     if isinstance(end, KeyboardInterrupt):
         code, out = run(runs)
         assert code == 128 + signal_of(end)
-        assert "Interrupted; 3 points ended in runs/sweep-" in out
+        assert "Interrupted. The results of 3 points are in runs/sweep-" in out
         assert " 74 " in out
     else:
         with pytest.raises(SystemExit):
@@ -82,7 +82,7 @@ def test_other_settings_have_another_folder(here, runs):
     run(runs)
     run(runs, throughput(epochs=4))
     assert len(list((here / "runs").iterdir())) == 2
-    with pytest.raises(UserError, match="its cores is 2, not 4"):
+    with pytest.raises(UserError, match="cores is 2 in the folder and 4 on this machine"):
         run(runs, machine=MACHINE | {"cores": 4})
 
 
@@ -124,8 +124,8 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
         patch.setattr(StudyFolder, "write_json", full)
         code, out = run(runs)
     assert code == 1
-    assert "Stopped: No space left on device;" in out
-    assert "1 point ended in" in out
+    assert "Stopped: No space left on device." in out
+    assert "The results of 1 point are in" in out
     assert [row["name"] for row in read_study(only_folder(here)).rows] == [FIRST]
     assert not list(only_folder(here).rglob(".*.json"))
     again = FakeRuns()
@@ -136,10 +136,14 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
 @pytest.mark.parametrize(
     ("experiment", "machine", "words"),
     [
-        (throughput(epochs=5), MACHINE, "contains another study: its epochs is 3, not 5"),
-        (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
-        (throughput(train={"dataset": "sample"}), MACHINE, "its train.depth is 10, not None"),
-        (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
+        (throughput(epochs=5), MACHINE, "another study: epochs is 3 in the folder and 5 in"),
+        (throughput(batch_sizes=[8]), MACHINE, "batch_sizes is 8,16 in the folder and 8 in"),
+        (
+            throughput(train={"dataset": "sample"}),
+            MACHINE,
+            "train.depth is 10 in the folder and None in this",
+        ),
+        (None, MACHINE | {"cores": 4}, "cores is 2 in the folder and 4 on this machine"),
     ],
 )
 def test_a_folder_of_other_settings_is_told(finished, runs, experiment, machine, words):
@@ -211,7 +215,7 @@ def test_a_sweep_says_what_it_does_before_it_lists_the_devices(here):
 
 
 def test_a_batch_larger_than_the_data_is_refused_before_the_devices_are_listed(here):
-    words = "10,000 training images do not fill a global batch of 16,000"
+    words = "a global batch of 16,000 needs more than the 10,000 training images"
     with pytest.raises(UserError, match=words):
         sweep(throughput(train={"dataset": "sample"}, batch_sizes=[8, 8000]), machine=explode)
 

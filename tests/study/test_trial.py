@@ -20,7 +20,7 @@ from kdist.study.run_trials import TrialRunner
 from kdist.study.study_folder import StudyFolder
 from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep, time_to_target
 from kdist.study.sweep_run import SweepPoints
-from kdist.study.trial import Trial, measure_run
+from kdist.study.trial import Trial, read_measurements
 from kdist.study.trial_process import TrialProcess, can_be_resumed, make_request
 from kdist.training.config import SearchTrial
 from kdist.training.run_record import read_run
@@ -41,7 +41,7 @@ def run_folder(run, *, images=512, **options):
 
 def test_a_row_is_read_from_the_run_folder(tmp_path):
     run_folder(tmp_path / "run", images=20, target_accuracy=0.65)
-    row = measure_run(read_run(tmp_path / "run"))
+    row = read_measurements(read_run(tmp_path / "run"))
     assert row["images_per_sec"] == 250  # the median of the epochs after the first
     assert row["images_per_step"] == pytest.approx(20 / 3)
     # The first of the two epochs in a row that patience asks for.
@@ -52,12 +52,12 @@ def test_a_row_is_read_from_the_run_folder(tmp_path):
 
 def test_a_run_that_never_reached_its_target(tmp_path):
     run_folder(tmp_path / "run", target_accuracy=0.75)  # beaten once, not twice
-    row = measure_run(read_run(tmp_path / "run"))
+    row = read_measurements(read_run(tmp_path / "run"))
     assert (row["reached_target"], row["epochs_to_target"], row["seconds_to_target"]) == (
         *(False, None, None),
     )
     run_folder(tmp_path / "timed", validate=False)
-    assert measure_run(read_run(tmp_path / "timed"))["reached_target"] is None
+    assert read_measurements(read_run(tmp_path / "timed"))["reached_target"] is None
 
 
 class OnePoint(SweepPoints):
@@ -88,7 +88,7 @@ def process(monkeypatch, tmp_path, place):
         folder = StudyFolder(tmp_path)
         study = OnePoint(point, experiments[kind], folder)
         outcome = TrialRunner(study, folder, [], Console(quiet=True)).run()
-        if outcome.signal is not None or outcome.stopped:
+        if outcome.signal is not None or outcome.stop_reason:
             return outcome
         (row,) = outcome.rows
         return row
@@ -241,7 +241,7 @@ def test_a_resumed_point_that_fails_keeps_its_checkpoints(process, place, end, e
 def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, place, words):
     cut_short(place)
     outcome = process(f"import sys; sys.exit('OSError: {words}')", point=SAVED)
-    assert outcome.stopped.startswith("No space left on device")
+    assert outcome.stop_reason.startswith("No space left on device")
     assert can_be_resumed(place, make_request(SAVED, place))
 
 

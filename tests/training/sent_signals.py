@@ -18,7 +18,7 @@ import kdist.training.run as training_run
 import keras
 import numpy as np
 from kdist.errors import UserError
-from kdist.training import model as training_model
+from kdist.training import model_and_data
 from kdist.training.run_record import read_run
 from small_network import small_model
 
@@ -83,7 +83,7 @@ def sending(phase: str, number: int) -> Iterator[None]:
 
     opening, training = zipfile.ZipFile.open, training_run.train
     with (
-        mock.patch.object(training_model, "make_model", making),
+        mock.patch.object(model_and_data, "make_model", making),
         mock.patch.object(training_run, "train", train),
         mock.patch.object(zipfile.ZipFile, "open", writing),
     ):

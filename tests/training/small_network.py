@@ -2,8 +2,8 @@
 
 import keras
 from kdist.optimizers.optimizer_choices import make_optimizer
-from kdist.training import model as training_model
-from kdist.training.model import make_run_schedule
+from kdist.training import model_and_data
+from kdist.training.model_and_data import make_run_schedule
 
 
 def small_model(config, data, strategy, plan):
@@ -58,7 +58,7 @@ def kill():
 
 def stand_in():
     """Have all runs of this process train it."""
-    training_model.make_model = small_model
+    model_and_data.make_model = small_model
 
 
 STAND_IN = f"""

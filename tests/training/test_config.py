@@ -99,7 +99,10 @@ def test_the_defaults_are_the_labs():
         ({"network": "cifar10_net", "dropout": 0.1}, "pass another network"),
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 has no effect if augmentation=crop"),
         ({"augmentation": "cutout", "whole_pixels": True}, "pass another augmentation"),
-        ({"augmentation": "cutout", "augment": False}, "has no effect if augment=False"),
+        (
+            {"augmentation": "cutout", "augment": False},
+            "if augment=False: leave out augmentation, or leave out augment=False$",
+        ),
         ({"schedule": "exponential"}, "schedule=exponential needs decay_epochs"),
         ({"decay_epochs": 3}, "decay_epochs=3.0 has no effect if schedule=constant"),
         (

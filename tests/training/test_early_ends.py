@@ -13,7 +13,7 @@ import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.processes.verdict import is_out_of_memory
 from kdist.signals import ENDING_SIGNALS
-from kdist.training import model as training_model
+from kdist.training import model_and_data
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
 from kdist.training.run_record import read_run
@@ -40,7 +40,7 @@ def test_a_signal_leaves_what_was_trained_whole(phase, number, tmp_path, capsys)
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """Runs of the small network, in the folder `run`."""
-    monkeypatch.setattr(training_model, "make_model", small_model)
+    monkeypatch.setattr(model_and_data, "make_model", small_model)
 
     def run(*callbacks, **values):
         settings = {"dataset": "sample", "subset": 32 * STEPS, "depth": 10, "width": 1}

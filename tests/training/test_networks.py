@@ -10,7 +10,7 @@ from kdist.data.dataset_choices import DATASETS
 from kdist.data.image_data import ImageData, Standardization
 from kdist.tools.evaluate import evaluate
 from kdist.training.config import TrainConfig, make_plan
-from kdist.training.model import make_pipelines
+from kdist.training.model_and_data import make_pipelines
 from kdist.training.run import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer_in_module")]

@@ -10,9 +10,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from kdist.errors import UserError
 from kdist.report.write_report import write_report
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
-from kdist.training import TrainConfig, resume_run, train
-from kdist.training import model as training_model
-from kdist.training.restart import note_run, restore_after_restart
+from kdist.training import TrainConfig, model_and_data, resume_run, train
+from kdist.training.restart import record_run_for_restart, restore_after_restart
 from kdist.training.run_folder import RunFolder
 from kdist.workers.tf_config import NOTES, RESTART_COUNT
 from replicas import assert_equal
@@ -40,7 +39,7 @@ def make_kill():
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(training_model, "make_model", small_model)
+    monkeypatch.setattr(model_and_data, "make_model", small_model)
     monkeypatch.setattr(evaluator, "make_model", small_model)
     yield
     MemoryFileSystem.store.clear()
@@ -152,7 +151,7 @@ def test_a_run_that_fails_before_its_first_step_leaves_nothing(monkeypatch):
 
 def test_restarted_workers_find_the_run(tmp_path):
     environment = {NOTES: str(tmp_path), RESTART_COUNT: "0"}
-    note_run(RunFolder(ADDRESS), environment)
+    record_run_for_restart(RunFolder(ADDRESS), environment)
     again = environment | {RESTART_COUNT: "1"}
     assert restore_after_restart(again, {}, None) == ({"run_dir": ADDRESS}, None)
     with pytest.raises(KilledError):

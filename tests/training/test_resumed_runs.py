@@ -15,8 +15,7 @@ import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.training import model as training_model
-from kdist.training import resume_run
+from kdist.training import model_and_data, resume_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
@@ -52,7 +51,7 @@ def terminate():
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     """Trains the small network in a folder, and notes the lines."""
-    monkeypatch.setattr(training_model, "make_model", small_model)
+    monkeypatch.setattr(model_and_data, "make_model", small_model)
 
     def begin(name, *callbacks, **values):
         config = TrainConfig(**{**SETTINGS, "run_dir": str(tmp_path / name), **values})
@@ -85,7 +84,7 @@ def uninterrupted(tmp_path_factory):
             folder = tmp_path_factory.mktemp("whole") / "run"
             config = TrainConfig(**{**SETTINGS, **values, "run_dir": str(folder)})
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(training_model, "make_model", small_model)
+                patch.setattr(model_and_data, "make_model", small_model)
                 results[key] = train(config, announce=lambda _: None, verbose=0)
         return results[key]
 
@@ -254,7 +253,7 @@ def test_killed_between_the_result_and_the_model(run, uninterrupted, monkeypatch
     folder = Path(run("run").run_dir)
     summary = (folder / "summary.json").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr(training_model, "save_model", lambda *_: kill())
+        patch.setattr(model_and_data, "save_model", lambda *_: kill())
         patch.setattr(RunFolder, "discard", lambda _: None)
         if epochs is None:
             (folder / "summary.json").unlink()
@@ -274,7 +273,10 @@ def test_sigterm_saves_and_the_run_continues(run, uninterrupted, tmp_path, capsy
     result = run("run", At(2, 2, terminate), checkpoint_every=1e6)
     folder = tmp_path / "run"
     assert (result.interrupted, result.signal) == (True, signal.SIGTERM)
-    assert "SIGTERM: training saved in epoch 2 after step 2" in capsys.readouterr().out
+    assert (
+        "SIGTERM: training ends in epoch 2 after step 2; checkpoint saved"
+        in capsys.readouterr().out
+    )
     assert run.lines[-1] == (
         f"Interrupted by SIGTERM: the run is saved in {folder}; kdist train --resume {folder}"
         " continues the run"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.training.run_record import median_rate, read_run, warm_rates
+from kdist.training.run_record import median_images_per_second, read_run, warm_images_per_second
 from report_folders import write_run
 
 
@@ -10,7 +10,7 @@ def test_what_a_run_left(tmp_path):
     run = read_run(write_run(tmp_path / "a", (0.5, 0.9, 0.8), batch_size=16, replicas=2))
     assert run.name == "a"
     assert run.best == (0.9, 2)
-    assert run.rates == [110.0, 90.0]  # without the first epoch
+    assert run.images_per_second_by_epoch == [110.0, 90.0]  # without the first epoch
     assert run.images_per_sec == 100.0
     assert (run.summary_number("met_epoch"), run.summary_number("met_seconds")) == (2, 20.0)
     assert run.summary_number("global_batch") == 32
@@ -56,11 +56,11 @@ def test_without_its_settings_a_run_is_incomplete(tmp_path, unfinished):
 
 def test_the_speed_of_a_first_epoch_is_cold(tmp_path):
     cold, warm = write_run(tmp_path / "cold", (0.5,)), write_run(tmp_path / "warm", (0.5, 0.6))
-    assert (read_run(cold).rates, read_run(cold).is_warm) == ([50.0], False)
-    assert (read_run(warm).rates, read_run(warm).is_warm) == ([110.0], True)
+    assert (read_run(cold).images_per_second_by_epoch, read_run(cold).is_warm) == ([50.0], False)
+    assert (read_run(warm).images_per_second_by_epoch, read_run(warm).is_warm) == ([110.0], True)
     text = (warm / "history.csv").read_text().replace("50.0", "", 1)
     (warm / "history.csv").write_text(text)
-    assert read_run(warm).rates == [110.0]  # it is still of the second epoch
+    assert read_run(warm).images_per_second_by_epoch == [110.0]  # it is still of the second epoch
 
 
 def test_what_is_no_number_is_none(tmp_path):
@@ -130,7 +130,7 @@ def test_how_a_run_ended(tmp_path, end, status):
 
 
 @pytest.mark.parametrize(
-    ("rates", "warm", "median"),
+    ("by_epoch", "warm", "median"),
     [
         ([10.0, 90.0, 110.0], [90.0, 110.0], 100.0),
         ([10.0, 90.0], [90.0], 90.0),
@@ -140,6 +140,6 @@ def test_how_a_run_ended(tmp_path, end, status):
         ([], [], None),
     ],
 )
-def test_the_first_epoch_counts_only_where_it_is_alone(rates, warm, median):
-    assert warm_rates(rates) == warm
-    assert median_rate(rates) == median
+def test_the_first_epoch_counts_only_where_it_is_alone(by_epoch, warm, median):
+    assert warm_images_per_second(by_epoch) == warm
+    assert median_images_per_second(by_epoch) == median

@@ -15,7 +15,7 @@ from rich.console import Console
 
 SAMPLE = fashion_mnist(sample=True, announce=lambda _: None)
 FULL = dataclasses.replace(SAMPLE.subset(6_000), source="the cache")  # fewer will do here
-MISSING = "fashion_mnist was not found and could not be downloaded: pass --dataset sample"
+MISSING = "fashion_mnist was not found and could not be downloaded: pass --data-dir, the"
 
 
 @pytest.fixture

@@ -16,10 +16,9 @@ from kdist.errors import UserError
 from kdist.study import Search, tune
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
-from kdist.training import TrainConfig, resume_run, train
-from kdist.training import model as training_model
-from kdist.training.restart import OtherWorkersFolder, note_run, restore_after_restart
-from kdist.training.run_folder import RunFolder
+from kdist.training import TrainConfig, model_and_data, resume_run, train
+from kdist.training.restart import record_run_for_restart, restore_after_restart
+from kdist.training.run_folder import OtherWorkersFolder, RunFolder
 from kdist.workers.tf_config import WorkerPlace, worker_place
 from replicas import assert_close, assert_equal
 from small_network import STAND_IN, small_model
@@ -210,7 +209,7 @@ def test_workers_on_ray_train_the_same_bits(alone, case, tmp_path):
 def test_two_workers_give_what_two_replicas_give(tmp_path, monkeypatch):
     """Also where one of them is killed, and both are started again."""
     (tmp_path / "killed.py").write_text(STAND_IN + KILLED)
-    monkeypatch.setattr(training_model, "make_model", small_model)
+    monkeypatch.setattr(model_and_data, "make_model", small_model)
     process = start(
         *("--max-restarts", "1", tmp_path / "killed.py", "train"),
         **SETTINGS,
@@ -300,10 +299,10 @@ def test_workers_that_are_started_again_resume_their_run(tmp_path):
     for environment in ({}, first, again):  # ended before they had a run
         assert restore_after_restart(environment, settings, "other") == (settings, "other")
     folder = RunFolder(str(tmp_path / "run"))
-    note_run(folder, {})
-    note_run(OtherWorkersFolder(), first)
+    record_run_for_restart(folder, {})
+    record_run_for_restart(OtherWorkersFolder(), first)
     assert restore_after_restart(again, settings, None) == (settings, None)
-    note_run(folder, first)
+    record_run_for_restart(folder, first)
     own = {**settings, "run_dir": str(folder.path)}
     assert restore_after_restart(first, settings, None) == (settings, None)
     assert restore_after_restart(again, settings, None) == (own, None)  # nothing was trained there
@@ -311,7 +310,7 @@ def test_workers_that_are_started_again_resume_their_run(tmp_path):
     assert restore_after_restart(again, settings, None) == (own, str(folder.path))
     elsewhere = {"run_dir": str(tmp_path / "elsewhere")}
     assert restore_after_restart(again, elsewhere, None) == (elsewhere, None)
-    note_run(RunFolder(str(tmp_path), resumed=True), first)  # which others have begun
+    record_run_for_restart(RunFolder(str(tmp_path), resumed=True), first)  # which others have begun
     assert restore_after_restart(again, settings, None) == (own, str(folder.path))
 
 
@@ -319,7 +318,7 @@ def begun_run(path):
     """Return its folder, and the environment of its workers as they are started again."""
     environment = {"KDIST_LAUNCH_NOTES": str(path), "KDIST_RESTART_COUNT": "1"}
     folder = RunFolder(str(path / "begun"))
-    note_run(folder, environment)
+    record_run_for_restart(folder, environment)
     return folder, environment
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kdist.data import Standardization
 from kdist.errors import UserError
-from kdist.training import model as training_model
+from kdist.training import model_and_data
 from kdist.training.config import TrainConfig
 from kdist.training.run import load_data, train
 from replicas import assert_close
@@ -29,7 +29,7 @@ def silent(_):
 
 def train_small(settings, **options):
     """Train a small network in place of the WideResNet: what is tested is the run."""
-    with mock.patch.object(training_model, "make_model", small_model):
+    with mock.patch.object(model_and_data, "make_model", small_model):
         return train(settings, announce=silent, verbose=0, **options)
 
 

@@ -210,7 +210,10 @@ def _find_wrong_operation(settings: RunSettings, strategy: ExactStrategy) -> str
         record = record_training(settings, strategy, name="validated")
     if wrong := re.search(f"{WRONG_DIVISION}.*", record.message):
         return wrong[0]
-    return "no operation was divided wrongly, so the inputs of the steps differ"
+    return (
+        "kdist divides every operation correctly, so the model's code or its inputs differ between"
+        " one and several replicas"
+    )
 
 
 def _make_model(settings: RunSettings, strategy: ExactStrategy | None) -> keras.Model:
@@ -244,7 +247,7 @@ def _fit_model(
                 raise
             # For example a GAN with a `train_step`, but without `call` or `test_step`.
             record.notes.append(
-                "evaluate is not compared, as it fails on one replica, too:"
+                "evaluate is not compared, because it fails even on one replica:"
                 f" {explain_exception(error)}"
             )
         else:

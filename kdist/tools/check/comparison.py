@@ -20,8 +20,8 @@ STOCK_KERAS = "one replica of stock Keras"
 _KINDS_BY_NAME = ("loss", "metric", "evaluate")
 # A sample of larger variables is compared, so that the steps of a large model fit into memory.
 _MOST_VALUES = 2**16
-# Rounding the initial weights changes the results: a difference of at most this multiple of that
-# change counts as equal.
+# A run whose initial weights are changed by rounding shows the effect of rounding on the results: a
+# difference of at most this multiple of the effect counts as equal.
 _ROUNDING_FACTOR = 20.0
 # Metrics may add up in float32, whatever the model's precision.
 _METRIC_TOLERANCE = 1e-6
@@ -56,14 +56,14 @@ class Precision:
 
     def __str__(self) -> str:
         if self.level == "bits":
-            return "'equal' means: every bit"
-        meaning = f"'equal' means: within {self.tolerance:g}"
+            return "'equal' means equal in every bit"
+        meaning = f"'equal' means within {self.tolerance:g}"
         if self.level == "float64":
-            return f"float64: {meaning}, metrics within {_METRIC_TOLERANCE:g}"
+            return f"float64, {meaning}, for metrics within {_METRIC_TOLERANCE:g}"
         return (
-            f"{self.level} ({self.reason}): {meaning}, weights within"
-            f" {self.movement_tolerance:g} of their movement, or {_ROUNDING_FACTOR:g} times the"
-            " effect of rounding on one replica"
+            f"{self.level} ({self.reason}), {meaning}, for weights within"
+            f" {self.movement_tolerance:g} of their movement, or within {_ROUNDING_FACTOR:g} times"
+            " the effect of rounding on one replica"
         )
 
 
@@ -137,7 +137,7 @@ class Difference:
     def __str__(self) -> str:
         kind = "" if self.kind == "loss" else f"{self.kind} "
         size = f"off by {self.gap:.1g}" if math.isfinite(self.gap) else "NaN or a different shape"
-        return f"{kind}{self.name}: {size} (rounding: {self.tolerance:.0e})"
+        return f"{kind}{self.name}: {size} (rounding explains up to {self.tolerance:.0e})"
 
 
 def compare(
@@ -255,8 +255,8 @@ class CheckResult:
         lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to {self.reference}"]
         lines += [f"  {self.steps}; {self.precision}"]
         if self.unrepeatable:
-            title = "two runs on one replica differ, perhaps by a draw without a seed,"
-            lines += _difference_lines(title, self.unrepeatable)
+            lines += _difference_lines("two runs on one replica differ", self.unrepeatable)
+            lines.append("    so replicas cannot be compared; perhaps a random draw has no seed")
         for name, found in self.differences.items():
             if name in self.errors:
                 lines.append(f"  {name}: fails: {self.errors[name]}")

@@ -62,9 +62,9 @@ class ModelExplanation:
             f"{_format_percent(step.divided_share)} of the work on the batch is divided; {rounds}"
             f" ({exchanged}).",
             "",
-            f"  work       {_format_flops(work.total)} a step, of which every replica does"
-            f" {_format_percent(repeated)} whatever the batch",
-            f"             (updates of the weights); at most {step.most_speedup:.2f} times as fast"
+            f"  work       {_format_flops(work.total)} a step; every replica repeats"
+            f" {_format_percent(repeated)} (updates of the weights,",
+            f"             independent of the batch); at most {step.most_speedup:.2f} times as fast"
             " as one replica",
             "  memory     on each replica: weights"
             f" {self._with_divided(self.weights, 0, 'shard_weights')},",
@@ -108,7 +108,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     Returns:
         The divided share of the work; the lines of the program, or the layers, that need all rows;
         exchanges, and the bytes of weights and of the optimizer's state. Work is counted in
-        floating-point operations. Two operations may take different time.
+        floating-point operations, so shares of the work are not shares of the time.
 
     Raises:
         UserError: The model is not compiled, has a single replica, or does not take the batch.
@@ -150,10 +150,10 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
 
 def _strategy_of(model: keras.Model) -> ExactStrategy:
     if not isinstance(model, keras.Model) or not model.compiled:
-        found = type(model).__name__ + " that is not compiled" * isinstance(model, keras.Model)
-        raise UserError(
-            f"explain takes a compiled keras.Model, received {found}: call model.compile(...)"
-        )
+        found, remedy = type(model).__name__, "pass a model made under a strategy of kdist"
+        if isinstance(model, keras.Model):
+            found, remedy = f"{found} that is not compiled", "call model.compile(...)"
+        raise UserError(f"explain takes a compiled keras.Model, received {found}: {remedy}")
     strategy = strategy_of(model)
     if not isinstance(strategy, ExactStrategy) or strategy.num_replicas_in_sync == 1:
         count = "one replica" if isinstance(strategy, ExactStrategy) else "no strategy of kdist"

@@ -59,7 +59,9 @@ def check_gpus() -> list[Finding]:
         version, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-            remedy = "if there is a GPU: install the driver, or docker run --gpus all"
+            remedy = (
+                "if there is a GPU, install its driver; in a container, use docker run --gpus all"
+            )
             return [Finding(name, "absent", "no NVIDIA driver: the CPU is used", remedy)]
         remedy = "restart the machine or the container, then run nvidia-smi"
         return [Finding(name, "broken", f"NVML: {error}", remedy)]

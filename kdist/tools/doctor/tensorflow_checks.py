@@ -153,8 +153,8 @@ def judge_all_reduce(
     )
     if on_gpus and rate < _SLOW_BYTES_PER_SECOND:
         remedy = (
-            "NCCL_DEBUG=INFO says which links NCCL uses, and `nvidia-smi topo -p2p r` which pairs"
-            " have no peer access: turn off ACS and the IOMMU in the machine's BIOS"
+            "if `nvidia-smi topo -p2p r` shows pairs of GPUs without peer access, turn off ACS and"
+            " the IOMMU in the machine's BIOS; NCCL_DEBUG=INFO shows the links that NCCL uses"
         )
         return Finding(name, "slow", text, remedy)
     return Finding(name, "good", text)

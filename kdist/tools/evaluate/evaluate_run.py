@@ -30,9 +30,9 @@ def evaluate(
 ) -> "list[Evaluation]":
     """Evaluate a run's saved models on exactly all validation data, on any number of replicas.
 
-    Of a complete run, the final model is evaluated; of any other run, the newest readable
-    checkpoint, or without checkpoints the saved model. With `options.watch`, each checkpoint is
-    evaluated as it appears, until the run has ended or its process on this machine was killed.
+    If the run is complete, its final model is evaluated; otherwise its newest readable checkpoint,
+    or the saved model if there is no checkpoint. With `options.watch`, each checkpoint is evaluated
+    as it appears, until the run has ended or its process on this machine was killed.
 
     A run of your own model is evaluated on its validation data, with its compiled loss and metrics.
     The functions are loaded from the files that the run used.

@@ -15,7 +15,7 @@ from ...data import Standardization, evaluation_batches
 from ...errors import UserError, first_message_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
-from ...training.model import load_own_data, make_model, make_own_model
+from ...training.model_and_data import load_own_data, make_model, make_own_model
 from ...training.run import load_data, precision_scope
 from ...training.run_record import read_run
 from ...training.user_model.user_data import UserData
@@ -70,7 +70,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Evaluates the saved models of a run; if `averaged`, the averaged weights of checkpoints."""
+    """Evaluates the saved models of a run; with `averaged`, checkpoints with averaged weights."""
 
     def __init__(
         self, config: TrainConfig, *, averaged: bool, announce: Callable[[str], None]
@@ -160,6 +160,6 @@ def _load_weights(model: keras.Model, path: Path) -> None:
             model.load_weights(path)
     except Exception as error:  # a file of a different model raises exceptions of any type
         raise UserError(
-            f"{path} does not have the weights of the model that the run's settings make"
+            f"the weights in {path} do not fit the model that the run's settings make now"
             f" ({first_message_line(error)}): evaluate the run with the code that trained it"
         ) from error

@@ -11,7 +11,8 @@ from ...errors import TrainingError, UserError
 from ...processes import child
 
 TRY_VARIABLE = "KDIST_FINDER"
-"""Environment variable in the process of a try: a file that starts a search itself is refused."""
+"""Environment variable in the process of a try, where `find_batch_size` refuses to start a search:
+a user's file that calls it on import would start searches without end."""
 
 # Margin for fragmentation and for validation.
 _MEMORY_MARGIN = 0.05
@@ -21,7 +22,7 @@ _PROGRAM = (sys.executable, "-m", "kdist.tools.find.batch_size_try")
 _LAST_CHARACTERS = 6000
 _LIMIT_TEXTS = {
     "memory": "the next larger size that was tried did not fit into memory",
-    "data": "a larger global batch has more samples than the data",
+    "data": "the data have too few samples for a larger global batch",
     "most": "larger sizes were not tried (--most)",
 }
 

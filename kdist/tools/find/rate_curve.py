@@ -9,7 +9,7 @@ from ...arguments import as_integer, number_within
 from ...errors import UserError
 from ...files import atomic_write
 from ...report.charts import draw_learning_rates
-from ...report.page import Section, render_page
+from ...report.html_page import Section, render_page
 
 # The default range of a test: the first rate is far too small, the last rate diverges.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0

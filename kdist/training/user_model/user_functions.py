@@ -32,7 +32,7 @@ def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
     if not path.endswith(".py") or not function.isidentifier():
         raise UserError(f"{what} has to be given as FILE.py:FUNCTION, received {name}")
     if not os.path.isfile(path):  # unlike `Path`, accepts any text
-        raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
+        raise UserError(f"there is no file {path}: check the path")
     return path, function
 
 
@@ -47,7 +47,7 @@ def split_data_name(model: str, data: str) -> tuple[str, str]:
         ('my_model.py', 'data')
     """
     if ":" in data or data.endswith(".py"):
-        return split_name(data, what="data in another file than the model")
+        return split_name(data, what="a data function in a second file")
     return split_name(model)[0], data
 
 
@@ -193,12 +193,16 @@ class UserFunctions:
             "batch-size": None if self.takes_batch else batch,
             "val-batch-size": validation,
         }
+        definition = f"def {self.data_name}(batch_size):"
+        remedies = {
+            "batch-size": f", or let the function take the size, as in `{definition}`",
+            "val-batch-size": "",
+        }
         for option, size in batch_sizes.items():
             if size is not None and not data.has_arrays:
                 raise UserError(
-                    f"received --{option} {size}, but {self.files[-1]}: {self.data_name}() returns"
-                    " batches, which are the global batches on any number of replicas: leave out"
-                    f" the option, or write def {self.data_name}(batch_size):"
+                    f"received --{option} {size}, but {self.data_name}() of {self.files[-1]}"
+                    f" returns batches, not arrays: leave out the option{remedies[option]}"
                 )
 
 

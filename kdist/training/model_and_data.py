@@ -244,7 +244,8 @@ def load_own_data(
     """Load the user's data, and plan their batches; see `make_own_parts`.
 
     Returns:
-        The plan and the data. The plan of a new run has learning rate 0.0.
+        The plan and the data. In the plan of a new run, the learning rate is 0.0, a placeholder for
+        the rate of the compiled model.
     """
     if saved is None:
         plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)

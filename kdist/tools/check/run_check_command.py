@@ -81,7 +81,7 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     options = CheckOptions(replicas=replicas or (gpus or 2,), steps=4, batch_size=12)
     import tensorflow as tf
 
-    from .cases import CASES
+    from .built_in_models import BUILT_IN_MODELS
     from .check_model import make_strategies, run_check
 
     strategies = make_strategies(options)
@@ -90,7 +90,7 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
     tf.config.experimental.enable_tensor_float_32_execution(False)
     devices = max((strategy.devices for strategy in strategies), key=len)
     equal_count = 0
-    for number, (name, functions) in enumerate(CASES.items()):
+    for number, (name, functions) in enumerate(BUILT_IN_MODELS.items()):
         result = run_check(functions, strategies, options, float64=on_cpus)
         if number == 0:
             print(f"{', '.join(devices)}; {result.precision}")
@@ -98,5 +98,5 @@ def check_devices(replicas: Sequence[int] | None) -> bool:
         if not result.equal:
             print("\n".join(f"  {line}" for line in str(result).splitlines()[2:]), flush=True)
         equal_count += result.equal
-    print(f"{equal_count} of {len(CASES)} models match one replica of stock Keras")
-    return equal_count == len(CASES)
+    print(f"{equal_count} of {len(BUILT_IN_MODELS)} models match one replica of stock Keras")
+    return equal_count == len(BUILT_IN_MODELS)

@@ -33,11 +33,11 @@ def check(
     ] = False,
     options: Any = None,
 ) -> int:
-    """Show the part of your model's step that is divided; with --run, compare with one replica."""
+    """Show the divided part of your model's training step; with --run, check its results, too."""
     check_options = CheckOptions(**given_options(options))
     if (model is None) != devices:
         raise UserError("kdist check needs a model (FILE.py:FUNCTION) or --devices, not both")
-    from ..tools.check.command import check_devices, check_file
+    from ..tools.check.run_check_command import check_devices, check_file
 
     if model is None:
         replicas = check_options.replicas if "replicas" in given_options(options) else None
@@ -90,7 +90,7 @@ def report(
 
 def end_study(outcome: "Outcome") -> int:
     """Write the report of a sweep or search into its folder, and return its exit code."""
-    if outcome.rows and not outcome.stopped:
+    if outcome.rows and not outcome.stop_reason:
         report([str(outcome.folder)])
     return outcome.exit_code
 

@@ -99,8 +99,8 @@ _BUILDERS: dict[str, tuple[Callable[[], keras.Model], Callable[[], Any]]] = {
     ),
     "XLA": (lambda: _make_dense(jit_compile=True), _make_numbers),
 }
-CASES = {
+BUILT_IN_MODELS = {
     name: UserFunctions(build=build, make_data=make_data)
     for name, (build, make_data) in _BUILDERS.items()
 }
-"""Functions that make a compiled model and its data, by name of the case."""
+"""Functions that make a compiled model and its data, by name of the model."""
