@@ -54,7 +54,7 @@ def with_another_inner_size(op):
         ("Cumsum", wrong_rows, lambda x: tf.cumsum(x, 0), "not"),
         ("Max", wrong_sum, lambda x: tf.reduce_max(x), "not"),
         ("Sum", wrong_copy, lambda x: tf.reduce_sum(x), "values differ"),
-        ("Tanh", said_to_be_equal, lambda x: tf.tanh(x), "said to be equal"),
+        ("Tanh", said_to_be_equal, lambda x: tf.tanh(x), "plan says that all rows are equal"),
         ("Relu", with_another_size, lambda x: tf.nn.relu(x), "rows, not"),
         ("Sinh", with_another_inner_size, lambda x: tf.sinh(x), "has the shape"),
     ],
