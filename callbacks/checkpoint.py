@@ -50,9 +50,8 @@ class Checkpoint(ResumableCallback):
         preemption: With True, SIGTERM saves training at the end of the step, and ends the process
             with exit code 143. After the last step, too, the process ends: the code after `fit`
             runs when you start the program again. A second signal ends the process at once. To
-            handle
-            different signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves
-            signals alone.
+            handle different signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False
+            leaves signals alone.
         verbose: 0 prints only problems.
         clock: Returns the time in seconds, from any origin.
 
