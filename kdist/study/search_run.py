@@ -62,8 +62,7 @@ def tune(
         outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
         remedy = "run the same command again"
         if trials.failed_too_often and outcome.signal is None:
-            # The resumed search counts the failed trials again.
-            remedy = "fix the cause, and run the command with a larger --max-failures"
+            remedy = "fix the cause, and run the same command again"
             number, last = search.max_failures, outcome.rows[-1]["error"]
             in_a_row = (
                 f"{number} trials in a row failed, the last" if number > 1 else "a trial failed,"

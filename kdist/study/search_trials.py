@@ -71,6 +71,7 @@ class SearchTrials:
 
     def __init__(self, search: Search, folder: StudyFolder, rows: Sequence[Row]) -> None:
         self._search, self._folder, self._rows = search, folder, list(rows)
+        self._rows_at_start = len(rows)
         self._space = search.search_space()
         self._oracle = make_oracle(search)
         self._interrupted: list[KerasTrial] = []
@@ -117,8 +118,11 @@ class SearchTrials:
 
     @property
     def failed_too_often(self) -> bool:
-        """Whether the last `max_failures` trials failed, and the search stops early."""
-        last = self._rows[-self._search.max_failures :]
+        """Whether the last `max_failures` trials failed, and the search stops early.
+
+        A resumed search counts only its new trials: the cause of earlier failures may be mended.
+        """
+        last = self._rows[self._rows_at_start :][-self._search.max_failures :]
         failed = [row for row in last if row["status"] == "failed"]
         return len(failed) == self._search.max_failures and not self._is_over
 

@@ -110,9 +110,9 @@ def test_failures_in_a_row_stop_a_search(here):
     assert (code, start.names) == (1, ["trial-0", "trial-1"])
     assert "No trial was completed.\n" in out
     assert "Stopped: 2 trials in a row failed, the last with 'ValueError: no'. The res" in out
-    remedy = "fix the cause, and run the command with a larger --max-failures to resume.\n"
+    remedy = "fix the cause, and run the same command again to resume.\n"
     assert out.endswith(f" of 2 trials are in out: {remedy}")
-    assert run(start, max_failures=3)[0] == 0
+    assert run(start, max_failures=2)[0] == 0
 
 
 def test_other_settings_are_another_search(here):
