@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
 from tensorflow.python.ops import resource_variable_ops
 
-from .ordered_sum import add_in_order
+from .add_in_order import add_in_order
 
 # Two strategies of a process must not have groups with the same key, and all workers have to number
 # their groups in the same way. Strategies that only one process uses therefore take numbers from

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
-from .._upstream.ordered_sum import add_in_order
+from .._upstream.add_in_order import add_in_order
 from ..errors import UserError
 from .buckets import BUCKET_BYTES, choose_buckets, fill_buckets, split_bucket
 from .functions import functions_are_traced

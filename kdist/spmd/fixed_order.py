@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from .._upstream.ordered_sum import add_in_order
+from .._upstream.add_in_order import add_in_order
 from .collectives import (
     Collectives,
     WorkerCollectives,

@@ -13,7 +13,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.python.util.tf_stack import LoadTracesFromDebugInfo, extract_stack
 
-from .._upstream.ordered_sum import add_in_order, keep_order
+from .._upstream.add_in_order import add_in_order, keep_order
 
 # Attributes of operations that name functions.
 _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")

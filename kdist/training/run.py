@@ -3,9 +3,9 @@
 1. The worker's place, the run folder, the data: mistakes are reported before TensorFlow starts.
 2. The strategy and the number format.
 3. The plan (batches, learning rate), the model, the arguments of `fit` (`model_and_data.py`).
-4. The callbacks in calling order, the trackers, the checkpoints (`run_callbacks.py`).
+4. The callbacks in calling order (`run_callbacks.py`, `progress.py`), trackers, checkpoints.
 5. `fit`, which a signal or a loss that is not finite ends early.
-6. The result: `summary.json`, `model.keras`, and the lines that are printed (`printed_lines.py`).
+6. The result: `summary.json`, `model.keras`, and printed lines (`settings_and_result.py`).
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from ..tracking.make_trackers import check_trackers, tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .printed_lines import format_result, format_settings
 from .restart import record_run_for_restart
 from .run_folder import OtherWorkersFolder, RunFolder
 from .run_record import TrainResult, median_images_per_second
 from .settings import model_name
+from .settings_and_result import format_result, format_settings
 from .user_model.user_functions import explain_user_errors, list_user_files
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ def _make_callbacks(
         TrainingTelemetry,
     )
     from ..callbacks.print_throughput import can_count_images
-    from .run_callbacks import make_progress
+    from .progress import make_progress
 
     line = min(verbose, 1)
     stop, history = _make_stop(config, trial, verbose=line), keras.callbacks.History()
@@ -489,11 +489,11 @@ def _fit(
         Whether a signal to this worker interrupted the training.
     """
     from ..tracking.tracker import close_trackers
+    from .progress import ShortBar
     from .run_callbacks import (
         DivergedError,
         RaiseAtBatchEnd,
         RaiseWhenDiverged,
-        ShortBar,
         StopAfterEpoch,
         end_training,
     )

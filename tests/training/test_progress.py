@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
-from kdist.training.run_callbacks import EpochLines, ShortBar, describe_epoch, make_progress
+from kdist.training.progress import EpochLines, ShortBar, describe_epoch, make_progress
 from rich.console import Console
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
