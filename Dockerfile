@@ -9,6 +9,6 @@ COPY pyproject.toml README.md LICENSE ./
 COPY callbacks callbacks
 COPY models models
 COPY kdist kdist
-RUN pip install --no-cache-dir '.[cuda,report]'
+RUN pip install --no-cache-dir '.[cuda]'
 WORKDIR /work
 ENTRYPOINT ["kdist"]

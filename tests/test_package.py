@@ -80,7 +80,7 @@ def test_the_wheel_has_the_extras_that_messages_name(environments, tmp_path):
 MODULES = """
 import importlib.util
 import kdist
-for name in ("callbacks.print_throughput", "models.wide_resnet", "launch.child"):
+for name in ("callbacks.print_throughput", "models.wide_resnet", "processes.child"):
     print(importlib.util.find_spec("kdist." + name).origin)
 from kdist.training.recipes import recipe_names
 assert recipe_names()

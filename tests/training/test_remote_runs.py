@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import re
 
 import fsspec
 import keras
@@ -76,7 +77,9 @@ def test_a_killed_run_continues_from_the_storage_alone(tmp_path, capsys):
     lines = []
     result = resume_run(ADDRESS, announce=lines.append, verbose=1)
     printed = capsys.readouterr().out
-    assert f"Resumed in epoch 2 after step 1 from {ADDRESS}/checkpoints/e000001-b" in printed
+    # A save is left out while the one before is still written.
+    pattern = rf"Resumed in epoch 2 after step [01] from {ADDRESS}/checkpoints/e000001-b"
+    assert re.search(pattern, printed), printed
     assert f"{ADDRESS}/model.keras" in "\n".join(lines)
     assert "/kdist-" not in printed + "\n".join(lines)
     assert result.run_dir == ADDRESS
