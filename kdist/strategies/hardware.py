@@ -85,8 +85,8 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
 
     TensorFlow enables oneDNN by itself only for newer CPUs, when it is imported (TensorFlow's
     util/port.cc, `IsMKLEnabled`). TensorFlow's other kernels are compiled for AVX without FMA: on
-    an AVX2 machine a training step of a convolutional network then takes twice as long
-    (docs/results/speed.md). GPUs are not affected.
+    an AVX2 machine a training step of a convolutional network then takes twice as long. GPUs
+    are not affected.
 
     Set `TF_ENABLE_ONEDNN_OPTS=0` to keep TensorFlow's choice.
     """
