@@ -289,10 +289,13 @@ def _sort_topologically(before: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _count_launches_between(path: Sequence[Step]) -> float:
-    """Return the median of the launches between exchanges; exchanges in a row count once."""
+    """Return the median of the launches between exchanges of the forward pass, up to the loss.
+
+    Exchanges in a row count once.
+    """
     between, launches, has_exchanged = [], 0, False
     for step in path:
-        if "compile_loss" in step.name:
+        if "compile_loss" in step.name or "gradient_tape" in step.name:
             break
         if step.is_exchange:
             between += [launches] if has_exchanged and launches else []

@@ -299,6 +299,7 @@ def _plan_step(
                 if not (keeps_rows and stays_divided(plan.placement_of(tensor))):
                     plan.plan_conversion(plan.resolve_alias(tensor), REPLICATE)
             plan.settle_conversions()
+            plan.delay_updates()
             return plan, batches, captured
         except ComputeWholeError as error:
             whole |= error.operations

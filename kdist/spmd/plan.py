@@ -376,6 +376,58 @@ class GraphPlan(TensorFacts):
                 settle_conversion(placement, conversion) for placement, conversion in pairs
             ]
 
+    def delay_updates(self) -> None:
+        """Move updates from sums that no other operation needs, such as gradients, to a last stage.
+
+        The first stage that has a gradient's sum is often a stage of the backward pass, which would
+        wait for this sum. With the updates in a last stage, a stage waits only for sums that it
+        needs to go on, and gradients are summed in large buckets meanwhile.
+        """
+        if self.step.in_fixed_order:  # `_wait_for_changes` has the order of reads and changes.
+            return
+        planned_at = {planned.op: planned for planned in self.operations}
+
+        def sources_of(planned: PlannedOperation) -> list[PlannedOperation]:
+            sources = [self.makers.get(tensor.ref()) for tensor in planned.inputs]
+            sources += [planned_at.get(control) for control in planned.controls]
+            return [source for source in sources if source is not None]
+
+        exchanged = {self.makers.get(ref) for ref in self.exchanges}
+        waiting = [p for p in self.operations if p in exchanged or not _may_be_delayed(p)]
+        needed = set(waiting)  # by an exchange, or where they are
+        while waiting:
+            planned = waiting.pop()
+            found = set(sources_of(planned)) - needed
+            needed |= found
+            waiting += found
+        early = {ref for planned in needed for ref in self._sums_of(planned)}
+        delayed: dict[PlannedOperation, None] = {}
+        for planned in self.operations:
+            reads_late_sum = any(ref not in early for ref in self._sums_of(planned))
+            follows = any(source in delayed for source in sources_of(planned))
+            if planned not in needed and (reads_late_sum or follows):
+                delayed[planned] = None
+        last = max((planned.stage for planned in delayed), default=INPUTS)
+        for planned in delayed:
+            planned.stage = last
+            for output in planned.op.outputs:
+                if self.makers.get(output.ref()) is planned:
+                    self.set_tensor(output, self.placement_of(output), last)
+
+    def _sums_of(self, planned: PlannedOperation) -> list[Ref]:
+        """Return the exchanged sums that an operation reads."""
+        found: list[Ref] = []
+        inputs = zip(planned.inputs, planned.placements, planned.conversions, strict=True)
+        waiting = [t for t, p, c in inputs if isinstance(p, Partial) and not isinstance(c, Keep)]
+        while waiting:
+            tensor = waiting.pop()
+            maker = self.makers.get(tensor.ref())
+            if tensor.ref() in self.exchanges:
+                found.append(tensor.ref())
+            elif maker is not None and maker.decision.is_reshape:  # see `_plan_whole_exchange`
+                waiting += maker.inputs
+        return found
+
     def _plan_whole_exchange(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
         planned = self.makers.get(tensor.ref())
@@ -505,6 +557,26 @@ def bytes_of(tensor: tf.Tensor) -> int:
 def is_fake(tensor: tf.Tensor) -> bool:
     """Whether a tensor is a stand-in, as a branch returns for results that the branch lacks."""
     return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
+
+
+def _may_be_delayed(planned: PlannedOperation) -> bool:
+    """Whether a later stage can hold an operation: every replica computes the same from sums.
+
+    Operations with rows stay: other tensors may have sizes in common with their results.
+    """
+    is_after_exchange = planned.stage.on_every_replica and planned.stage.round > 0
+    takes_weight = any(isinstance(conversion, TakeWeight) for conversion in planned.conversions)
+    results = zip(planned.op.outputs, planned.decision.output_placements, strict=True)
+    return (
+        is_after_exchange
+        and not takes_weight
+        and all(
+            isinstance(placement, Replicate)
+            and output.shape.is_fully_defined()
+            and output.dtype not in (tf.resource, tf.variant)
+            for output, placement in results
+        )
+    )
 
 
 def _has_one_row(tensor: tf.Tensor, placement: Placement) -> bool:
