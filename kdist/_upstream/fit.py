@@ -146,10 +146,9 @@ def continue_first_epoch(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
     """Return the steps of a continued fit's first epoch, in the form of `EpochIterator`."""
     fit.start = None
     fit.model._initial_epoch = None  # the next fit begins at its own epoch
-    epochs = epoch - fit.initial_epoch
-    history = IteratorHistory(fit.iterator, epochs)
+    history = _list_iterators(fit, epoch)
     source = find_data_source(fit)
-    source.replay(history, epochs)
+    source.replay(history, epoch - fit.initial_epoch)
     before = history.current.batches or 0 if history.current is not None else 0
     return continue_epoch(fit.iterator, source, batch, before)
 
@@ -161,10 +160,19 @@ def pass_over_data(model: keras.Model, epoch: int) -> None:
     """
     fit = running_fit(model)
     if fit is not None:
-        epochs = epoch - fit.initial_epoch
-        history = IteratorHistory(fit.iterator, epochs)
+        history = _list_iterators(fit, epoch)
         history.current = None  # no epoch continues to read it
-        find_data_source(fit).replay(history, epochs)
+        find_data_source(fit).replay(history, epoch - fit.initial_epoch)
+
+
+def _list_iterators(fit: Fit, epoch: int) -> IteratorHistory:
+    """Return the iterators of the epochs before `epoch`."""
+    return IteratorHistory(
+        epoch - fit.initial_epoch,
+        batches=fit.iterator._num_batches,
+        steps_per_epoch=fit.iterator.steps_per_epoch,
+        steps_per_execution=fit.iterator.steps_per_execution,
+    )
 
 
 def _is_divided_by_kdist(epoch_iterator: Any) -> bool:

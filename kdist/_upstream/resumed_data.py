@@ -15,11 +15,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
-from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.utils.rng_utils import get_random_seed
 from tensorflow.python.framework import op_def_registry
 
@@ -197,8 +195,8 @@ def make_spare_iterator(epoch_iterator: Any) -> None:
         iter(epoch_iterator.data_adapter.get_tf_dataset())
 
 
-class IteratorHistory(EpochIterator):
-    """Records the iterators that a fit's first epochs create: runs Keras's loop without data.
+class IteratorHistory:
+    """The iterators of a fit's first epochs.
 
     Attributes:
         iterators: All iterators, in order.
@@ -206,35 +204,53 @@ class IteratorHistory(EpochIterator):
             new iterator.
     """
 
-    def __init__(self, epoch_iterator: Any, epochs: int) -> None:
-        # Not Keras's own `__init__`, which needs data.
-        self.data_adapter = DataAdapter()
-        self.steps_per_epoch = epoch_iterator.steps_per_epoch
-        self.steps_per_execution = epoch_iterator.steps_per_execution
-        self._num_batches = epoch_iterator._num_batches
-        self._current_iterator, self._steps_seen = None, 0
+    def __init__(
+        self,
+        epochs: int,
+        *,
+        batches: int | None,
+        steps_per_epoch: int | None,
+        steps_per_execution: int,
+    ) -> None:
         self.iterators: list[IteratorUse] = []
-        for self._epoch in range(epochs):
-            self._read_epoch()
-        is_continued = self.steps_per_epoch and self.iterators
-        self.current = self.iterators[-1] if is_continued else None
+        self.current: IteratorUse | None = None
+        self._batches, self._steps_per_epoch = batches, steps_per_epoch
+        self._steps_per_execution = steps_per_execution
+        self._steps_seen = 0
+        for epoch in range(epochs):
+            self._read_epoch(epoch)
+        if steps_per_epoch is None:
+            self.current = None
 
-    def _read_epoch(self) -> None:
-        for first, last, _ in self._enumerate_iterator():
-            use = self.iterators[-1]
-            if use.read_from is None:
-                use.read_from = self._epoch
-            if not self.steps_per_epoch and not self._num_batches:
-                use.batches = None
-                return
-            use.batches = (use.batches or 0) + last - first + 1
+    def _read_epoch(self, epoch: int) -> None:
+        if not self._steps_per_epoch and not self._batches:
+            self.iterators.append(IteratorUse(epoch, epoch, None))
+            return
+        if self.current is None or self._steps_per_epoch is None:
+            self._make_iterator(epoch)
+        executions = self._count_executions()
+        if executions and self.current is not None and self.current.batches is not None:
+            read = executions * self._steps_per_execution
+            if self.current.read_from is None:
+                self.current.read_from = epoch
+            self.current.batches += read
+            self._steps_seen += read
+        # Keras creates an iterator here even if the next epoch creates another iterator.
+        if self._batches and self._steps_seen >= self._batches:
+            self._make_iterator(epoch)
 
-    def _get_iterator(self) -> Any:
-        self.iterators.append(IteratorUse(self._epoch))
-        return ()
+    def _count_executions(self) -> int:
+        steps = self._steps_per_epoch or self._batches or 0
+        executions = -(-steps // self._steps_per_execution)
+        if self._batches:
+            left = -(-(self._batches - self._steps_seen) // self._steps_per_execution)
+            executions = min(executions, left)
+        return executions
 
-    def _interrupted_warning(self) -> None:
-        """Do nothing: Keras warned when the epochs were trained."""
+    def _make_iterator(self, epoch: int) -> None:
+        self.current = IteratorUse(epoch)
+        self.iterators.append(self.current)
+        self._steps_seen = 0
 
 
 class DataSource:
