@@ -8,8 +8,7 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import as_integer, number_within, positive_integer
-from ..errors import UserError
+from ..arguments import check_image_shape, number_within, positive_integer
 from ..layers import LocalResponseNormalization
 
 
@@ -58,7 +57,7 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     image/cifar10), after Krizhevsky's cuda-convnet.
     """
     positive_integer("classes", classes, hint="pass the number of classes")
-    _check_image_shape(input_shape)
+    check_image_shape(input_shape, hint="(24, 24, 3): three integers of at least 1")
     number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
 
     images = keras.Input(tuple(input_shape), name="images")
@@ -106,13 +105,3 @@ def _pool(x: Any, name: str) -> Any:
 
 def _normalize(x: Any, name: str) -> Any:
     return LocalResponseNormalization(4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name)(x)
-
-
-def _check_image_shape(shape: Sequence[int]) -> None:
-    match shape:
-        case [_, _, _] if all((as_integer(size) or 0) >= 1 for size in shape):
-            return
-    raise UserError(
-        f"input_shape is {shape!r}, but has to be (height, width, channels) of one image, without"
-        " the batch axis, such as (24, 24, 3): three integers of at least 1"
-    )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import core
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api as autograph
-from tensorflow.python.eager import lift_to_graph
+from tensorflow.python.eager import forwardprop_util, lift_to_graph
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import save_context, save_options
 
@@ -168,6 +168,11 @@ def _batch_norm(
     if strategy is not None and training and layer.trainable and mask is None:
         outputs = strategy.batch_norm(layer, inputs)
     return original(layer, inputs, training, mask) if outputs is None else outputs
+
+
+def has_forward_derivatives(*tensors: Any) -> bool:
+    """Whether a `tf.autodiff.ForwardAccumulator` computes derivatives of one of the tensors."""
+    return bool(forwardprop_util.pack_tangents(tensors).tangents)
 
 
 PATCHES = (_graph_constant, _remat, _batch_norm)

@@ -10,10 +10,7 @@ import numpy as np
 
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
-
-# These modules register their classes with Keras.
-from ..layers import local_response_normalization, sync_batch_normalization  # noqa: F401
-from ..optimizers import lars_and_novograd, warm_up  # noqa: F401
+from ..strategies import load_model  # noqa: F401 - registers kdist's classes with Keras
 from .checkpoint_file import CheckpointFile, DamagedCheckpointError
 from .variable_values import assign_values, find_difference, state_variables
 

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .._upstream.forward_derivatives import has_forward_derivatives
+from .._upstream.one_device_tracing import has_forward_derivatives
 from ..spmd.rematerialization import is_rematerialized
 
 _SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.util import _pywrap_util_port
 
-from .._upstream.onednn import onednn_is_on
 from .stage import Stage
 
 # Types whose kernels are right for inputs with 0 rows, on GPUs and on CPUs without oneDNN:
 # TensorFlow's tests have such inputs (2.21).
 _RIGHT_WITHOUT_ROWS = {"BiasAdd", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter"}
+
+
+def onednn_is_on() -> bool:
+    """Whether TensorFlow uses oneDNN's kernels on CPUs."""
+    return bool(_pywrap_util_port.IsMklEnabled())
 
 
 def fails_without_rows(stage: Stage, op: tf.Operation) -> bool:

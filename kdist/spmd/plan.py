@@ -386,25 +386,24 @@ class GraphPlan(TensorFacts):
         if self.step.in_fixed_order:  # `_wait_for_changes` has the order of reads and changes.
             return
         planned_at = {planned.op: planned for planned in self.operations}
-
-        def sources_of(planned: PlannedOperation) -> list[PlannedOperation]:
-            sources = [self.makers.get(tensor.ref()) for tensor in planned.inputs]
-            sources += [planned_at.get(control) for control in planned.controls]
-            return [source for source in sources if source is not None]
-
+        sources: dict[PlannedOperation, set[PlannedOperation]] = {}
+        for planned in self.operations:
+            found = {self.makers.get(tensor.ref()) for tensor in planned.inputs}
+            found |= {planned_at.get(control) for control in planned.controls}
+            sources[planned] = {source for source in found if source is not None}
+        sums = {planned: self._sums_of(planned) for planned in self.operations}
         exchanged = {self.makers.get(ref) for ref in self.exchanges}
         waiting = [p for p in self.operations if p in exchanged or not _may_be_delayed(p)]
         needed = set(waiting)  # by an exchange, or where they are
         while waiting:
-            planned = waiting.pop()
-            found = set(sources_of(planned)) - needed
-            needed |= found
-            waiting += found
-        early = {ref for planned in needed for ref in self._sums_of(planned)}
+            added = sources[waiting.pop()] - needed
+            needed |= added
+            waiting += added
+        early = {ref for planned in needed for ref in sums[planned]}
         delayed: dict[PlannedOperation, None] = {}
         for planned in self.operations:
-            reads_late_sum = any(ref not in early for ref in self._sums_of(planned))
-            follows = any(source in delayed for source in sources_of(planned))
+            reads_late_sum = not early.issuperset(sums[planned])
+            follows = any(source in delayed for source in sources[planned])
             if planned not in needed and (reads_late_sum or follows):
                 delayed[planned] = None
         last = max((planned.stage for planned in delayed), default=INPUTS)
