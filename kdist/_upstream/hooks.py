@@ -66,8 +66,8 @@ class StrategyHooks:
       failed step. `handles` are the tensors that the failed function captures. A variable's handle
       is the handle of its first copy.
     * `automatic_xla(is_supported)`: the value of `jit_compile="auto"`, Keras's default: true on one
-      GPU. On several GPUs XLA compiles only the random draws, which are then those of one GPU: XLA
-      and TensorFlow draw different numbers.
+      GPU. On several GPUs XLA compiles only the random draws: XLA and TensorFlow draw different
+      numbers, and one GPU has XLA's.
     * `steps_per_execution(model, global_batch)`: the value of `steps_per_execution="auto"`.
 
     In a step:

@@ -310,7 +310,7 @@ def test_workers_that_are_started_again_resume_their_run(tmp_path):
     assert restore_after_restart(again, settings, None) == (own, str(folder.path))
     elsewhere = {"run_dir": str(tmp_path / "elsewhere")}
     assert restore_after_restart(again, elsewhere, None) == (elsewhere, None)
-    record_run_for_restart(RunFolder(str(tmp_path), resumed=True), first)  # which others have begun
+    record_run_for_restart(RunFolder(str(tmp_path), resumed=True), first)  # begun by other workers
     assert restore_after_restart(again, settings, None) == (own, str(folder.path))
 
 
