@@ -6,7 +6,8 @@ the trained batches. `compile_options.py` has the steps per execution.
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -112,11 +113,13 @@ class _FirstEpoch(int):
         return True
 
 
-def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
+def start_fit_at(
+    model: keras.Model, *, epoch: int, batch: int, data_ends: Mapping[int, int] | None = None
+) -> str | None:
     """Let a `fit` that is about to begin start at a batch of an epoch.
 
     Callbacks and the progress bar get steps that begin at `batch`. The data are the same as in an
-    uninterrupted fit.
+    uninterrupted fit. `data_ends` are those of the interrupted fit (`Fit.data_ends`).
 
     - `kdist.data.training_batches`: any batch is computed directly.
     - Arrays, and a `tf.data.Dataset`: if the order depends on earlier iterators, these iterators
@@ -138,7 +141,7 @@ def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
             " and `_upstream.all_patches.install()` before `fit`"
         )
     model._initial_epoch = _FirstEpoch(epoch)
-    fit.start = epoch, batch
+    fit.start, fit.data_ends = (epoch, batch), dict(data_ends or {})
     return find_data_source(fit).inexact
 
 
@@ -149,6 +152,7 @@ def continue_first_epoch(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
     history = _list_iterators(fit, epoch)
     source = find_data_source(fit)
     source.replay(history, epoch - fit.initial_epoch)
+    fit.iterator._num_batches = history.num_batches
     before = history.current.batches or 0 if history.current is not None else 0
     return continue_epoch(fit.iterator, source, batch, before)
 
@@ -169,7 +173,8 @@ def _list_iterators(fit: Fit, epoch: int) -> IteratorHistory:
     """Return the iterators of the epochs before `epoch`."""
     return IteratorHistory(
         epoch - fit.initial_epoch,
-        batches=fit.iterator._num_batches,
+        ends={at - fit.initial_epoch: batches for at, batches in fit.data_ends.items()},
+        num_batches=fit.iterator._num_batches,
         steps_per_epoch=fit.iterator.steps_per_epoch,
         steps_per_execution=fit.iterator.steps_per_execution,
     )
@@ -204,9 +209,11 @@ def continue_epoch(
             break
         epoch_iterator._steps_seen = (epoch_iterator._steps_seen if steps else step) + size
         yield step, step + size - 1, iterator
-    is_over = batches and epoch_iterator._steps_seen >= batches
-    if is_over and (epoch_iterator.steps_per_epoch or not _is_divided_by_kdist(epoch_iterator)):
-        epoch_iterator._current_iterator = iter(epoch_iterator._get_iterator())
+    if batches and epoch_iterator._steps_seen >= batches:
+        if epoch_iterator.steps_per_epoch or not _is_divided_by_kdist(epoch_iterator):
+            epoch_iterator._current_iterator = iter(epoch_iterator._get_iterator())
+        else:  # no step was left
+            make_spare_iterator(epoch_iterator)
         epoch_iterator._steps_seen = 0
     epoch_iterator.data_adapter.on_epoch_end()
     source.end_epoch()
@@ -285,6 +292,25 @@ def _record_iterator(
 
 
 @replaces(
+    EpochIterator,
+    "catch_stop_iteration",
+    why="Does not say in which epochs the data ended, on which the later iterators depend.",
+    test="test_data_that_end_limit_the_later_epochs",
+)
+@contextmanager
+def _record_end(original: Callable[..., Any], iterator: Any) -> Iterator[None]:
+    """Record that the training data ended within an epoch."""
+    with original(iterator):
+        try:
+            yield
+        except StopIteration:
+            fit = innermost_fit()
+            if fit is not None and fit.iterator is iterator:
+                fit.data_ends[fit.epoch] = iterator._steps_seen
+            raise
+
+
+@replaces(
     CallbackList,
     "on_epoch_begin",
     why=_NO_EPOCH,
@@ -340,6 +366,7 @@ DATA_PATCHES = (
     _fit,
     _begin_epoch,
     _record_iterator,
+    _record_end,
     _steps_of_epoch,
 )
 

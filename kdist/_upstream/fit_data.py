@@ -47,7 +47,10 @@ class Fit:
         initial_epoch: The argument of `fit`.
         data: The data of this fit alone, if `fit` was called with a data set of `EpochBatches`.
         iterator: Keras's `EpochIterator` over the training data.
+        epoch: The epoch that is trained, or was trained last.
         start: Epoch and batch to begin at, if `start_fit_at` has set them; `None` after the start.
+        data_ends: Epochs whose data ended before Keras expected it, with the batches that Keras
+            had counted in the iterator.
         counted: `EpochBatches` that count their epochs, as an iterator covers several epochs.
         observers: The callbacks that are called at the end of the fit, also after an error.
         resumed_logs: Logs of a resumed epoch without a step left; ignored if the epoch has a step.
@@ -57,7 +60,9 @@ class Fit:
         self.model, self.initial_epoch = model, initial_epoch
         self.data: Any = None
         self.iterator: Any = None
+        self.epoch = initial_epoch
         self.start: tuple[int, int] | None = None
+        self.data_ends: dict[int, int] = {}
         self.counted: list[Any] = []
         self.observers: list[Any] = []
         self.resumed_logs: Any = None
@@ -73,6 +78,7 @@ class Fit:
 
     def begin_epoch(self, epoch: int) -> None:
         """Pass the epoch that is about to be trained to the data."""
+        self.epoch = epoch
         if not self._has_begun:
             self._find_data()
         if self.data is not None:

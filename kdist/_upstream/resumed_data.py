@@ -8,7 +8,7 @@ import copy
 import itertools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,55 +202,64 @@ class IteratorHistory:
         iterators: All iterators, in order.
         current: The iterator that the next epoch continues to read; `None` if that epoch creates a
             new iterator.
+        num_batches: The length of the data as Keras knows it after these epochs: if the data set
+            does not tell it, Keras takes it from the first epoch that the data end in.
     """
 
     def __init__(
         self,
         epochs: int,
         *,
-        batches: int | None,
+        num_batches: int | None,
         steps_per_epoch: int | None,
         steps_per_execution: int,
+        ends: Mapping[int, int],
     ) -> None:
         self.iterators: list[IteratorUse] = []
         self.current: IteratorUse | None = None
-        self._batches, self._steps_per_epoch = batches, steps_per_epoch
+        self.num_batches, self._steps_per_epoch = num_batches, steps_per_epoch
         self._steps_per_execution = steps_per_execution
         self._steps_seen = 0
         for epoch in range(epochs):
-            self._read_epoch(epoch)
+            self._read_epoch(epoch, ends.get(epoch))
         if steps_per_epoch is None:
             self.current = None
 
-    def _read_epoch(self, epoch: int) -> None:
-        if not self._steps_per_epoch and not self._batches:
-            self.iterators.append(IteratorUse(epoch, epoch, None))
-            return
-        if self.current is None or self._steps_per_epoch is None:
-            self._make_iterator(epoch)
+    def _read_epoch(self, epoch: int, end: int | None) -> None:
+        """Read an epoch; `end`: the batches that Keras had counted when the data ended."""
+        use = self.current
+        if use is None or self._steps_per_epoch is None:
+            use = self._make_iterator(epoch)
         executions = self._count_executions()
-        if executions and self.current is not None and self.current.batches is not None:
-            read = executions * self._steps_per_execution
-            if self.current.read_from is None:
-                self.current.read_from = epoch
-            self.current.batches += read
-            self._steps_seen += read
+        if executions != 0 and use.read_from is None:
+            use.read_from = epoch
+        if executions is None or end is not None:
+            use.batches = self.current = None
+            self.num_batches = self.num_batches or end
+            return
+        read = executions * self._steps_per_execution
+        use.batches = (use.batches or 0) + read
+        self._steps_seen += read
         # Keras creates an iterator here even if the next epoch creates another iterator.
-        if self._batches and self._steps_seen >= self._batches:
+        if self.num_batches and self._steps_seen >= self.num_batches:
             self._make_iterator(epoch)
 
-    def _count_executions(self) -> int:
-        steps = self._steps_per_epoch or self._batches or 0
+    def _count_executions(self) -> int | None:
+        """Return the executions of an epoch; `None` if they are unknown."""
+        steps = self._steps_per_epoch or self.num_batches
+        if not steps:
+            return None
         executions = -(-steps // self._steps_per_execution)
-        if self._batches:
-            left = -(-(self._batches - self._steps_seen) // self._steps_per_execution)
+        if self.num_batches:
+            left = -(-(self.num_batches - self._steps_seen) // self._steps_per_execution)
             executions = min(executions, left)
         return executions
 
-    def _make_iterator(self, epoch: int) -> None:
-        self.current = IteratorUse(epoch)
-        self.iterators.append(self.current)
+    def _make_iterator(self, epoch: int) -> IteratorUse:
+        self.current = use = IteratorUse(epoch)
+        self.iterators.append(use)
         self._steps_seen = 0
+        return use
 
 
 class DataSource:

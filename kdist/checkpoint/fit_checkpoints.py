@@ -269,7 +269,7 @@ class FitCheckpoints:
     def _begin_at(self, saved: SavedTraining) -> str | None:
         """Start the fit at the saved position; return a line if the data are not exact."""
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
-        return start_fit_at(self._model, epoch=epoch, batch=batch)
+        return start_fit_at(self._model, epoch=epoch, batch=batch, data_ends=saved.data_ends)
 
     def _copy_epoch_state(self) -> EpochState:
         return copy_epoch_state(self._model, self._callbacks, self._logs, self._workers)

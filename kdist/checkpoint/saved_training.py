@@ -72,6 +72,7 @@ def copy_training(
     """
     arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
     callback_arrays: dict[str, np.ndarray] = {}
+    fit = running_fit(model)
     state = {
         "stopped": bool(model.stop_training),
         "replicas": model.distribute_strategy.num_replicas_in_sync,
@@ -82,6 +83,7 @@ def copy_training(
         "metrics": [name for name in epoch.arrays if name.startswith("metrics/")] if epoch else [],
         "callbacks": epoch.callbacks if epoch else callbacks.copy(callback_arrays),
         "logs": epoch.logs if epoch else None,
+        "data_ends": [*fit.data_ends.items()] if fit else [],
     }
     return arrays | (epoch.arrays if epoch else callback_arrays), state
 
@@ -100,6 +102,7 @@ class SavedTraining:
         self.is_within_epoch = bool(checkpoint.batch)
         self.was_stopped = bool(state["stopped"])
         self.callbacks: dict[str, Any] = from_json(state["callbacks"], arrays)
+        self.data_ends: dict[int, int] = dict(state["data_ends"])
         self._arrays = arrays
         self._state = state
 

@@ -130,7 +130,7 @@ class Training:
 
     Args:
         model: The compiled model.
-        data: Arguments of `fit`.
+        data: Arguments of `fit`, or a function that makes them.
         make_callbacks: Makes those of a fit.
         **options: Of `fit`.
     """
@@ -158,10 +158,9 @@ class Training:
 
     def fit(self, *more, **options):
         callbacks = self.make_callbacks()
+        data = self.data() if callable(self.data) else self.data
         try:
-            history = self.model.fit(
-                *self.data, callbacks=[*callbacks, *more], **self.options | options
-            )
+            history = self.model.fit(*data, callbacks=[*callbacks, *more], **self.options | options)
         except BaseException:
             for callback in callbacks:
                 if isinstance(callback, keras.callbacks.CSVLogger):

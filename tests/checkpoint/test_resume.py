@@ -72,6 +72,34 @@ def test_several_steps_per_execution(tmp_path):
     assert training.killed(tmp_path, 6, 11, 6).differences(expected) == []
 
 
+def varying_epochs():
+    """Another number of batches in each epoch."""
+    tf.random.set_seed(1)
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(SAMPLES, seed=1).batch(4)
+    return (data.filter(lambda x, y: tf.reduce_sum(x) > 0.0),)
+
+
+def unknown_length():
+    return (tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH).filter(lambda x, y: True),)
+
+
+@pytest.mark.filterwarnings("ignore:.*ran out of data")
+@pytest.mark.parametrize("steps_per_epoch", [None, 4])
+@pytest.mark.parametrize("make_data", [varying_epochs, unknown_length])
+def test_data_that_end_where_keras_does_not_expect_it(make_data, steps_per_epoch, tmp_path):
+    """Later epochs depend on where the earlier epochs' data have ended."""
+    training = Training(
+        compiled(),
+        make_data,
+        epochs=5,
+        batch_size=None,
+        validation_data=None,
+        steps_per_epoch=steps_per_epoch,
+    )
+    expected = training.uninterrupted()
+    assert training.killed(tmp_path, 10, 4).differences(expected) == []
+
+
 OPTIMIZERS = {
     "AdamW": lambda: keras.optimizers.AdamW(0.01, use_ema=True, ema_overwrite_frequency=2),
     "Lion": lambda: keras.optimizers.Lion(

@@ -86,6 +86,25 @@ def test_an_epoch_ends_with_a_spare_iterator(stock, strategy_of, iterators, monk
     assert len(made) == iterators
 
 
+@pytest.mark.filterwarnings("ignore:.*ran out of data")
+def test_data_that_end_limit_the_later_epochs():
+    """`EpochIterator.catch_stop_iteration`: the length of the first epoch is a later one's most."""
+    model, steps = linear(tf.distribute.get_strategy()), []
+    lengths = itertools.cycle([2, 4])
+
+    def rows():
+        yield from itertools.repeat((np.ones((2, 1)), np.ones((2, 1))), next(lengths))
+
+    spec = tf.TensorSpec((2, 1), tf.float64)
+    data = tf.data.Dataset.from_generator(rows, output_signature=(spec, spec))
+    count = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: steps.append(0),
+        on_train_batch_end=lambda *_, **__: steps.append(1),
+    )
+    model.fit(data, epochs=2, shuffle=False, verbose=0, callbacks=[count])
+    assert steps == [1, 1, 0, 1, 1, 1, 0]  # the end itself counts
+
+
 def test_the_order_of_seeded_data_depends_on_the_iterators_made():
     """No epoch is named to data, which count the iterators made of them."""
     orders = []
