@@ -11,7 +11,7 @@ from ..signals import raise_signals, signal_of
 from ..strategies.prepare_tensorflow import prepare_process
 
 if TYPE_CHECKING:
-    from cyclopts import App
+    from cyclopts import App, CycloptsError
 
 _MOST_CHARACTERS = 1000
 
@@ -51,8 +51,10 @@ def run_command(arguments: list[str]) -> int:
         words = separate_program_arguments(arguments)
         code = make_app()(words, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # flushed here, to catch a closed pipe
-    except (UserError, CycloptsError) as error:
+    except UserError as error:
         return _print_error(error, 2)
+    except CycloptsError as error:
+        return _print_error(_explain(error), 2)
     except TrainingError as error:
         return _print_error(error, 1)
     except BrokenPipeError:  # `kdist … | head`
@@ -101,6 +103,22 @@ def make_app() -> "App":
         app.command(command)
     app.register_install_completion_command()
     return app
+
+
+def _explain(error: "CycloptsError") -> Exception:
+    """Return an error of the parser, with a remedy for arguments that are too many or missing."""
+    from cyclopts import MissingArgumentError, UnusedCliTokensError
+
+    command = " ".join(("kdist", *(error.command_chain or ())))
+    if isinstance(error, UnusedCliTokensError):
+        return UserError(
+            f"{command} does not take the argument {' '.join(error.unused_tokens or ())}:"
+            f" {command} --help lists the arguments"
+        )
+    argument = error.argument
+    if isinstance(error, MissingArgumentError) and argument and argument.parameter.help:
+        return UserError(f"{error} {argument.name}: {argument.parameter.help}")
+    return error
 
 
 def _print_error(error: Exception, code: int) -> int:

@@ -213,7 +213,10 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
     """
     present = [file for file in FILES if (path / file).is_file()]
     if not present:
-        raise UserError("not a run folder: it has none of " + ", ".join(FILES))
+        raise UserError(
+            f"not a run folder: it has none of {', '.join(FILES)}; pass the folder that kdist train"
+            " has printed"
+        )
     is_finished = "summary.json" in present
     needed = ("config.json",) if unfinished and not is_finished else FILES
     missing = [file for file in needed if file not in present]

@@ -87,8 +87,8 @@ MISTAKES = [
     (["--track", "wandb,nosuch"], "unknown tracker nosuch: known are wandb, tensorboard"),
     (["--epochs"], "parameter --epochs requires an argument"),
     (["--no-such"], "Unknown option: --no-such"),
-    (["m.py:build", "extra"], "Unused Tokens: ['extra']"),
-    (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
+    (["m.py:build", "extra"], "kdist train does not take the argument extra: kdist train --help"),
+    (["--resume", "/no/such/run"], "; pass the folder that kdist train has printed"),
     (["--preemption-signal", "SIGUSR1"], "SIGUSR1 has no effect if checkpoint_every=None"),
 ]
 
