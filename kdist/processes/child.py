@@ -1,7 +1,7 @@
 """`Child`: a process of kdist and its answers; no child outlives its parent.
 
 kdist starts all processes as a `Child`: workers, runs of a sweep, trials, tries of a batch size.
-`verdict.py` finds the cause of a child's end.
+`process_exit.py` finds the cause of a child's end.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from ..signals import hold_signals
-from .verdict import Verdict, judge_end
+from .process_exit import ProcessExit, explain_exit
 
 PIPE = subprocess.PIPE
 _EXEC_CHILD = Path(__file__).with_name("exec_child.py")
@@ -192,9 +192,9 @@ class Child:
             self._answers_file.close()
             self._answers_file = None
 
-    def verdict(self, errors: str = "") -> Verdict:
+    def wait_for_exit(self, errors: str = "") -> ProcessExit:
         """Wait for the process, and return the cause of its end; `errors` is its standard error."""
-        return judge_end(self.wait(), errors, self.answers)
+        return explain_exit(self.wait(), errors, self.answers)
 
 
 def _kill_marked(mark: bytes) -> bool:
@@ -229,9 +229,9 @@ class CompletedChild:
     answers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def verdict(self) -> Verdict:
+    def exit(self) -> ProcessExit:
         """The cause of the end."""
-        return judge_end(self.exit_code, self.errors, self.answers)
+        return explain_exit(self.exit_code, self.errors, self.answers)
 
 
 def run_child(
@@ -271,7 +271,7 @@ def read_arguments() -> Any:
 def send_answer(**values: Any) -> None:
     """In a child, send values to the parent as a line of JSON; without effect in other processes.
 
-    The name `mistake` is for the message of the user's mistake that ended the child; `judge_end`
+    The name `mistake` is for the message of the user's mistake that ended the child; `explain_exit`
     reads it. All other names have a meaning only for the child's program and its caller.
     """
     if _ANSWERS in os.environ:

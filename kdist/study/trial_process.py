@@ -70,11 +70,13 @@ class TrialProcess:
         with open(self.folder / "errors.log", "rb") as file:
             file.seek(self._errors_begin)
             errors = file.read().decode("utf-8", errors="replace")
-        verdict = self._child.verdict(errors)
-        is_full = verdict.cause == "disk" or shutil.disk_usage(self.folder).free < _LEAST_FREE_BYTES
-        if verdict.cause and is_full:
+        process_exit = self._child.wait_for_exit(errors)
+        is_full = (
+            process_exit.cause == "disk" or shutil.disk_usage(self.folder).free < _LEAST_FREE_BYTES
+        )
+        if process_exit.cause and is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return verdict.line if verdict.cause else ""
+        return process_exit.line if process_exit.cause else ""
 
     def ask_to_end(self) -> bool:
         """Ask the process to save a checkpoint and end; `False` if it saves no checkpoints."""

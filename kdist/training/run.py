@@ -23,7 +23,7 @@ from ..data.dataset_choices import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
 from ..files import check_writable_folder
-from ..processes.verdict import is_out_of_memory
+from ..processes.process_exit import is_out_of_memory
 from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
 from ..tracking.make_trackers import check_trackers, tracking

@@ -20,7 +20,7 @@ from ..errors import UserError
 from ..files import create_writable_folder
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
-from ..processes.verdict import OUT_OF_MEMORY, judge_end, shell_code
+from ..processes.process_exit import OUT_OF_MEMORY, explain_exit, shell_code
 from .launch_options import LaunchOptions
 from .tf_config import NOTES, worker_environment
 from .worker_processes import Worker, WorkersOutcome, passed_signals, run_workers
@@ -43,8 +43,8 @@ def print_outcome(outcome: WorkersOutcome, restart: str) -> None:
         if code < 0
         else f"ended with exit code {shell_code(code)}"
     )
-    verdict = judge_end(code, worker.last_error(), worker.answers)
-    if verdict.cause == "memory" and not verdict.is_reported and outcome.signal is None:
+    process_exit = explain_exit(code, worker.last_error(), worker.answers)
+    if process_exit.cause == "memory" and not process_exit.is_reported and outcome.signal is None:
         how += f" ({OUT_OF_MEMORY}, most likely)"
     if worker.is_stopped:
         how = "was stopped by a signal, and then killed"

@@ -20,7 +20,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from ..errors import LOST_WORKER_EXIT_CODE, TrainingError
 from ..processes.child import Child
-from ..processes.verdict import shell_code
+from ..processes.process_exit import shell_code
 from .launch_options import LaunchOptions, wait_limits_in
 from .launcher import USAGE_ERROR, free_ports
 from .tf_config import NOTES, worker_environment

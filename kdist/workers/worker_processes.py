@@ -16,7 +16,7 @@ from types import FrameType
 from typing import IO, Any
 
 from ..processes.child import PIPE, Child, Resources
-from ..processes.verdict import ERROR_STARTS, error_lines, last_error, shell_code
+from ..processes.process_exit import ERROR_STARTS, error_lines, last_error, shell_code
 
 # Time for the remaining workers to print their errors after a failure: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.processes.child import Child, Resources, run_child
-from kdist.processes.verdict import is_out_of_memory, judge_end, says_out_of_memory
+from kdist.processes.process_exit import explain_exit, is_out_of_memory, says_out_of_memory
 from kdist.signals import ENDING_SIGNALS, raise_signals, signal_of
 
 SECONDS = 900  # no test takes as long
@@ -40,7 +40,7 @@ def test_orders_go_in_and_answers_come_back():
         {"twice": 42, "more": 1},
         "noise\n",
     )
-    assert ended.verdict.cause == ""
+    assert ended.exit.cause == ""
 
 
 def test_no_answer_is_lost_while_another_is_read():
@@ -159,8 +159,8 @@ OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocat
     ],
 )
 def test_why_a_process_ended(code, said, answers, cause, line):
-    verdict = judge_end(code, said, answers)
-    assert (verdict.cause, verdict.line[: len(line)]) == (cause, line)
+    process_exit = explain_exit(code, said, answers)
+    assert (process_exit.cause, process_exit.line[: len(line)]) == (cause, line)
 
 
 ONEDNN = "Operation received an exception:Status: 1, message: could not create a primitive"

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from kdist.checkpoint.checkpoint_folder import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.processes.verdict import judge_end
+from kdist.processes.process_exit import explain_exit
 from kdist.signals import ENDING_SIGNALS, raise_signals
 from kdist.study import trial_process
 from kdist.study.experiment import POINT_COLUMNS
@@ -271,7 +271,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(order, monkeypatch, capsy
         trial_process.main()
     assert end.value.code == 143
     error = capsys.readouterr().err
-    assert judge_end(143, error).line == "interrupted by SIGTERM (exit code 143)"
+    assert explain_exit(143, error).line == "interrupted by SIGTERM (exit code 143)"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import keras
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
-from kdist.processes.verdict import is_out_of_memory
+from kdist.processes.process_exit import is_out_of_memory
 from kdist.signals import ENDING_SIGNALS
 from kdist.training import model_and_data
 from kdist.training.config import TrainConfig

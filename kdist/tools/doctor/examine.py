@@ -104,7 +104,7 @@ def check_tensorflow(
         return findings
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     text = ": ".join(
-        [f"the check's process ended with {ended.verdict.ending}", *lines[-_SHOWN_ERROR_LINES:]]
+        [f"the check's process ended with {ended.exit.ending}", *lines[-_SHOWN_ERROR_LINES:]]
     )
     return [*findings, Finding(name, "broken", text, remedy)]
 

@@ -195,14 +195,16 @@ def run_try(arguments: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) 
             " if __name__ == '__main__':"
         )
     ended = child.run_child(program, arguments=arguments, environment={TRY_VARIABLE: "1"})
-    batch_size, verdict = arguments["batch_size"], ended.verdict
-    if not verdict.cause and "result" in ended.answers:
+    batch_size, process_exit = arguments["batch_size"], ended.exit
+    if not process_exit.cause and "result" in ended.answers:
         return BatchSizeTry(**ended.answers["result"])
     if "mistake" in ended.answers:
         raise UserError(ended.answers["mistake"])
-    if verdict.cause == "memory":
-        last_line = verdict.error.strip().splitlines()[-1:]
-        end = "" if verdict.is_reported else ": ".join([verdict.ending, *last_line])
+    if process_exit.cause == "memory":
+        last_line = process_exit.error.strip().splitlines()[-1:]
+        end = "" if process_exit.is_reported else ": ".join([process_exit.ending, *last_line])
         return BatchSizeTry(batch_size=batch_size, works=False, missing_resource="memory", end=end)
-    error = verdict.error[-_LAST_CHARACTERS:]
-    raise TrainingError(f"a try of batch size {batch_size} ended with {verdict.ending}: {error}")
+    error = process_exit.error[-_LAST_CHARACTERS:]
+    raise TrainingError(
+        f"a try of batch size {batch_size} ended with {process_exit.ending}: {error}"
+    )

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from ...errors import UserError
 from ...processes.child import read_arguments, send_answer
-from ...processes.verdict import is_out_of_memory
+from ...processes.process_exit import is_out_of_memory
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.user_model.user_data import NoSamplesError, UserData, take_first_samples
 from ...training.user_model.user_functions import UserFunctions, load_functions

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
-from ...processes.verdict import is_out_of_memory
+from ...processes.process_exit import is_out_of_memory
 
 if TYPE_CHECKING:
     from .user_data import UserData

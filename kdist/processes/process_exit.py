@@ -1,4 +1,4 @@
-"""`judge_end`: the cause of a process's end, from its exit code and standard error.
+"""`explain_exit`: the cause of a process's end, from its exit code and standard error.
 
 This module alone decides whether a process ran out of memory.
 """
@@ -18,8 +18,8 @@ def shell_code(code: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The cause of a process's end.
+class ProcessExit:
+    """The end of a process, and its cause.
 
     Attributes:
         cause: `""` for success; `"memory"` or `"disk"` if the resource ran out; `"user"` for a
@@ -44,7 +44,7 @@ OUT_OF_MEMORY = "out of memory"
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 
 
-def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) -> Verdict:
+def explain_exit(code: int, errors: str, answers: Mapping[str, Any] | None = None) -> ProcessExit:
     """Return the cause of a process's end.
 
     Args:
@@ -55,14 +55,14 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     answers = answers or {}
     ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     if code == 0:
-        return Verdict(cause="", ending=ending)
+        return ProcessExit(cause="", ending=ending)
     if says_full_disk(errors):
-        return Verdict(cause="disk", ending=ending, line=_last_line(last_error(errors)))
+        return ProcessExit(cause="disk", ending=ending, line=_last_line(last_error(errors)))
     if "mistake" in answers:
         line = str(answers["mistake"])
         if says_out_of_memory(line):
-            return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(line))
-        return Verdict(cause="user", ending=ending, line=line)
+            return ProcessExit(cause="memory", ending=ending, line=_add_out_of_memory(line))
+        return ProcessExit(cause="user", ending=ending, line=line)
     is_killed = shell_code(code) == 128 + signal.SIGKILL
     error = last_error(errors)
     # A frozen process is killed, too; then the process that watches it may have printed a report.
@@ -73,11 +73,13 @@ def judge_end(code: int, errors: str, answers: Mapping[str, Any] | None = None) 
     memory = next((line.strip()[:_LONGEST_LINE] for line in lines if says_out_of_memory(line)), "")
     last = report or _last_line(error)
     if memory:
-        return Verdict(cause="memory", ending=ending, line=_add_out_of_memory(memory), error=error)
+        return ProcessExit(
+            cause="memory", ending=ending, line=_add_out_of_memory(memory), error=error
+        )
     if is_killed and not report:
         line = f"most likely {OUT_OF_MEMORY}: the process was killed"
-        return Verdict(cause="memory", ending=ending, line=line, error=error, is_reported=False)
-    return Verdict(
+        return ProcessExit(cause="memory", ending=ending, line=line, error=error, is_reported=False)
+    return ProcessExit(
         cause="signal" if code < 0 else "error",
         ending=ending,
         line=f"{last or 'the process printed no error'} ({ending})",
