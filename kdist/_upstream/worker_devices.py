@@ -123,6 +123,33 @@ def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np
     return np.asarray(total)
 
 
+# Bytes per message when an array or a file is sent: the extra memory that a worker needs.
+CHUNK_BYTES = 1 << 24
+
+
+def send_bytes(strategy: tf.distribute.Strategy, data: bytes | None, length: int) -> bytes:
+    """Return the chief's `length` bytes on all workers; the other workers pass `None`."""
+    # A sum over workers is the broadcast: only the chief's words are not zero. A collective sums
+    # numbers of four bytes.
+    words = np.zeros(-(-length // 4), np.int32)
+    if data is not None:
+        words = np.frombuffer(data.ljust(4 * words.size, b"\0"), np.int32)
+    return sum_over_workers(strategy, words).tobytes()[:length]
+
+
+def send_array(
+    strategy: tf.distribute.Strategy, array: np.ndarray, *, is_chief: bool
+) -> np.ndarray:
+    """Return the chief's array on all workers, whose arrays have the same shape and type."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    received = np.empty_like(flat)
+    for start in range(0, flat.size, CHUNK_BYTES):
+        part = flat[start : start + CHUNK_BYTES]
+        data = send_bytes(strategy, part.tobytes() if is_chief else None, part.size)
+        received[start : start + CHUNK_BYTES] = np.frombuffer(data, np.uint8)
+    return received.view(array.dtype).reshape(array.shape)
+
+
 class SlurmTasks(tf.distribute.cluster_resolver.SlurmClusterResolver):
     """Each task of a job step is a worker, on the node that Slurm has started it on.
 

@@ -194,7 +194,7 @@ class FitCheckpoints:
         """Copy the state that validation resets, in case a signal ends the validation."""
         if self._options.ends_by_signal and self._batch:
             self._batch = self._steps or self._batch  # also if a callback stopped the epoch early
-            self._before_validation = self._copy_epoch_state()
+            self._before_validation = self._copy_epoch_state(before_validation=True)
 
     def validation_step_ends(self) -> None:
         """Save after a signal and end the process. The resumed run repeats the validation."""
@@ -271,8 +271,14 @@ class FitCheckpoints:
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
         return start_fit_at(self._model, epoch=epoch, batch=batch, data_ends=saved.data_ends)
 
-    def _copy_epoch_state(self) -> EpochState:
-        return copy_epoch_state(self._model, self._callbacks, self._logs, self._workers)
+    def _copy_epoch_state(self, *, before_validation: bool = False) -> EpochState:
+        return copy_epoch_state(
+            self._model,
+            self._callbacks,
+            self._logs,
+            self._workers,
+            before_validation=before_validation,
+        )
 
     def _finish_averages(self) -> None:
         """After the last epoch, swap weights and averages, which `defer_average` has put off."""
@@ -308,7 +314,12 @@ class FitCheckpoints:
 
     def _write(self, epoch_state: EpochState | None) -> None:
         arrays, state = copy_training(
-            self._model, self._callbacks, epoch_state, self._workers, into=self._reused_arrays
+            self._model,
+            self._callbacks,
+            epoch_state,
+            self._workers,
+            is_stopping=self._is_stopping(),
+            into=self._reused_arrays,
         )
         if not self._workers.is_chief:
             return

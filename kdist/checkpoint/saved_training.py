@@ -26,6 +26,7 @@ from .variable_values import (
     copy_values,
     find_difference,
     from_json,
+    is_of_optimizer,
     metric_variables,
     optimizers_built_for,
     state_variables,
@@ -39,22 +40,44 @@ class EpochState:
 
     Attributes:
         arrays: The values of metrics, and the arrays in the logs and in the states of callbacks.
+        variables: The values that variables had at the time, by name; all other variables are
+            saved as they are when the training is saved.
         callbacks: The states of callbacks.
         logs: The logs of the last step.
     """
 
     arrays: dict[str, np.ndarray]
+    variables: dict[str, np.ndarray]
     callbacks: dict[str, Any]
     logs: Any
 
 
 def copy_epoch_state(
-    model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
+    model: keras.Model,
+    callbacks: CallbackStates,
+    logs: Any,
+    workers: Workers,
+    *,
+    before_validation: bool = False,
 ) -> EpochState:
-    """Copy the state of an epoch after the step that returned `logs`; metrics on the chief only."""
-    arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
+    """Copy the state of an epoch after the step that returned `logs`; values on the chief only.
+
+    Before a validation, variables that are not trained are copied, too: the validation may change
+    them, as it changes the state of a stateful layer.
+    """
+    arrays = copy_values(metric_variables(model), is_chief=workers.is_chief)
+    variables = {
+        name: variable
+        for name, variable in state_variables(model).items()
+        if before_validation and not variable.trainable and not is_of_optimizer(name)
+    }
     saved_logs = to_json(logs, name="logs", arrays=arrays)
-    return EpochState(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
+    return EpochState(
+        arrays=arrays,
+        variables=copy_values(variables, is_chief=workers.is_chief),
+        callbacks=callbacks.copy(arrays),
+        logs=saved_logs,
+    )
 
 
 def copy_training(
@@ -63,18 +86,21 @@ def copy_training(
     epoch: EpochState | None,
     workers: Workers,
     *,
+    is_stopping: bool,
     into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return a copy of a training: arrays, which share no memory with it, and values for JSON.
 
     All workers must call this function; only the chief gets the variables. `epoch` is `None`
-    between two epochs. The arrays of an earlier copy, `into`, are overwritten.
+    between two epochs. `is_stopping` is whether any worker ends the training. The arrays of an
+    earlier copy, `into`, are overwritten.
     """
     arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
+    arrays |= epoch.variables if epoch else {}
     callback_arrays: dict[str, np.ndarray] = {}
     fit = running_fit(model)
     state = {
-        "stopped": bool(model.stop_training),
+        "stopped": is_stopping,
         "replicas": model.distribute_strategy.num_replicas_in_sync,
         "built_for": optimizers_built_for(model),
         "averages": averages_of_weights(model),

@@ -41,6 +41,11 @@ def metric_variables(model: keras.Model) -> Variables:
     return _name_variables({"metrics": list(model.metrics_variables)})
 
 
+def is_of_optimizer(name: str) -> bool:
+    """Whether a name of `state_variables` is that of an optimizer's variable."""
+    return name.startswith(_OPTIMIZER)
+
+
 def optimizers_built_for(model: keras.Model) -> list[list[str]]:
     """Return, for each optimizer, the names of the variables that the optimizer was built for."""
     names = {id(variable): name for name, variable in state_variables(model).items()}

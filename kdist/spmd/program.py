@@ -364,7 +364,10 @@ class Program:
 def stays_divided(placement: Placement) -> bool:
     """Whether a result of the step stays divided: it has a batch's rows, along its first axis."""
     return (
-        isinstance(placement, Shard) and placement.axis == 0 and len(placement.rows.segments) == 1
+        isinstance(placement, Shard)
+        and placement.axis == 0
+        and len(placement.rows.segments) == 1
+        and placement.rows.is_batch
     )
 
 

@@ -248,6 +248,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             options["initial_value"] = value = tf.convert_to_tensor(value, options.get("dtype"))
             division = choose_division(value.shape, self.parts)
             if division is not None:
+                value = self._container_strategy().chiefs_value(value)
                 return self._make_divided(next_creator, division, value, options)
         *requested, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
             options.get("synchronization") or tf.VariableSynchronization.AUTO,

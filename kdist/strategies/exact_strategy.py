@@ -246,6 +246,10 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         collectives: Collectives = self.extended.collectives()
         return collectives
 
+    def chiefs_value(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the chief's initial value of a divided variable; one worker has its own."""
+        return value
+
     def before_gathering(self, name: str) -> None:
         """Called before the value of a divided variable is gathered."""
 

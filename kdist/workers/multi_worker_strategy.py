@@ -21,6 +21,7 @@ from .._upstream.seeds import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
     is_started,
+    send_array,
     worker_addresses,
     worker_counts,
 )
@@ -247,6 +248,17 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     def exchange(self, event: str, value: Any) -> list[Any]:
         with self.step_watch.waiting(event):
             return self._agreement.exchange(event, value)
+
+    def chiefs_value(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the chief's initial value of a divided variable, of which all workers keep parts.
+
+        Raises:
+            UserError: The workers make different variables.
+        """
+        if self.workers == 1 or not tf.executing_eagerly():
+            return value
+        self._compare_variable(value)
+        return tf.constant(send_array(self, value.numpy(), is_chief=self.is_chief))
 
     def before_gathering(self, name: str) -> None:
         """Check that all workers read a variable that is divided over all of them.

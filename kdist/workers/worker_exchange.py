@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import keras
-import numpy as np
 
 from .._upstream.hooks import StrategyHooks, hooks_of
-from .._upstream.worker_devices import sum_over_workers
+from .._upstream.worker_devices import CHUNK_BYTES, send_bytes
 from ..errors import UserError
 
 _Value = TypeVar("_Value")
-_CHUNK_BYTES = 1 << 24
-"""Bytes per message when a file is sent: the extra memory that a worker needs."""
 
 
 class Workers:
@@ -60,16 +57,12 @@ class Workers:
         if self.count == 1:
             return
         with open(path, "rb" if self.is_chief else "wb") as file:
-            for start in range(0, size, _CHUNK_BYTES):
-                length = min(_CHUNK_BYTES, size - start)
-                # A sum over workers is the broadcast: only the chief's words are not zero. A
-                # collective sums numbers of four bytes.
-                words = np.zeros(-(-length // 4), np.int32)
-                if self.is_chief:
-                    words = np.frombuffer(file.read(length).ljust(4 * words.size, b"\0"), np.int32)
-                received = sum_over_workers(self._strategy, words)
+            for start in range(0, size, CHUNK_BYTES):
+                length = min(CHUNK_BYTES, size - start)
+                data = file.read(length) if self.is_chief else None
+                received = send_bytes(self._strategy, data, length)
                 if not self.is_chief:
-                    file.write(received.tobytes()[:length])
+                    file.write(received)
 
 
 # Seconds between two exchanges. An exchange stops the training for a few milliseconds.

@@ -18,6 +18,8 @@ from resumed_training import (
     KilledError,
     Terminate,
     Training,
+    X,
+    momentum,
     network,
 )
 
@@ -152,6 +154,32 @@ def test_signals_in_two_validations_of_one_epoch(model, expected, tmp_path):
             training.fit(Terminate(VALIDATION), Checkpoint(tmp_path, every_seconds=None, verbose=0))
     assert places(tmp_path)[0] == (0, STEPS)
     assert training.resumed(tmp_path).differences(expected) == []
+
+
+class CountsValidations(keras.Model):
+    """A test step that changes a variable, as that of a stateful layer."""
+
+    def build(self, shape):
+        self.dense = keras.layers.Dense(3, activation="softmax")
+        self.dense.build(shape)
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def test_step(self, data):
+        self.count.assign_add(1.0)
+        return super().test_step(data)
+
+
+def test_a_validation_that_a_signal_ends_leaves_no_trace(tmp_path):
+    model = CountsValidations()
+    model.compile(momentum(), "sparse_categorical_crossentropy")
+    model.build((None, X.shape[1]))
+    training = Training(model, epochs=2)
+    expected = training.uninterrupted()
+    found = training.killed(tmp_path, VALIDATION, kill=Terminate, every_steps=None)
+    assert found.differences(expected) == []
 
 
 class Poison(keras.callbacks.Callback):

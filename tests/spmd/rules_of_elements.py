@@ -91,6 +91,7 @@ def elementwise():
     one("Bucketize", boundaries=[-0.5, 0.0, 0.7])
     one("CheckNumerics", message="not finite")
     one("EnsureShape", inputs=[[(B, 3)]], shape=[None, 3])
+    one("EnsureShape", inputs=[[(2, B, 3)]], shape=[2, None, None])
     one("AsString", lambda x: tf.cast(x * 100, "int32"))
     one("Conj", as_complex)
     one("Angle ComplexAbs Imag Real", as_complex, Tout="float64")

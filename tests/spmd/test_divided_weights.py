@@ -404,3 +404,12 @@ def test_explain_counts_the_exchanged_rows():
     assert few.divided_share == many.divided_share == 1
     assert few.summed >= 8 * 3 * SIZE * 4
     assert "look_up" in {kind for place in few.places for kind in place.types}
+
+
+def test_results_that_are_weights_are_whole():
+    strategy = kdist.MirroredStrategy(replicas=2, shard_weights=True)
+    with strategy.scope():
+        weights = tf.Variable(tf.ones((64, 64)))
+    doubled = tf.function(lambda: strategy.run(lambda: 2.0 * weights))()
+    (found,) = strategy.experimental_local_results(doubled)
+    np.testing.assert_array_equal(found, np.full((64, 64), 2.0))

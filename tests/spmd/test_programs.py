@@ -63,6 +63,23 @@ def test_rows_of_unknown_rank_are_those_of_the_whole_batch(replicas):
     np.testing.assert_allclose(strategy.run(step, (batch,)), -rows.mean(0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(None, 3), (5, None)])
+def test_a_batch_of_another_shape_is_an_error_as_on_one_device(shape):
+    """Its rows are counted over all replicas, and its columns on each."""
+    strategy = kdist.MirroredStrategy(replicas=2)
+    data = tf.data.Dataset.from_generator(
+        lambda: iter([np.ones((4, 2))]), output_signature=tf.TensorSpec([None, None], tf.float64)
+    )
+    batches = iter(strategy.experimental_distribute_dataset(data))
+
+    @tf.function
+    def step(batches):
+        return strategy.run(lambda x: tf.reduce_sum(tf.ensure_shape(x, shape)), (next(batches),))
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is not compatible with expected"):
+        step(batches)
+
+
 def test_grouped_convolutions_that_only_xla_computes_are_divided(caplog):
     images = np.random.default_rng(0).normal(size=(7, 5, 5, 4)).astype("f4")
 

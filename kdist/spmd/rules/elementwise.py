@@ -23,7 +23,7 @@ from ..stage import Stage
 UNARY = types_in("""
     Abs Acos Acosh Asin Asinh AsString Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e
     BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Bucketize Cast
-    Ceil CheckNumerics ComplexAbs Angle Conj Cos Cosh Dawsn Digamma Elu EnsureShape Erf Erfc
+    Ceil CheckNumerics ComplexAbs Angle Conj Cos Cosh Dawsn Digamma Elu Erf Erfc
     Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin Imag Inv
     Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Neg
     PopulationCount PreventGradient Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid
@@ -81,7 +81,7 @@ def elementwise(op: Operation) -> Decision | None:
             continue
         uniform = False
         forms.append(want.as_plain() if op.type in SAME_SHAPES else BroadcastRows(want.as_plain()))
-    keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
+    keeps = op.type in ("Identity", "StopGradient") or (
         op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
     )
     keeps = keeps or _is_clipped(op, at) or _selects_rows(op, at, main)
@@ -90,7 +90,26 @@ def elementwise(op: Operation) -> Decision | None:
     prefix = "" if op.type in BROADCASTING else "axis "
     labels = [f"{prefix}{axis}" for axis in range(rank)]
     name_axes(op, op.outputs[0], [labels[rank - own :] for own in ranks], labels, out)
-    return Decision(forms, [out], _ensure_shape if op.type == "EnsureShape" else None)
+    return Decision(forms, [out])
+
+
+@rule("EnsureShape")
+def ensure_shape(op: Operation) -> Decision | None:
+    """Check the shape of a replica's rows; their number is checked while the step is planned."""
+    shard, shape = op.shard(0), tf.TensorShape(op.attr("shape"))
+    if shard is None or shape.rank is None:
+        return None
+    sizes = shape.as_list()
+    if shard.axis >= len(sizes):
+        return None  # The operation fails, and says so for the whole batch.
+    rows = sizes[shard.axis]
+    if rows is not None and not shard.rows.is_total(rows):
+        return None
+    sizes[shard.axis] = None
+    labels = [f"axis {axis}" for axis in range(len(sizes))]
+    if op.rank(0) is not None:
+        name_axes(op, op.outputs[0], [labels], labels, shard)
+    return Decision([LOCAL], [shard], lambda stage, op, inputs: [tf.ensure_shape(inputs[0], sizes)])
 
 
 def _is_clipped(op: Operation, at: int) -> bool:
@@ -158,10 +177,6 @@ def name_axes(
     if shard is not None:
         sizes[rows_axis] = shard.rows.total
     op.set_dims(output, sizes)
-
-
-def _ensure_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-    return [inputs[0]]  # The operation's shape is for the whole batch.
 
 
 def _divide_lists(op: Operation) -> Decision | None:
