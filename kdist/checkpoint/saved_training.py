@@ -37,10 +37,8 @@ from .variable_values import (
 class EpochState:
     """The state of an epoch that has begun; the next epoch resets metrics and logs.
 
-    Attributes:
-        arrays: The values of metrics, and the arrays in the logs and in the states of callbacks.
-        callbacks: The states of callbacks.
-        logs: The logs of the last step.
+    `arrays` has the values of metrics, and the arrays in the logs and in the states of callbacks;
+    `logs` are the logs of the last step.
     """
 
     arrays: dict[str, np.ndarray]
@@ -110,10 +108,7 @@ class SavedTraining:
         """Check that a compiled model and its settings (`describe_run`) match the saved training.
 
         No value of the model changes. Optimizers are built if the saved training had built them.
-
-        Raises:
-            RefusedCheckpointsError: The models or their settings differ; the message names the
-                first difference.
+        `RefusedCheckpointsError` names the first difference.
         """
         build_optimizers(model, self._state["built_for"])
         if any(name.startswith("global-seed/") for name in self._state["variables"]):

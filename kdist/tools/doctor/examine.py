@@ -30,11 +30,7 @@ State = Literal["good", "slow", "broken", "absent"]
 class Finding:
     """A result of the examination: a line on the screen.
 
-    Attributes:
-        name: The examined part of the machine.
-        state: `good`, `slow`, `broken` or `absent`.
-        text: The facts that were found.
-        remedy: Instructions to fix the part; empty if there is nothing to fix.
+    `remedy` says how to fix the part; empty if there is nothing to fix.
     """
 
     name: str
