@@ -96,7 +96,6 @@ class LayerGap:
     """Measurements of a batch norm after an epoch.
 
     Args:
-        name: The layer's name.
         mean: Distance of the batch's mean from the moving mean, see `measure_distance`.
         variance: Distance of the batch's variance from the moving variance.
         replica_gap: Largest distance between the moving statistics of a replica and of replica 0.
@@ -129,13 +128,9 @@ def measure_distance(mean: Any, variance: Any, norm: Any, moving: Any) -> Any:
     """Return the distances of mean and variance from the moving statistics, averaged over channels.
 
     The distances are |mean - moving mean| in moving standard deviations, and
-    |log((variance + epsilon) / (moving variance + epsilon))|.
-
-    Args:
-        mean: Means, shape `(channels,)`.
-        variance: Variances, shape `(channels,)`.
-        norm: The layer, whose `epsilon` is added to variances.
-        moving: The moving mean and variance, or the mean and variance of another replica.
+    |log((variance + epsilon) / (moving variance + epsilon))|, with the layer's epsilon. `moving` is
+    the moving mean and variance, or the mean and variance of another replica; all have the shape
+    `(channels,)`.
     """
     means = np.asarray([mean, moving[0]], "float64")
     variances = np.asarray([variance, moving[1]], "float64") + norm.epsilon
@@ -146,9 +141,7 @@ def measure_distance(mean: Any, variance: Any, norm: Any, moving: Any) -> Any:
 def spread_over_replicas(statistics: Any, norm: Any) -> float:
     """Return the largest distance between the statistics of a replica and of replica 0.
 
-    Args:
-        statistics: The mean and variance of each replica.
-        norm: The layer.
+    `statistics` are the mean and variance of each replica.
     """
     first = statistics[0]
     distances = [measure_distance(mean, variance, norm, first) for mean, variance in statistics]
@@ -160,11 +153,8 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
 
     Causes are checked from certain to probable: NaN or infinite values, replicas that differ,
     statistics that were never updated, statistics that lag, rows that differ between replicas,
-    batches that are too small.
-
-    Args:
-        layers: The layers.
-        losses: The loss in training mode and in inference mode, on the same batch.
+    batches that are too small. `losses` are the losses in training mode and in inference mode, on
+    the same batch.
     """
     if not layers:
         return None
