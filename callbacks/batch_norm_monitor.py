@@ -17,8 +17,7 @@ from ..layers.batch_norm_diagnosis import (
     spread_over_replicas,
     stateless_loss,
 )
-from ..layers.convert_batch_norm import batch_norms
-from ..layers.input_moments import merge_input_moments
+from ..layers.input_moments import batch_norms, merge_input_moments
 from .resumable import ResumableCallback
 
 
@@ -100,12 +99,10 @@ class BatchNormMonitor(ResumableCallback):
             check_model_accepts(self.model, self.batch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Count the steps of the epoch."""
         super().on_train_batch_end(batch, logs)
         self._steps_of_epoch = self.steps_of_epoch_after(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Compare the statistics, add gaps and losses to `logs`, and print the diagnosis."""
         super().on_epoch_end(epoch, logs)
         self.steps += self._steps_of_epoch
         self._steps_of_epoch = 0

@@ -123,7 +123,6 @@ class Checkpoint(ResumableCallback):
             self._fit.epoch_begins(epoch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Save if a save is due."""
         super().on_train_batch_end(batch, logs)
         if self._fit is not None:
             self._fit.step_ends(self.steps_of_epoch_after(batch), logs or {})
@@ -147,7 +146,6 @@ class Checkpoint(ResumableCallback):
             self._fit.validation_ends()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Save at the end of an epoch."""
         super().on_epoch_end(epoch, logs)
         if self._fit is not None:
             self._fit.epoch_ends(epoch)

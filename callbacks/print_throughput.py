@@ -95,7 +95,6 @@ class PrintThroughput(ResumableCallback):
         self._steps_of_epoch = 0  # up to now
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Begin to count the epoch's steps."""
         super().on_epoch_begin(epoch, logs)
         if self._steps_before_epoch is not None:
             self._steps_before_epoch += self._steps_of_epoch
@@ -130,7 +129,6 @@ class PrintThroughput(ResumableCallback):
         self._compute_epoch_rate()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the epoch's rate and add it to `logs`."""
         super().on_epoch_end(epoch, logs)
         self._compute_epoch_rate()
         if self._rate is None:  # an epoch without data
@@ -141,7 +139,6 @@ class PrintThroughput(ResumableCallback):
             logs["images_per_sec"] = self._rate
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print the rate of all epochs except the first."""
         if self.steps and self.seconds:
             rate = _divide(self.images, self.seconds)
             self.print_line(

@@ -28,14 +28,12 @@ class PrintTotalTime(TimedCallback):
     """
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the seconds so far."""
         super().on_epoch_end(epoch, logs)
         self.print_line(
             f"Cumulative training time after epoch {epoch + 1}: {self.seconds:.2f} seconds"
         )
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print the seconds of the whole run."""
         super().on_train_end(logs)
         self._count_seconds()
         self.print_line(f"Cumulative training time: {self.seconds:.2f} seconds")

@@ -17,10 +17,8 @@ class ResumableCallback(keras.callbacks.Callback):
     """Base class of callbacks that can be resumed, copied and pickled, and print whole lines.
 
     A subclass lists in `initial_state` the attributes that a resumed run needs, with their initial
-    values. A fit starts from these values unless `set_state` was called before.
-
-    Args:
-        verbose: 0 prints nothing.
+    values. A fit starts from these values unless `set_state` was called before. With `verbose=0`,
+    nothing is printed.
     """
 
     initial_state: ClassVar[Mapping[str, Any]] = {}
@@ -41,14 +39,7 @@ class ResumableCallback(keras.callbacks.Callback):
         return {name: getattr(self, name) for name in self.initial_state}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Make the next fit continue from a state that `get_state` returned.
-
-        Args:
-            state: The state of a callback of the same class.
-
-        Raises:
-            UserError: `state` is not a state of this class.
-        """
+        """Make the next fit continue from a state that `get_state` of this class returned."""
         if set(state) != set(self.initial_state):
             raise UserError(
                 f"The state given to {type(self).__name__} has the keys {sorted(state)}, expected "
@@ -121,9 +112,7 @@ class ResumableCallback(keras.callbacks.Callback):
 class TimedCallback(ResumableCallback):
     """Base class of callbacks that count the seconds of training, over all runs that resume it.
 
-    Args:
-        verbose: 0 prints nothing.
-        clock: Returns the time in seconds, from any origin.
+    `clock` returns the time in seconds, from any origin.
 
     Attributes:
         seconds: Seconds from the start of training to its last step or epoch so far.

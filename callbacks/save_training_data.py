@@ -111,7 +111,6 @@ class SaveTrainingData(TimedCallback):
             )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Write the epoch's row."""
         super().on_epoch_end(epoch, logs)
         rate = tf.convert_to_tensor(self.model.optimizer.learning_rate)
         logs = logs or {}
@@ -130,7 +129,6 @@ class SaveTrainingData(TimedCallback):
         self._write()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print the path of the file."""
         self.print_line(f"Training history: {self.path}")
         super().on_train_end(logs)
 

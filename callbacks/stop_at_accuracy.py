@@ -98,12 +98,10 @@ class StopAtAccuracy(TimedCallback):
         return self.streak >= self.patience
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Reset the state of the previous fit."""
         super().on_train_begin(logs)
         self.stopped_epoch = None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Compare the epoch with the targets, and stop training if they are met."""
         super().on_epoch_end(epoch, logs)
         logs = logs or {}
         if self.targets and self._is_complete(epoch, logs):
@@ -115,7 +113,6 @@ class StopAtAccuracy(TimedCallback):
             self._stop(epoch)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print when the target was met, or that it was not met."""
         goal = ", ".join(f"{name} > {target:g}" for name, target in self.targets.items())
         if self.reached:
             self.print_line(

@@ -71,17 +71,14 @@ class StopAtNonFinite(ResumableCallback):
         self._epoch = 0
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Reset the state of the previous fit."""
         super().on_train_begin(logs)
         self.found = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Record the epoch."""
         super().on_epoch_begin(epoch, logs)
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Stop training if the loss is not finite."""
         super().on_train_batch_end(batch, logs)
         values = logs or {}
         names = ["loss"] if "loss" in values else [name for name in values if name.endswith("loss")]

@@ -150,7 +150,6 @@ class TrainingTelemetry(ResumableCallback):
             self._read_measurement()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the last measurement and add its norms to `logs`."""
         super().on_epoch_end(epoch, logs)
         if self.line is not None:
             self.print_line(self.line)
@@ -158,7 +157,6 @@ class TrainingTelemetry(ResumableCallback):
             logs.update(self.norms)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Release the gradients."""
         self._reset()
         self._listeners = []
         super().on_train_end(logs)

@@ -95,11 +95,8 @@ def check_image_shape(
 ) -> None:
     """Reject a model's `input_shape` unless it is the height, width and channels of an image.
 
-    Args:
-        shape: The shape.
-        smallest: The smallest height and width.
-        may_be_unknown: Whether height and width may be `None`.
-        hint: An example, and the expected numbers.
+    `smallest` is the smallest height and width; with `may_be_unknown`, both may be `None`. `hint`
+    is an example, and the expected numbers.
     """
 
     def is_at_least(least: int, size: object) -> bool:

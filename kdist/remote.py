@@ -29,12 +29,7 @@ _SUMMARY_FILE = "summary.json"
 def folder_address(name: str, value: object) -> str:
     """Return the path of a local folder, or the address of a remote folder, as text.
 
-    Args:
-        name: Name of the argument or option, as the caller wrote it.
-        value: The caller's value.
-
-    Raises:
-        UserError: The value is no path or address, or no installed package opens the address.
+    `name` is the argument or option as the caller wrote it, for messages.
 
     Example:
         >>> folder_address("run_dir", "memory://runs/1")
@@ -74,9 +69,6 @@ class RemoteFolder:
 
     Attributes:
         local: The folder of the copy.
-
-    Raises:
-        UserError: The storage cannot be opened.
     """
 
     def __init__(self, address: str, pattern: re.Pattern[str]) -> None:
@@ -101,19 +93,11 @@ class RemoteFolder:
         self._copied: dict[str, tuple[int, int]] = {}  # facts of each file that both sides have
 
     def list_names(self) -> list[str]:
-        """Return the names of all files in the storage, relative to the folder.
-
-        Raises:
-            UserError: The folder cannot be read. A missing folder is empty.
-        """
+        """Return the relative names of all files in the storage; a missing folder is empty."""
         return list(self._list_files())
 
     def download(self) -> None:
-        """Download new and changed files, and delete copies of files that the storage has deleted.
-
-        Raises:
-            UserError: The folder cannot be read.
-        """
+        """Download new and changed files, and delete copies of files that the storage lacks now."""
         stored = self._list_files()
         found = {name: facts for name, facts in stored.items() if self._pattern.fullmatch(name)}
         new = [name for name, facts in found.items() if self._stored.get(name) != facts]
@@ -132,10 +116,8 @@ class RemoteFolder:
 
         Files of the folder itself, such as a run's history, are uploaded before files of
         subfolders, such as checkpoints. `summary.json`, the result of a run, is uploaded last, and
-        deleted before all uploads. So a killed upload leaves a run that can be resumed.
-
-        Raises:
-            OSError: The folder cannot be written. The next upload tries again.
+        deleted before all uploads. So a killed upload leaves a run that can be resumed. After an
+        `OSError`, the next upload tries again.
         """
         files = self._copied_files()
         changed = [name for name in files if self._copied.get(name) != files[name]]
@@ -273,9 +255,6 @@ def local_records(path: str) -> Iterator[Path]:
     """Yield a local folder as it is, or a copy of the small files of a remote folder.
 
     Errors of the block name the address in place of the copy.
-
-    Raises:
-        UserError: The remote folder cannot be read.
     """
     if not is_remote(path):
         yield Path(path)

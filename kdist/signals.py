@@ -19,14 +19,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal of `ENDING_SIGNALS` arrived; `except KeyboardInterrupt` catches it.
-
-    Args:
-        number: The number of the signal.
-
-    Attributes:
-        signal: The signal.
-    """
+    """A signal of `ENDING_SIGNALS` arrived; `except KeyboardInterrupt` catches it."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
@@ -36,9 +29,7 @@ class Interrupted(KeyboardInterrupt):
 class ReceivedSignals:
     """The signals of `ENDING_SIGNALS` that arrived inside `raise_signals` or `hold_signals`.
 
-    Attributes:
-        first: The first signal; `None` without a signal.
-        has_second: Whether a second signal followed, which asks the program to end at once.
+    A second signal asks the program to end at once.
     """
 
     def __init__(self, *, holds: bool, first: signal.Signals | None = None) -> None:
@@ -126,15 +117,6 @@ class PreemptionSignals:
     Only the main thread of a process receives signals; in a different thread, `install` changes no
     handler. If the caller of `fit` holds the signals, `ReceivedSignals` takes the place of this
     class: its `first` is the same, but its `check` raises `Interrupted`.
-
-    Args:
-        names: Names of signals, such as `["SIGTERM", "SIGUSR1"]`.
-
-    Attributes:
-        first: The first signal that arrived, or `None`.
-
-    Raises:
-        UserError: A name is not the name of a signal.
     """
 
     def __init__(self, names: Collection[str]) -> None:

@@ -43,8 +43,6 @@ class Fit:
     """A running `model.fit`.
 
     Attributes:
-        model: The model that is trained.
-        initial_epoch: The argument of `fit`.
         data: The data of this fit alone, if `fit` was called with a data set of `EpochBatches`.
         iterator: Keras's `EpochIterator` over the training data.
         epoch: The epoch that is trained, or was trained last.

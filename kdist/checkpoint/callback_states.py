@@ -56,11 +56,7 @@ class CallbackStates:
         self._appends: dict[keras.callbacks.CSVLogger, bool] = {}
 
     def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Return the states as values that JSON can hold; `arrays` receives arrays in the states.
-
-        Raises:
-            UserError: A callback's `get_state` returned a value of a type that cannot be saved.
-        """
+        """Return the states as values that JSON can hold; `arrays` receives their arrays."""
         states = {}
         for name, callback in self._callbacks.items():
             state = _read_state(callback)

@@ -60,15 +60,9 @@ class CheckpointStore:
     """Writes and reads the checkpoints of a run.
 
     A checkpoint is committed by a rename once its content is on disk. Older checkpoints are removed
-    only after the rename. The folder is locked until the store is closed.
-
-    Args:
-        folder: The folder; created if it does not exist.
-        keep: Number of checkpoints to keep, at least 1.
-        announce: Called with a line for each event that the user should know.
-
-    Raises:
-        UserError: Another process uses the folder, or the folder is not writable.
+    only after the rename. The folder is created if it does not exist, and locked until the store is
+    closed: `UserError` if another process uses it. `announce` is called with a line for each event
+    that the user should know.
     """
 
     def __init__(
@@ -102,8 +96,7 @@ class CheckpointStore:
     ) -> CheckpointFile:
         """Write a checkpoint, then remove damaged checkpoints, and old checkpoints beyond `keep`.
 
-        Raises:
-            OSError: The checkpoint cannot be written; all other checkpoints are unchanged.
+        After an `OSError`, all other checkpoints are unchanged.
         """
         checkpoint = self._write(epoch, batch, arrays, state)
         older = [old for old in checkpoint_files(self.folder) if old != checkpoint]

@@ -27,9 +27,6 @@ class CheckpointOptions:
         rate_may_differ: Whether a training may be resumed with a different learning rate.
         remote_run: The remote folder of a run, whose local copy contains `folder`; uploaded after
             each checkpoint.
-
-    Raises:
-        UserError: An option is invalid.
     """
 
     folder: str | os.PathLike[str]

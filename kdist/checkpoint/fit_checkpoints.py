@@ -76,14 +76,10 @@ def _is_finite(array: np.ndarray) -> bool:
 class FitCheckpoints:
     """Resumes a fit that is about to begin, and saves checkpoints of the fit.
 
-    The chief reads and writes the files. All workers save and stop after the same step.
-
-    Args:
-        model: The compiled model, its optimizer built.
-        params: The `params` of the fit's callbacks.
-        callbacks: Callbacks of the fit besides `Checkpoint`.
-        options: Options of the checkpoints.
-        announce: Called with a line for each problem, in any thread.
+    The chief reads and writes the files. All workers save and stop after the same step. The model
+    is compiled and its optimizer built; `callbacks` has the callbacks of the fit besides
+    `Checkpoint`, and `params` their `params`. `announce` is called with a line for each problem, in
+    any thread.
 
     Attributes:
         greeting: Line to print as training begins.

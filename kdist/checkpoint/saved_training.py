@@ -38,12 +38,9 @@ from .variable_values import (
 class EpochState:
     """The state of an epoch that has begun; the next epoch resets metrics and logs.
 
-    Attributes:
-        arrays: The values of metrics, and the arrays in the logs and in the states of callbacks.
-        variables: The values that variables had at the time, by name; all other variables are
-            saved as they are when the training is saved.
-        callbacks: The states of callbacks.
-        logs: The logs of the last step.
+    `arrays` has the values of metrics, and the arrays in the logs and in the states of callbacks;
+    `logs` are the logs of the last step. `variables` has the values that some variables had then;
+    the other variables are saved as they are when the training is saved.
     """
 
     arrays: dict[str, np.ndarray]
@@ -136,10 +133,7 @@ class SavedTraining:
         """Check that a compiled model and its settings (`describe_run`) match the saved training.
 
         No value of the model changes. Optimizers are built if the saved training had built them.
-
-        Raises:
-            RefusedCheckpointsError: The models or their settings differ; the message names the
-                first difference.
+        `RefusedCheckpointsError` names the first difference.
         """
         build_optimizers(model, self._state["built_for"])
         if any(name.startswith("global-seed/") for name in self._state["variables"]):

@@ -180,14 +180,9 @@ def _copy_array(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
 def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """Convert a state to a value for `json.dumps`; `from_json` converts the value back.
 
-    Args:
-        state: None, booleans, numbers, text, bytes, NumPy arrays and numbers, tensors; and lists,
-            tuples and dictionaries of these.
-        name: Name of the state, the prefix of its arrays' names.
-        arrays: Receives copies of the arrays.
-
-    Raises:
-        TypeError: The state has a value of another type; the message says where.
+    A state has None, booleans, numbers, text, bytes, NumPy arrays and numbers, tensors; and lists,
+    tuples and dictionaries of these. `TypeError` says where a value has another type. `arrays`
+    receives copies of the arrays, under names that begin with `name`.
     """
     if state is None or type(state) in (bool, int, float, str):
         return state

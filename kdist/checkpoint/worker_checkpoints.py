@@ -28,10 +28,8 @@ from .save_times import SaveTimes
 class SharedStore:
     """The checkpoints of a training, in a folder that the chief alone uses.
 
-    All workers must create the store together.
-
-    Raises:
-        UserError: On all workers, if the chief cannot use the folder.
+    All workers must create the store together; all workers raise `UserError` if the chief cannot
+    use the folder.
     """
 
     def __init__(
@@ -65,9 +63,8 @@ class SharedStore:
     def find(self, resume: Resume) -> LoadedCheckpoint | None:
         """Return to all workers the newest whole checkpoint in the chief's folder, to be resumed.
 
-        Args:
-            resume: `"must"` requires a checkpoint, `"never"` requires a folder without checkpoints.
-                The chief's value counts.
+        `"must"` requires a checkpoint, `"never"` requires a folder without checkpoints; the chief's
+        value of `resume` counts.
 
         Raises:
             UserError: On all workers: a required checkpoint is missing, the folder has forbidden
@@ -167,8 +164,7 @@ class SharedWriter:
     def finish(self) -> None:
         """Wait on all workers until the chief's job is done.
 
-        Raises:
-            NonFiniteWeightsError: On all workers, if the job has found non-finite weights.
+        All workers raise `NonFiniteWeightsError` if the job has found non-finite weights.
         """
         finding = self._workers.run_on_chief(
             "the end of a checkpoint", lambda: self.pop_nonfinite_finding(wait=True)

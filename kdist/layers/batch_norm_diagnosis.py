@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from .._upstream.hooks import hooks_of
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.input_moments import input_moments, keep_variables, observe_calls
-from .convert_batch_norm import batch_norms, unsynchronized_batch_norms
+from ..layers.input_moments import batch_norms, input_moments, keep_variables, observe_calls
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
 
@@ -38,6 +38,13 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
         y_pred = call_model(model, x, training=training)
         loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
         return float(tf.reduce_mean(loss))
+
+
+def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    """Return the batch norms that train on the statistics of a single replica's samples."""
+    if hooks_of(model) is not None:
+        return []
+    return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
 
 
 @contextlib.contextmanager
@@ -89,7 +96,6 @@ class LayerGap:
     """Measurements of a batch norm after an epoch.
 
     Args:
-        name: The layer's name.
         mean: Distance of the batch's mean from the moving mean, see `measure_distance`.
         variance: Distance of the batch's variance from the moving variance.
         replica_gap: Largest distance between the moving statistics of a replica and of replica 0.
@@ -122,13 +128,9 @@ def measure_distance(mean: Any, variance: Any, norm: Any, moving: Any) -> Any:
     """Return the distances of mean and variance from the moving statistics, averaged over channels.
 
     The distances are |mean - moving mean| in moving standard deviations, and
-    |log((variance + epsilon) / (moving variance + epsilon))|.
-
-    Args:
-        mean: Means, shape `(channels,)`.
-        variance: Variances, shape `(channels,)`.
-        norm: The layer, whose `epsilon` is added to variances.
-        moving: The moving mean and variance, or the mean and variance of another replica.
+    |log((variance + epsilon) / (moving variance + epsilon))|, with the layer's epsilon. `moving` is
+    the moving mean and variance, or the mean and variance of another replica; all have the shape
+    `(channels,)`.
     """
     means = np.asarray([mean, moving[0]], "float64")
     variances = np.asarray([variance, moving[1]], "float64") + norm.epsilon
@@ -139,9 +141,7 @@ def measure_distance(mean: Any, variance: Any, norm: Any, moving: Any) -> Any:
 def spread_over_replicas(statistics: Any, norm: Any) -> float:
     """Return the largest distance between the statistics of a replica and of replica 0.
 
-    Args:
-        statistics: The mean and variance of each replica.
-        norm: The layer.
+    `statistics` are the mean and variance of each replica.
     """
     first = statistics[0]
     distances = [measure_distance(mean, variance, norm, first) for mean, variance in statistics]
@@ -153,11 +153,8 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
 
     Causes are checked from certain to probable: NaN or infinite values, replicas that differ,
     statistics that were never updated, statistics that lag, rows that differ between replicas,
-    batches that are too small.
-
-    Args:
-        layers: The layers.
-        losses: The loss in training mode and in inference mode, on the same batch.
+    batches that are too small. `losses` are the losses in training mode and in inference mode, on
+    the same batch.
     """
     if not layers:
         return None
@@ -173,8 +170,8 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
         return (
             f"{_describe_gap(drifted)}, and its moving statistics differ by"
             f" {drifted.replica_gap:.2f} between replicas. Likely cause: the replicas drifted, as"
-            " the layer is not synchronized; call"
-            ' kdist.convert_batch_norm(model, to="synchronized")'
+            " the layer is not synchronized; use"
+            " keras.layers.BatchNormalization(synchronized=True)"
         )
     in_training, in_inference = losses
     losses_differ = in_inference - in_training > max(
@@ -219,14 +216,14 @@ def _likely_cause(layer: LayerGap) -> str:
     if layer.batch_gap > max(LARGEST_REPLICA_GAP, 4 / np.sqrt(layer.values_per_channel)):
         return (
             f"the replicas' rows differ by {layer.batch_gap:.2f}, and the layer is not"
-            " synchronized, so no moving statistics can fit all replicas; call"
-            ' kdist.convert_batch_norm(model, to="synchronized")'
+            " synchronized, so no moving statistics can fit all replicas; use"
+            " keras.layers.BatchNormalization(synchronized=True)"
         )
     if layer.values_per_channel < LEAST_VALUES_PER_CHANNEL:
         return (
             f"the batch per replica has only {layer.values_per_channel:.0f} values per channel (at"
-            f" least {LEAST_VALUES_PER_CHANNEL} are needed); use larger batches, or call"
-            ' kdist.convert_batch_norm(model, to="synchronized")'
+            f" least {LEAST_VALUES_PER_CHANNEL} are needed); use larger batches, or"
+            " keras.layers.BatchNormalization(synchronized=True)"
         )
     return (
         "the weights change faster than the statistics can follow, or the batch differs from the"

@@ -18,16 +18,10 @@ _SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 
 
 def normalize_by_batch(layer: Any, inputs: Any) -> Any:
-    """Compute a `keras.layers.BatchNormalization` in training mode.
+    """Compute a `keras.layers.BatchNormalization` in training mode; `None` if it is not supported.
 
-    The forward pass and the backward pass have one exchange each, and launch few kernels.
-
-    Args:
-        layer: The layer. Its moving statistics are updated.
-        inputs: The inputs.
-
-    Returns:
-        The outputs; `None` if the layer or its inputs are not supported.
+    The forward pass and the backward pass have one exchange each, and launch few kernels. The
+    layer's moving statistics are updated.
     """
     # The custom gradient would keep the inputs of a rematerialized layer in memory.
     if is_rematerialized() or not isinstance(inputs, tf.Tensor) or not _is_supported(layer, inputs):
@@ -61,16 +55,9 @@ def _is_supported(layer: Any, x: tf.Tensor) -> bool:
 
 
 def batch_norm(x: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, Any, Any]:
-    """Normalize a batch by the mean and variance of its values.
+    """Normalize a batch, channels last, by the mean and variance of its values.
 
-    Args:
-        x: The batch, channels last.
-        gamma: Factor of each channel.
-        beta: Offset of each channel.
-        epsilon: Number that is added to the variance.
-
-    Returns:
-        Outputs, mean and biased variance, in float32; in float64 for a batch in float64.
+    Return outputs, mean and biased variance, in float32; in float64 for a batch in float64.
     """
     axes, dtype = list(range(len(x.shape) - 1)), _accumulator_dtype(x)
 

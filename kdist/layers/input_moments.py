@@ -1,4 +1,4 @@
-"""Measure the inputs of a model's batch norms, without changing the model's variables."""
+"""Find a model's batch norms and measure their inputs, without changing the model's variables."""
 
 import contextlib
 import functools
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from .._upstream.models import flatten_layers
 from ..spmd.reduction import merge_moments
 
 
@@ -19,13 +20,19 @@ class Moments(NamedTuple):
     variance: Any
 
 
+def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalization]:
+    """Return every batch norm inside a model or layer once, including nested batch norms."""
+    return [
+        inner
+        for inner in flatten_layers(layer)
+        if isinstance(inner, keras.layers.BatchNormalization)
+    ]
+
+
 def input_moments(norm: Any, inputs: Any, mask: Any = None) -> Any:
     """Return count, mean and variance of the inputs of a batch norm, shape `(3, channels)`.
 
-    Args:
-        norm: The layer.
-        inputs: The inputs.
-        mask: Booleans, with one dimension fewer than the inputs; `None` counts all values.
+    The mask has booleans, with one dimension fewer than the inputs; `None` counts all values.
     """
     x = tf.cast(inputs, keras.backend.result_type(inputs.dtype.name, "float32"))
     axes = [axis for axis in range(len(x.shape)) if axis != norm.axis % len(x.shape)]
@@ -74,9 +81,7 @@ def keep_variables(model: keras.Model) -> Iterator[None]:
 def observe_calls(norms: Sequence[Any], observe: Callable[..., Any]) -> Iterator[None]:
     """In the `with` block, call `observe(norm, call, inputs, **kwargs)` instead of a batch norm.
 
-    Args:
-        norms: Batch norm layers.
-        observe: Returns the layer's outputs; its argument `call` is the layer's original method.
+    `observe` returns the layer's outputs; its argument `call` is the layer's original method.
     """
     try:
         for norm in norms:

@@ -11,12 +11,12 @@ import tensorflow as tf
 from .._upstream.models import call_model
 from ..errors import UserError
 from ..layers.input_moments import (
+    batch_norms,
     input_moments,
     keep_variables,
     merge_input_moments,
     observe_calls,
 )
-from .convert_batch_norm import batch_norms
 
 
 def recalibrate_batch_norm(
@@ -117,11 +117,7 @@ def _merge_statistics(norm: Any, moments: list[Any]) -> tuple[Any, Any]:
 
 
 def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterable[Any]:
-    """Return the first `steps` batches of any data that `recalibrate_batch_norm` accepts.
-
-    Raises:
-        UserError: `data` is endless without `steps`, or has an unknown type.
-    """
+    """Return the first `steps` batches of any data that `recalibrate_batch_norm` accepts."""
     if isinstance(data, np.ndarray | tf.Tensor | tuple | dict):
         data = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
     elif isinstance(data, keras.utils.PyDataset):  # its own iterator would never end

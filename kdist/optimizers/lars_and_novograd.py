@@ -15,12 +15,8 @@ _EPSILON = 1e-8  # added to divisors
 class LayerwiseOptimizer(keras.optimizers.Optimizer):
     """Base class with a momentum per variable, and weight decay inside the momentum.
 
-    Args:
-        learning_rate: A rate, a Keras schedule or a callable.
-        weight_decay_rate: The weight decay of the paper.
-        name: The optimizer's name.
-        **options: Arguments of `keras.optimizers.Optimizer`. `weight_decay` is not accepted: Keras
-            shrinks the weights outside the momentum, unlike both papers.
+    `weight_decay_rate` is the weight decay of the paper. Keras's `weight_decay` is not accepted:
+    Keras shrinks the weights outside the momentum, unlike both papers.
     """
 
     def __init__(

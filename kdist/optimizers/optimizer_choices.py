@@ -65,11 +65,7 @@ else:
 
 
 def check_momentum(name: str, momentum: float | None) -> None:
-    """Reject a `momentum` for optimizers without this argument.
-
-    Raises:
-        UserError: `momentum` is given for an optimizer outside `WITH_MOMENTUM`, such as Adam.
-    """
+    """Reject a `momentum` for optimizers without this argument, such as Adam."""
     if momentum is not None and name not in WITH_MOMENTUM:
         raise UserError(
             f"received momentum={momentum:g} with optimizer={name}, which has its own"
@@ -91,19 +87,12 @@ def make_optimizer(
     ema_momentum: float | None = None,
     ema_warmup: bool = False,
 ) -> Any:
-    """Create the optimizer called `name`.
+    """Create the optimizer called `name`, with a learning rate or Keras schedule.
 
-    Args:
-        name: A name in `OPTIMIZERS`: `"sgd"` and `"momentum"` are SGD with Nesterov momentum, by
-            default 0 and 0.9.
-        rate: A learning rate or Keras schedule.
-        momentum: Momentum of optimizers in `WITH_MOMENTUM`; `None` for the default.
-        weight_decay: Weight decay of optimizers in `WITH_WEIGHT_DECAY`.
-        ema_momentum: Momentum of the moving average of weights; `None` for no average.
-        ema_warmup: Whether the average begins with a small momentum, see `warm_up_ema`.
-
-    Raises:
-        UserError: There is no optimizer of this name.
+    `"sgd"` and `"momentum"` are SGD with Nesterov momentum, by default 0 and 0.9. `momentum` is for
+    the optimizers in `WITH_MOMENTUM`, `weight_decay` for the optimizers in `WITH_WEIGHT_DECAY`.
+    Without `ema_momentum`, no moving average of weights is kept; with `ema_warmup`, the average
+    begins with a small momentum, see `warm_up_ema`.
     """
     if name not in OPTIMIZERS:
         raise UserError(f"optimizer is {name!r}, but has to be one of {', '.join(OPTIMIZERS)}")

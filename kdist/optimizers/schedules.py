@@ -23,17 +23,9 @@ def make_schedule(
 ) -> Any:
     """Return the learning rate schedule of a run, or `learning_rate` itself if it is constant.
 
-    Args:
-        name: Name of the schedule.
-        learning_rate: The full rate, scaled to the replicas.
-        epochs: Epochs of the run, including the warm-up.
-        steps_per_epoch: Optimizer steps per epoch.
-        warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
-        decay_epochs: Epochs between two decays of `"exponential"`; `TrainConfig` requires a number.
-        decay_rate: Factor of each decay of `"exponential"`.
-
-    Raises:
-        UserError: The warm-up leaves no step to train at the full rate.
+    `learning_rate` is the full rate, scaled to the replicas. The rate rises from 0 over
+    `warmup_epochs`, which may be a fraction and belong to `epochs`. `"exponential"` multiplies the
+    rate by `decay_rate` every `decay_epochs`; `TrainConfig` requires a number for them.
     """
     import keras
 

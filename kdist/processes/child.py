@@ -55,22 +55,12 @@ class Child:
     """A process in a separate session that ends when this process ends.
 
     A terminal's Ctrl-C reaches only this process, which then ends its children. `kill`, or the end
-    of a `with` block, kills the child and all processes that it has started, in any session.
+    of a `with` block, kills the child and all processes that it has started, in any session. After
+    a signal during the start (`Interrupted`), the child is killed.
 
-    Args:
-        command: The program and its arguments.
-        arguments: Values passed as the last argument of the program; see `read_arguments`.
-        resources: GPUs and cores of the child.
-        environment: Variables in addition to the environment of this process.
-        output: Target of standard output; by default the standard output of this process.
-        errors: Target of standard error; by default the standard error of this process.
-
-    Attributes:
-        pid: Process ID.
-
-    Raises:
-        FileNotFoundError: The program does not exist.
-        Interrupted: A signal arrived during the start; the child is killed.
+    The program gets `arguments` as its last argument (see `read_arguments`), and `environment` in
+    addition to the environment of this process. Its output and errors go by default to the streams
+    of this process.
     """
 
     def __init__(
@@ -214,13 +204,9 @@ def _kill_marked(mark: bytes) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompletedChild:
-    """A child that has ended.
+    """A child that has ended: its streams as text, and the values it passed to `send_answer`.
 
-    Attributes:
-        exit_code: Exit code, `-N` after a kill by signal number N.
-        output: Text of standard output.
-        errors: Text of standard error.
-        answers: Values that the child passed to `send_answer`.
+    The exit code is `-N` after a kill by signal number N.
     """
 
     exit_code: int

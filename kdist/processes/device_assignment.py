@@ -15,10 +15,8 @@ _NVIDIA_SMI_SECONDS = 60.0
 def assign_devices(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Resources]:
     """Divide a machine among its workers, so that each worker gets neighbouring cores.
 
-    If there are fewer cores than workers, all workers share all cores.
-
-    Raises:
-        UserError: The number of GPUs is not a multiple of `workers`.
+    The number of GPUs has to be a multiple of `workers`. If there are fewer cores than workers, all
+    workers share all cores.
     """
     if gpus and len(gpus) % workers:
         raise UserError(

@@ -33,12 +33,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of the same colour.
+    """Points of the same colour; a number that is not finite is not drawn.
 
-    Attributes:
-        name: The name in the legend.
-        points: The points; a number that is not finite is not drawn.
-        style: Markers joined by a line, markers alone, or a line alone.
+    `style` is markers joined by a line, markers alone, or a line alone.
     """
 
     name: str
@@ -58,8 +55,7 @@ def _is_drawable(value: float | str) -> bool:
 class _Axis:
     """A range of numbers or a list of words, on a side of the chart.
 
-    Attributes:
-        ticks: The pixel and the text of each tick.
+    `ticks` has the pixel and the text of each tick.
     """
 
     def __init__(
@@ -133,8 +129,6 @@ class Chart:
 
     Attributes:
         title: Heading, which names the vertical axis.
-        x_label: Label of the horizontal axis.
-        series: Lines and markers, each series in its colour.
         log_x: Whether the horizontal axis is logarithmic; ignored unless all numbers are above 0.
         from_zero: Whether the vertical axis begins at 0.
         ticks_at_values: Whether the horizontal axis has a tick at each value.
@@ -223,12 +217,7 @@ def _draw_series(series: Series, colour: str, x: _Axis, y: _Axis) -> Iterator[st
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Charts of the same series with a common legend.
-
-    Attributes:
-        caption: How to read the charts.
-        charts: The charts; a chart without points is not drawn.
-    """
+    """Charts of the same series with a common legend; a chart without points is not drawn."""
 
     caption: str
     charts: Sequence[Chart]
@@ -256,14 +245,7 @@ def draw_learning_rates(
     *,
     suggestion: float,
 ) -> Figure:
-    """Draw a range test: the loss of each batch, their running average, and the suggestion.
-
-    Args:
-        rates: The learning rate of each step.
-        losses: The loss of each step's batch.
-        smoothed: The running average of the losses.
-        suggestion: The learning rate to use.
-    """
+    """Draw a range test: the loss of each batch, their running average, and the suggestion."""
     # The scale excludes the last tenth: an exploding loss would flatten the curve.
     average = [value for value in smoothed if math.isfinite(value)]
     top = max(average[: max(len(average) * 9 // 10, 1)], default=1.0)

@@ -60,11 +60,8 @@ class SearchRecord(StudyRecord):
 class FoundRecords:
     """The records of a report.
 
-    Attributes:
-        runs: Run folders, also of killed runs and of points of sweeps that train.
-        sweeps: Sweep folders.
-        searches: Folders of `kdist tune`.
-        skipped: Paths that are not shown, with the reason.
+    Runs include killed runs and points of sweeps that train; `skipped` has the paths that are not
+    shown, with the reason.
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
@@ -74,11 +71,7 @@ class FoundRecords:
 
 
 def find_records(paths: Sequence[str]) -> FoundRecords:
-    """Read runs, sweeps and searches at `paths`, or at any depth in the folders there.
-
-    Raises:
-        UserError: A path does not exist or cannot be read, or there is nothing to show.
-    """
+    """Read runs, sweeps and searches at `paths`, or at any depth in the folders there."""
     sources = FoundRecords()
     folders: dict[Path, Path] = {}  # several paths may lead to the same folder
     for text in paths:
@@ -134,11 +127,7 @@ def _read_into(sources: FoundRecords, path: Path) -> None:
 
 
 def read_study(path: Path) -> SweepRecord | SearchRecord:
-    """Read the folder of a study.
-
-    Raises:
-        UserError: The folder has no study, is damaged, or was written by a newer version of kdist.
-    """
+    """Read the folder of a study."""
     info = StudyFolder(path).read_info()
     if info is None:
         raise UserError(f"{path} is not the folder of a sweep or search: {STUDY_FILE} is missing")
@@ -172,12 +161,7 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
 
 
 def name_data_set(settings: Mapping[str, object], source: object = None) -> str:
-    """Name the data of a run.
-
-    Args:
-        settings: The run's settings.
-        source: `data` of the run's summary: where the data came from.
-    """
+    """Name the data of a run by its settings, and by `data` of its summary, the source."""
     if settings.get("model"):  # functions with the same name may return different data
         file, _, function = str(settings.get("data") or "data").rpartition(":")
         return f"{function}() of {file or str(settings['model']).rpartition(':')[0]}"

@@ -54,14 +54,7 @@ li {{ display: inline-block; margin-right: 16px }}
 
 @dataclass(kw_only=True)
 class Section:
-    """A part of a page.
-
-    Attributes:
-        title: The heading.
-        lead: A sentence below the heading.
-        tables: Tables.
-        figures: Charts.
-    """
+    """A part of a page; `lead` is a sentence below the heading."""
 
     title: str
     lead: str = ""
@@ -70,13 +63,7 @@ class Section:
 
 
 def render_page(title: str, sections: Sequence[Section], *, about: str = "") -> str:
-    """Return a page as HTML; text from files is escaped.
-
-    Args:
-        title: The heading.
-        sections: The parts of the page.
-        about: A sentence below the heading.
-    """
+    """Return a page as HTML, with `about` below the heading; text from files is escaped."""
     return "\n".join(
         [
             f"{_HEAD}<title>{escape(title)} | kdist report</title>\n</head>\n<body>",

@@ -48,20 +48,11 @@ _OUTPUT_HINT = "pass another --output"
 def write_report(
     paths: Sequence[str], *, output: str | None = None
 ) -> tuple[Path, list[tuple[str, str]]]:
-    """Write an HTML report of runs, sweeps and searches.
+    """Write an HTML report of runs, sweeps and searches, at local or remote paths.
 
-    Args:
-        paths: Local or remote folders: runs, sweeps and searches, or folders that contain such
-            folders.
-        output: The HTML file; an existing report is replaced. By default `report.html` in the
-            innermost folder of all local paths, or in the working directory if all are remote.
-
-    Returns:
-        The file, and the paths that the report does not show, each with the reason.
-
-    Raises:
-        UserError: Nothing can be shown, a path does not exist, `output` cannot be written or is not
-            a report, or the paths have no folder in common.
+    An existing report at `output` is replaced. By default `report.html` is in the innermost folder
+    of all local paths, or in the working directory if all are remote. Return the file, and the
+    paths that the report does not show, each with the reason.
     """
     with contextlib.ExitStack() as copies:
         addresses = {
@@ -165,9 +156,7 @@ def _describe_counts(study: SweepRecord | SearchRecord, noun: str) -> str:
 def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
     """Draw the results of a sweep: a line for each combination of settings beside the axis.
 
-    Args:
-        sweep: The sweep.
-        summary: A row of results for each combination of settings.
+    `summary` has a row of results for each combination of settings.
     """
     experiment = sweep.experiment
     axis, x_label = experiment.axis
@@ -300,8 +289,7 @@ def _make_runs_section(data: str, runs: Sequence[RunRecord]) -> Section:
 def draw_learning_curves(runs: Sequence[RunRecord]) -> Figure:
     """Draw each logged column by epoch, and the validation accuracy by seconds.
 
-    Args:
-        runs: Runs with different names.
+    The runs have different names.
     """
 
     def make_curve(run: RunRecord, column: str, x: str) -> Series:

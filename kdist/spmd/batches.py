@@ -47,10 +47,6 @@ class _DividedData(composite_tensor.CompositeTensor):
     """A data set of whole batches, or its iterator, that divides each batch over the replicas.
 
     Sparse and ragged tensors stay whole: a step computes them whole, too.
-
-    Args:
-        whole: The data set or iterator of TensorFlow.
-        devices: The device of each replica's rows.
     """
 
     _spec_type: type[_DividedSpec]

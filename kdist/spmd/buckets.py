@@ -20,13 +20,10 @@ _MOST_COPIED_ELEMENTS = 16384
 def choose_buckets(
     tensors: Sequence[Any], is_collective: Callable[[Any], bool], limit: float
 ) -> list[list[int]]:
-    """Return the indices of the tensors of each bucket; some tensors have a bucket of their own.
+    """Return the indices of the tensors of each bucket, of at most `limit` bytes.
 
-    Args:
-        tensors: A replica's tensors. Strings, tensors of an unknown shape and large tensors that
-            no collective exchanges have a bucket of their own.
-        is_collective: Whether a collective exchanges a tensor.
-        limit: The bytes of a bucket.
+    Strings, tensors of an unknown shape and large tensors that no collective exchanges have a
+    bucket of their own.
     """
     kinds: list[Any] = []
     for index, tensor in enumerate(tensors):
@@ -39,12 +36,9 @@ def choose_buckets(
 
 
 def fill_buckets(kinds: Sequence[Any], sizes: Sequence[int], limit: float) -> list[list[int]]:
-    """Return the indices of the tensors of each bucket: tensors of a kind, up to a limit of bytes.
+    """Return the indices of the tensors of each bucket: tensors of a kind, up to `limit` bytes.
 
-    Args:
-        kinds: The kind of each tensor; a bucket has tensors of the same kind.
-        sizes: The bytes of each tensor.
-        limit: The bytes of a bucket; a larger tensor has a bucket of its own.
+    A tensor of more bytes has a bucket of its own.
     """
     buckets: dict[Any, list[list[int]]] = {}
     for index, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):

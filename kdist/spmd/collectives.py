@@ -61,12 +61,8 @@ class Collectives:
     """The exchanges of the replicas of one machine.
 
     On GPUs TensorFlow's collectives compute the sums. The collectives are made by
-    `kdist._upstream.collective_launchers.Launcher`.
-
-    Args:
-        devices: The device of each replica.
-        cross_device_ops: A `tf.distribute.CrossDeviceOps` that sums tensors over devices; `None`
-            adds tensors up on the first device.
+    `kdist._upstream.collective_launchers.Launcher`. Without `cross_device_ops`, tensors are added
+    up on the first device.
 
     Attributes:
         replicas: The number of replicas, over all workers.
@@ -233,16 +229,8 @@ class WorkerCollectives(Collectives):
     """The exchanges of the replicas of several workers, which all build the same program.
 
     The exchanges use TensorFlow's collectives; `kdist._upstream.collective_launchers.Launcher`
-    makes the collectives.
-
-    Args:
-        devices: The devices of this worker.
-        cross_device_ops: TensorFlow's `CollectiveAllReduce` of the strategy.
-        worker: The number of this worker.
-        workers: The number of workers.
-        bucket_bytes: Large tensors are summed in buckets of this size, about in the order in which
-            they are computed; 0 for a single bucket. `MultiWorkerMirroredStrategy` chooses the
-            size.
+    makes the collectives. Large tensors are summed in buckets of `bucket_bytes`, about in the order
+    in which they are computed; 0 means a single bucket.
     """
 
     def __init__(
@@ -349,11 +337,7 @@ _TYPE_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
 
 
 def to_sendable(tensor: Any) -> Any:
-    """Return a tensor as a type that TensorFlow's all-gather supports: cast, or as its bits.
-
-    Raises:
-        UserError: The tensor has strings.
-    """
+    """Return a tensor as a type that TensorFlow's all-gather supports: cast, or as its bits."""
     dtype = tensor.dtype
     if dtype == tf.string:
         raise UserError(

@@ -55,13 +55,8 @@ class Work:
 class Costs:
     """Counts the work of a planned step.
 
-    Args:
-        plan: The plan.
-        rows: The number of rows of a batch, where the step does not know the number.
-        of_batch: Tensors that have rows of the whole batch, on every replica.
-
-    Attributes:
-        totals: The known numbers of rows of batches.
+    `rows` is the number of rows of a batch, where the step does not know the number; `of_batch` has
+    the tensors with rows of the whole batch, on every replica.
     """
 
     def __init__(self, plan: GraphPlan, rows: int, of_batch: Iterable[Ref] = ()) -> None:

@@ -28,36 +28,23 @@ _LARGEST_UNEVENNESS = 1.05  # A replica may have at most this many times an equa
 
 @dataclass(frozen=True)
 class Division:
-    """Division of a variable over the replicas.
-
-    Attributes:
-        axis: The divided axis.
-        sizes: The number of rows of each replica.
-    """
+    """Division of a variable over the replicas: the axis, and each replica's number of rows."""
 
     axis: int
     sizes: tuple[int, ...]
 
     def split_value(self, value: Any, places: Sequence[int]) -> list[Any]:
-        """Return the rows of some replicas, without the memory of the whole value.
-
-        Args:
-            value: The whole value.
-            places: The replicas.
-        """
+        """Return the rows of some replicas, without the memory of the whole value."""
         rows = tf.split(value, self.sizes, self.axis)
         # The results of `split` may share the memory of the whole value, and keep it.
         return [tf.raw_ops.DeepCopy(x=rows[place]) for place in places]
 
 
 def choose_division(shape: Any, parts: int) -> Division | None:
-    """Return the division of a variable with this shape; `None` if the variable stays whole.
+    """Return the division of a variable with this shape into so many parts.
 
-    A variable stays whole if it is too small, or if no axis divides into nearly equal parts.
-
-    Args:
-        shape: The shape of the variable.
-        parts: The number of replicas.
+    `None` means that the variable stays whole: it is too small, or no axis divides into nearly
+    equal parts.
     """
     shape = tf.TensorShape(shape)
     elements = shape.num_elements()
@@ -82,11 +69,8 @@ SCATTERS: dict[str, Any] = {
 def scatter_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
     """Return a tensor with changed rows, as the methods `tf.Variable.scatter_*` change rows.
 
-    Args:
-        kind: `"add"`, `"sub"`, `"update"`, `"min"`, `"max"`, `"mul"` or `"div"`.
-        value: The tensor.
-        indices: Indices of rows, in any shape.
-        updates: A row for each index, or a scalar.
+    `kind` is `"add"`, `"sub"`, `"update"`, `"min"`, `"max"`, `"mul"` or `"div"`; `indices` may have
+    any shape, and `updates` has a row for each index, or is a scalar.
     """
     rest = tf.shape(value)[1:]
     updates = tf.broadcast_to(updates, tf.concat([tf.shape(indices), rest], 0))
@@ -148,8 +132,8 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         places: For each part, its place among the parts of all workers.
         strategy: The strategy that gathers the value.
         shape: The shape of the whole value.
-        name: The name of the variable.
-        trainable: Whether gradient tapes watch the variable.
+        name: As in `tf.Variable`.
+        trainable: As in `tf.Variable`.
     """
 
     def __init__(

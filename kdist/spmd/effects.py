@@ -13,9 +13,7 @@ from .op_types import CALLS, CONDITIONS, PURE, READS
 def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]]:
     """Return whether an operation must run once, and the indices of the states it changes.
 
-    Args:
-        op: The operation.
-        shared: For each input, whether it is a state that exists once, not on every replica.
+    `shared` says for each input whether it is a state that exists once, not on every replica.
     """
     if (
         not op.op_def.is_stateful

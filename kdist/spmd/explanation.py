@@ -55,9 +55,7 @@ class Explanation:
     """Explanation of how a step was divided.
 
     Attributes:
-        replicas: The number of replicas.
         rows: The number of rows of a batch, for the numbers of this explanation.
-        work: The work of the step.
         places: Lines and layers that need rows of all replicas, the most work first.
         rounds: The number of rounds with an exchange; the replicas wait for each other in each
             round.
@@ -118,13 +116,8 @@ def explain_plan(
 ) -> Explanation:
     """Explain how a planned step was divided.
 
-    Args:
-        plan: The plan.
-        rounds: The number of rounds in which the replicas exchange values.
-        exchanged: The tensors that the replicas exchange.
-        replicas: The number of replicas.
-        rows: The number of rows to assume for a batch whose rows are unknown; `None` assumes
-            `NOMINAL_ROWS`, as for a step that is not explained.
+    `rows` is the number of rows to assume for a batch whose rows are unknown; `None` assumes
+    `NOMINAL_ROWS`, as for a step that is not explained.
     """
     rows = rows or NOMINAL_ROWS
     costs = Costs(plan, rows)
@@ -243,10 +236,7 @@ def warn_once(message: str | None, warned: set[str]) -> None:
 def find_user_line(op: tf.Operation, operations: dict[str, Any] | None = None) -> str:
     """Return the line of the user's step that made an operation, or else the layer.
 
-    Args:
-        op: The operation.
-        operations: Operations of the step, by name. For a gradient, the line of its forward
-            operation is returned.
+    A gradient has the line of its forward operation, looked up by name in `operations`.
     """
     prefix, _, path = op.name.rpartition("gradient_tape/")
     if path != op.name:

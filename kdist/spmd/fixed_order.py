@@ -90,11 +90,8 @@ def _add_up_shards(
 ) -> list[tf.Tensor]:
     """Add up shards' tensors: the second half to the first half, until a single tensor is left.
 
-    Args:
-        parts: The tensors.
-        devices: The device of each tensor.
-        multiple: If not 0, stop where the number of tensors is odd, or half of it is no multiple
-            of `multiple`.
+    With a `multiple`, stop where the number of tensors is odd, or half of it is no multiple of
+    `multiple`.
     """
     terms = list(parts)
     while len(terms) > 1:

@@ -52,10 +52,9 @@ def variables_in(values: Iterable[Value]) -> list[Variable]:
 
 @dataclass
 class _State:
-    """The variables' values in a part of the program.
+    """The variables' values in a part of the program, by the keys of the variables.
 
     Attributes:
-        values: The current values, by the keys of the variables.
         is_divided: Whether any variable is divided.
         is_chosen: For a branch that is computed even if it is not chosen, whether it is chosen, a
             boolean tensor; `None` everywhere else.
@@ -66,11 +65,7 @@ class _State:
     is_chosen: tf.Tensor | None = None
 
     def make_branch_state(self, is_chosen: tf.Tensor | None = None) -> _State:
-        """Return the state of a branch.
-
-        Args:
-            is_chosen: Whether the branch is chosen, for a branch that is computed in any case.
-        """
+        """Return the state of a branch; `is_chosen` is for a branch that is computed anyway."""
         conditions = [each for each in (self.is_chosen, is_chosen) if each is not None]
         both = functools.reduce(tf.logical_and, conditions) if conditions else None
         return _State(dict(self.values), self.is_divided, both)
@@ -79,9 +74,7 @@ class _State:
 def functionalized_inputs(op: tf.Operation, divided: Sequence[bool]) -> list[int]:
     """Return the indices of inputs that are variables to be taken out of an operation.
 
-    Args:
-        op: The operation.
-        divided: For each input, whether it is the handle of a divided variable.
+    `divided` says for each input whether it is the handle of a divided variable.
     """
     indices = {index for index, is_divided in enumerate(divided) if is_divided}
     if op.type in CALLS or op.type in _READ_AND_CHANGE:
@@ -107,12 +100,7 @@ def _has_counterpart(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
 def functionalize(op: tf.Operation, divided: Sequence[bool]) -> list[tf.Tensor]:
     """Write an operation of the traced step again, with values in place of variables.
 
-    Args:
-        op: The operation.
-        divided: For each input, whether it is the handle of a divided variable.
-
-    Returns:
-        The results of the operation.
+    `divided` says for each input whether it is the handle of a divided variable.
     """
     indices = functionalized_inputs(op, divided)
     inputs = [Variable(t) if index in indices else t for index, t in enumerate(op.inputs)]
@@ -135,13 +123,9 @@ def compute_whole(
 ) -> list[Value]:
     """Compute an operation as a single device would, in the default graph; return its results.
 
-    Args:
-        op: The operation.
-        inputs: The operation's inputs, `Variable` for variables.
-        values: The variables' values, by their keys. Changed values are written into `values`.
-
-    Raises:
-        NotImplementedError: The operation takes a variable, and has no counterpart for its value.
+    `inputs` has a `Variable` for each variable, and `values` the variables' values, by their keys:
+    changed values are written into `values`. `NotImplementedError` means that the operation takes a
+    variable, and has no counterpart for its value.
     """
     if not variables_in(inputs):
         return copy_whole(op, inputs)
@@ -154,9 +138,8 @@ def compute_whole(
 def read_variable(handle: tf.Tensor, own: Any) -> Any:
     """Return the value of a variable on a replica; `None` if the handle is not a variable's.
 
-    Args:
-        handle: The variable's handle in a traced step.
-        own: The handle of the replica's copy or part.
+    `handle` is the variable's handle in a traced step, `own` the handle of the replica's copy or
+    part.
     """
     return (
         gen_resource_variable_ops.read_variable_op(own, _dtype_of(handle))

@@ -49,9 +49,8 @@ class BroadcastRows:
 class LocalSizes:
     """The form of a vector of sizes, with the replica's own numbers of rows at some indices.
 
-    Args:
-        rows: Pairs of an element's index and the rows that it counts. If `rows` is empty, the
-            operation does not read the vector.
+    `rows` pairs an element's index with the rows that it counts; an operation for which `rows` is
+    empty does not read the vector.
     """
 
     rows: tuple[tuple[int, Rows], ...]
@@ -101,8 +100,7 @@ class Decision:
 class Rewrite:
     """Operations that stand for an operation of the traced step.
 
-    Args:
-        write: Writes the operations into the default graph, and returns the results.
+    `write` writes them into the default graph, and returns the results.
     """
 
     write: Callable[[], Sequence[tf.Tensor]]
@@ -112,10 +110,7 @@ class Operation:
     """An operation of a traced step, as a rule sees it.
 
     An operation on rows of a batch sees divided weights whole: they are gathered for it, unless its
-    rule wants the parts.
-
-    Attributes:
-        weights: The placements of the inputs that are divided weights, by index.
+    rule wants the parts. `weights` has the placements of these inputs, by index.
     """
 
     def __init__(self, facts: TensorFacts, op: tf.Operation) -> None:
@@ -209,10 +204,7 @@ class Operation:
     def rows_form(self, index: int, wanted: Shard, *, may_broadcast: bool = False) -> Form:
         """Return the form of an input with rows divided as wanted; merges batches as `try_align`.
 
-        Args:
-            index: The index of the input.
-            wanted: The wanted division of the input's rows.
-            may_broadcast: Whether a single row is taken whole.
+        With `may_broadcast`, a single row is taken whole.
         """
         placement = self.placements[index]
         if may_broadcast and self.inputs[index].shape[wanted.axis] == 1:

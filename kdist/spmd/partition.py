@@ -66,7 +66,6 @@ class Step:
     """A function of the global batch, and options of its division.
 
     Attributes:
-        fn: The function, for one device that sees the global batch.
         splits: Whether whole tensors among the arguments are batches, to be divided, too.
         keeps_rows: Whether results that are divided along their first axis stay divided.
         jit_compile: Whether XLA compiles the operations between two exchanges.
@@ -85,14 +84,8 @@ class Step:
 def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, Explanation]:
     """Write a step into the current graph, divided over the replicas.
 
-    Args:
-        strategy: The strategy.
-        step: The step.
-        args: Arguments of the step; parts of batches are `PerReplica` values.
-        kwargs: Keyword arguments of the step.
-
-    Returns:
-        The step's results, and the explanation of how the step was divided.
+    Parts of batches in the arguments are `PerReplica` values. Return the step's results, and the
+    explanation of how the step was divided.
     """
     collectives = strategy.collectives()
     # Whether all workers trace this step together, with parts of the same known sizes.
@@ -227,11 +220,7 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
 def _join_composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
-    """Join the parts of a sparse batch, which is computed whole.
-
-    Raises:
-        UserError: The replicas have parts of a ragged batch or of `IndexedSlices`.
-    """
+    """Join the parts of a sparse batch, which is computed whole."""
     if not has_replica_values(value):
         return value
     parts = strategy.experimental_local_results(value)

@@ -80,10 +80,7 @@ class Partial(Placement):
 class ListOf(Placement):
     """Every replica has a TensorFlow list of tensors (`TensorList`), or an optional.
 
-    Args:
-        element: The placement of the list's elements; `None` for an empty list.
-        origin: The operation that made the list.
-        sizes: Known values of the elements, if the elements are sizes.
+    `element` is `None` for an empty list. `sizes` has known values of elements that are sizes.
     """
 
     element: Placement | None
@@ -95,10 +92,7 @@ class ListOf(Placement):
 class Opaque(Placement):
     """Each replica has a value for its rows, in a form that a single operation can read.
 
-    Args:
-        origin: The operation that made the value. If any further operation reads the value, the
-            origin is computed whole.
-        rows: The rows of the replicas.
+    If any further operation reads the value, the `origin` that made it is computed whole.
     """
 
     origin: tf.Operation

@@ -59,12 +59,8 @@ class PlannedOperation:
     """An operation with its place in the plan.
 
     Attributes:
-        op: The operation of the traced step.
-        decision: How the operation is computed.
         inputs: The canonical tensors of its inputs (`TensorFacts.resolve_alias`).
-        placements: The placements of the inputs.
         conversions: The conversions from the placements to the wanted forms.
-        stage: The stage of the operation.
         controls: Operations that have to run before.
         is_undivided: Whether the operation has no rule, or its rule is not certain.
         changes_variables: Whether the operation changes a variable with a copy or a part on every
@@ -98,7 +94,6 @@ class PlannedExchange:
     """The exchange of a tensor: a single exchange for all operations that read the result.
 
     Attributes:
-        tensor: The tensor.
         stage: The beginning of the first round in which the tensor can be exchanged; a sum may be
             exchanged later.
         shard: The division of a sum's rows, if each replica gets only its rows of the sum; `None`

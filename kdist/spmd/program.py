@@ -112,14 +112,10 @@ class Program:
         return stage.writers[changed]
 
     def write_step(self, results: Sequence[tuple[tf.Tensor, bool]]) -> list[Any]:
-        """Write the step.
+        """Write the step; return for each result the whole tensor, or the replicas' rows.
 
-        Args:
-            results: Tensors of the traced step, and for each tensor whether it stays divided if it
-                is divided along its first axis.
-
-        Returns:
-            For each result, the whole tensor; or the replicas' rows, if the result stays divided.
+        A result is a tensor of the traced step, and whether it stays divided if it is divided along
+        its first axis.
         """
         plan = self.plan
         live = live_planned(plan, [tensor for tensor, _ in results])
@@ -374,13 +370,9 @@ def stays_divided(placement: Placement) -> bool:
 class ProgramStage(Stage):
     """A stage of a program: runs on every replica, or once.
 
-    Args:
-        program: The program.
-        number: The stage's place in the order of the step.
-        changed: The variables that are changed by a part of a stage, for shards of a device that
-            share variables. The part runs after the stage has run for all shards: once on each
-            device for `COPIES` of variables, for each shard for `PARTS` of divided variables.
-            `None` for a whole stage.
+    `changed` names the variables that are changed by a part of a stage, for shards of a device that
+    share variables. The part runs after the stage has run for all shards: once on each device for
+    `COPIES` of variables, for each shard for `PARTS` of divided variables. `None` is a whole stage.
 
     Attributes:
         writers: The parts of this stage that change variables.

@@ -52,23 +52,14 @@ class TakeWhole(Conversion):
 
 @dataclass(frozen=True)
 class TakeWeight(Conversion):
-    """The whole weight, gathered for a single stage.
-
-    Args:
-        round: The round of the stage.
-    """
+    """The whole weight, gathered for the stage of a single round."""
 
     round: int
 
 
 @dataclass(frozen=True)
 class SliceRows(Conversion):
-    """The replica's rows of the whole tensor.
-
-    Args:
-        shard: The division of the rows.
-        may_broadcast: Whether a tensor of a single row is taken whole.
-    """
+    """The replica's rows of the whole tensor; with `may_broadcast`, a single row is taken whole."""
 
     shard: Shard
     may_broadcast: bool = False
@@ -92,10 +83,7 @@ KEEP, TAKE_WHOLE, COUNT_ONCE = Keep(), TakeWhole(), CountOnce()
 def choose_conversion(form: Form, placement: Placement, division: Shard | None) -> Conversion:
     """Return the conversion to a wanted form.
 
-    Args:
-        form: The form.
-        placement: The placement of the tensor.
-        division: The placement of divided variables of the tensor's shape; `None` without any.
+    `division` is the placement of divided variables of the tensor's shape; `None` without any.
     """
     match form:
         case LocalSizes():

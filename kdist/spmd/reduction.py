@@ -18,21 +18,15 @@ RowsOfReplicas = Callable[[Rows], tf.Tensor]
 
 
 class Reduction:
-    """Base class of reductions.
-
-    Attributes:
-        name: The name in messages, such as `"max"`.
-    """
+    """Base class of reductions, with a name in messages, such as `"max"`."""
 
     name: str
 
     def combine(self, stacked: tf.Tensor, rows_of_replicas: RowsOfReplicas) -> tf.Tensor:
-        """Return the whole tensor.
+        """Return the whole tensor from the stacked local values, shape `(replicas, *shape)`.
 
-        Args:
-            stacked: The local values, shape `(replicas, *shape)`.
-            rows_of_replicas: Returns the replicas' numbers of rows of a division, up to a common
-                factor, shape `(replicas,)`.
+        `rows_of_replicas` returns the replicas' numbers of rows of a division, up to a common
+        factor, shape `(replicas,)`.
         """
         raise NotImplementedError
 
@@ -69,14 +63,11 @@ class Moments(Reduction):
 def merge_moments(
     shares: tf.Tensor, means: tf.Tensor, variances: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Merge the means and biased variances of groups of values.
+    """Merge the means and biased variances of groups of values, along the first axis.
 
-    Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample Variance".
-
-    Args:
-        shares: The groups' shares of all values, along the first axis.
-        means: The groups' means; the mean of a group without values may be NaN.
-        variances: The groups' variances; the variance of a group without values may be NaN.
+    `shares` are the groups' shares of all values; mean and variance of a group without values may
+    be NaN. Exact for any data: Chan, Golub & LeVeque 1983, "Algorithms for Computing the Sample
+    Variance".
     """
 
     def weighted_sum(values: tf.Tensor) -> tf.Tensor:

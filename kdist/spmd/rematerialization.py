@@ -38,10 +38,8 @@ def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..
     backward pass would keep the values of all layers at once: its layers are computed again, layer
     by layer. Outside of a graph, `fn` is called as it is.
 
-    Args:
-        fn: The function.
-        keeps_weights: Whether values that follow from variables alone, such as casts of weights,
-            are kept for the gradient: a replica has only its part of divided weights.
+    With `keeps_weights`, values that follow from variables alone, such as casts of weights, are
+    kept for the gradient: a replica has only its part of divided weights.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -103,13 +103,9 @@ def is_recognized(value: Any) -> bool:
 def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
     """Return the warning about a `ReplicaNumber` in a step.
 
-    Args:
-        places: Files and line numbers of the traceback that made a tensor of the number, the
-            outermost first.
-
-    Returns:
-        The warning; `None` if no line of the user's uses the number, but an object that was made
-        with the number, such as a layer or an optimizer.
+    `places` are the files and line numbers of the traceback that made a tensor of the number, the
+    outermost first. `None` means that no line of the user's uses the number, but an object that was
+    made with the number, such as a layer or an optimizer.
     """
     paths = [*places]
     own = [number for number, (path, _) in enumerate(paths) if is_of_user(path)]

@@ -31,9 +31,7 @@ class _UnknownError(Exception):
 def read_sizes(facts: Any, tensor: Any) -> Any:
     """Return the sizes in an integer tensor of rank 0 or 1, an array; `None` for all other tensors.
 
-    Args:
-        facts: The facts of the graph, with the placement of the tensor.
-        tensor: The tensor.
+    `facts` has the placement of the tensor.
     """
     shape = tensor.shape
     if not tensor.dtype.is_integer or shape.rank not in (0, 1):

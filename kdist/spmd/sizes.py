@@ -99,10 +99,7 @@ class AxisSize(Symbol):
 class Element(Symbol):
     """An element of an integer tensor of rank 0 or 1; all replicas have the tensor.
 
-    Args:
-        tensor: The tensor.
-        index: The element's place in the tensor.
-        is_size: Whether the element is the size of an axis (so it cannot be -1).
+    With `is_size`, the element is the size of an axis, so it cannot be -1.
     """
 
     def __init__(self, tensor: Any, index: int, *, is_size: bool = False) -> None:
@@ -189,9 +186,7 @@ def batch_axes_in(size: AnySize) -> set[BatchAxis]:
 def expected_number(size: AnySize, rows: int | None) -> int | None:
     """Return a size if the numbers of rows in it are known, or expected; else `None`.
 
-    Args:
-        size: The size.
-        rows: The expected number of rows of a batch of an unknown number; `None` without one.
+    `rows` is the expected number of rows of a batch of an unknown number.
     """
     numbers: dict[Symbol, int | None] = {}
     for symbol in symbols_in(size):
@@ -204,12 +199,9 @@ def expected_number(size: AnySize, rows: int | None) -> int | None:
 def evaluate(
     size: AnySize, value_of: Callable[[Symbol], Any], constant: Callable[[int], Any] = int
 ) -> Any:
-    """Return a size computed from the values of its symbols.
+    """Return a size computed from the values of its symbols, numbers or tensors.
 
-    Args:
-        size: The size.
-        value_of: Returns the value of a symbol, a number or a tensor.
-        constant: Converts an integer to the type of the values.
+    `constant` converts an integer to the type of the values.
     """
     terms = []
     for symbols, factor in _terms_of(size):

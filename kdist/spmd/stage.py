@@ -79,12 +79,7 @@ class StageGraph(func_graphs.FuncGraph):
 
 
 class Stage:
-    """A function that is being written: a stage of a step, or a body in it.
-
-    Args:
-        plan: The plan of the function's operations.
-        name: The beginning of the function's name.
-    """
+    """A function that is being written: a stage of a step, or a body in it."""
 
     # The device of kernels that XLA compiles; `None` for the replica's own device.
     kernel_device: str | None = None
@@ -127,12 +122,8 @@ class Stage:
     ) -> tf.Tensor:
         """Return the placeholder of a value that the function is called with.
 
-        Args:
-            key: The value that the placeholder stands for.
-            dtype: The type of the value.
-            shape: The shape of the value.
-            like: A resource or list of the same type.
-            divided_axis: The divided axis of a divided variable.
+        The placeholder stands for the value `key`. `like` is a resource or list of the same type,
+        and `divided_axis` the divided axis of a divided variable.
         """
         if key not in self.inputs:
             with self.graph.as_default():
@@ -505,13 +496,9 @@ class Stage:
 class Body(Stage):
     """The body of a loop, condition or call; a body has no collectives.
 
-    Args:
-        parent: The function that contains the body.
-        plan: The plan of the body.
-        graph: The traced body.
-        given: For each input of the body, the tensor of the whole batch, and the replica's value.
-        is_compiled: Whether XLA compiles the body.
-        returns_numbers: Whether the body returns the unknown numbers, as a loop's body does.
+    `parent` is the function that contains the body. `given` has, for each input of the traced body,
+    the tensor of the whole batch and the replica's value. With `returns_numbers`, the body returns
+    the unknown numbers, as a loop's body does.
 
     Attributes:
         numbers: Placeholders of the unknown numbers, which follow the body's inputs in a call.
@@ -567,9 +554,8 @@ class Body(Stage):
     def write_body(self, conversions: Sequence[Conversion | None]) -> Body:
         """Write all operations and the results; return this body.
 
-        Args:
-            conversions: For each result, the conversion to the form that all bodies return; `None`
-                for a result that is the input at the same index.
+        A result is converted to the form that all bodies return; the conversion is `None` for a
+        result that is the input at the same index.
         """
         self._check_assumptions()
         needed = live_planned(self.plan, self.traced.outputs)

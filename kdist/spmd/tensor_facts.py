@@ -34,11 +34,8 @@ class StageNumber(NamedTuple):
                  round 0                         round 1
 
     A sum over replicas may be exchanged later than in its round, just before a stage that reads the
-    sum (`Program._call_stage`): so there are few collectives with many bytes each.
-
-    Attributes:
-        round: The round, from 0; -1 for the step's inputs.
-        on_every_replica: Whether the stage runs on every replica, not once.
+    sum (`Program._call_stage`): so there are few collectives with many bytes each. The step's
+    inputs have round -1.
     """
 
     round: int
@@ -112,12 +109,9 @@ class StepFacts:
 class TensorFacts:
     """Facts of the tensors of a traced graph, or of the body of a loop or condition in it.
 
-    Args:
-        parent: The facts of the graph that contains the body.
-        step: The facts of the whole step.
-        is_conditional: Whether the graph is a body that may not run.
-        can_check: Whether the graph can have checks, operations that fail the step: XLA leaves them
-            out.
+    `parent` has the facts of the graph that contains the body, `step` the facts of the whole step.
+    A graph that `is_conditional` is a body that may not run. With `can_check`, the graph can have
+    checks, operations that fail the step: XLA leaves them out.
     """
 
     def __init__(
@@ -296,13 +290,10 @@ class TensorFacts:
         return found
 
     def merge_rows(self, rows: Rows, others: Rows, op: tf.Operation) -> bool:
-        """Assume that two inputs of the step have equally many rows, as an operation demands.
+        """Assume that two inputs of the step have equally many rows; return whether they can.
 
-        The assumption is checked at the beginning of each step; in a branch or loop, each time that
-        the branch or the loop's body runs.
-
-        Returns:
-            Whether the assumption is possible.
+        An operation demands the assumption, which is checked at the beginning of each step; in a
+        branch or loop, each time that the branch or the loop's body runs.
         """
         if self.is_conditional and not self.can_check:
             return False

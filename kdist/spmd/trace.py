@@ -39,13 +39,9 @@ class InputTensor:
 
 @dataclass
 class Trace:
-    """A traced step.
+    """A traced step: placeholders with the tensors that they stand for, and the results.
 
-    Args:
-        graph: The graph of the step's operations.
-        inputs: Placeholders, and the tensors that they stand for.
-        outputs: The step's results as a flat list, with `None` for results that are `None`.
-        structure: The structure of the step's results.
+    The results are a flat list, with `None` for results that are `None`, and their structure.
     """
 
     graph: TracedGraph
@@ -61,16 +57,10 @@ def trace_step(
     kwargs: Any,
     input_tensor_of: Callable[[Any], InputTensor | list[InputTensor] | None],
 ) -> Trace:
-    """Trace a step for the whole batch.
+    """Trace a step for the whole batch, with arguments as `tf.distribute.Strategy.run` gets them.
 
-    Args:
-        strategy: The strategy of the replicas that will run the step.
-        fn: The step.
-        args: The step's arguments, as `tf.distribute.Strategy.run` gets them.
-        kwargs: The step's keyword arguments.
-        input_tensor_of: Called with each value in the arguments; returns the replicas' tensors, a
-            list for the components of a sparse or ragged tensor. `None` passes the value on
-            unchanged.
+    `input_tensor_of` is called with each value in the arguments, and returns the replicas' tensors,
+    a list for the components of a sparse or ragged tensor; `None` passes the value on unchanged.
     """
     graph = TracedGraph("kdist_global_step")
     inputs: list[tuple[tf.Tensor, InputTensor]] = []

@@ -68,7 +68,6 @@ class _Compared:
     Attributes:
         op: The operation that makes the tensor; the handle of a variable for its value after the
             step.
-        placement: The placement of the tensor.
         growth: The largest allowed difference, as a multiple of the difference between `expected`
             and `changed`.
         tensors: By name: `parts`, the replicas' values; `whole`, the parts put together;
@@ -159,8 +158,7 @@ def _describe_difference(
 class Validation:
     """Computes the operations of a planned step whole, in the graph that calls its stages.
 
-    Args:
-        program: The step, before its stages are called.
+    The `program` is the step, before its stages are called.
     """
 
     def __init__(self, program: Program) -> None:

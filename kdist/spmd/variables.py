@@ -323,10 +323,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return super().update(var, fn, args, kwargs, group)
 
     def copy_first(self, handles: Sequence[Any] | None = None) -> None:
-        """Copy the values of variables from the first replica to all other replicas.
+        """Copy variables from the first replica to all other replicas.
 
-        Args:
-            handles: The handles of the variables' first copies; `None` for all variables.
+        `handles` are the handles of the variables' first copies; `None` means all variables.
         """
         known = self._variables
         variables = known.values() if handles is None else [known.get(h.ref()) for h in handles]

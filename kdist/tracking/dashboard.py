@@ -9,17 +9,9 @@ SECONDS_TO_REACH_WANDB = 15
 
 
 def dashboard(*, project: str, entity: str | None = None) -> str:
-    """Make a new W&B workspace that shows a project's runs.
+    """Make a new W&B workspace that shows a project's runs, and return its URL.
 
-    Args:
-        project: The W&B project.
-        entity: The user or team that owns the project; by default the account's default entity.
-
-    Returns:
-        The URL of the workspace.
-
-    Raises:
-        UserError: There is no account, W&B is set to be offline, or W&B cannot be reached.
+    Without an `entity`, the project is the account's default entity's.
     """
     import wandb
 

@@ -38,18 +38,8 @@ class Tracker(keras.callbacks.Callback):
     again. The file is written before the values: a missing point does less harm than a repeated
     point.
 
-    Args:
-        folder: Folder of the tracker's files.
-        settings: Settings of the run.
-        hyperparameters: Hyperparameters of a trial of a search; `settings` if the run is no trial.
-        group: Group of the run.
-        name: Name of the run.
-        telemetry: Source of the telemetry values; also a callback of the same fit.
-        verbose: 0 prints nothing; 1 prints the URL or folder of a W&B run at its end.
-        clock: Returns the time in seconds, from any origin.
-
-    Raises:
-        UserError: When training begins: the telemetry is not among the callbacks of the fit.
+    The arguments are those of `tracking`, but `folder` is the tracker's own, and `telemetry` has to
+    be among the callbacks of the same fit.
 
     Attributes:
         continues_run: Whether files of an earlier process of this run may exist.
@@ -97,24 +87,21 @@ class Tracker(keras.callbacks.Callback):
     def start(self, environment: Mapping[str, Any]) -> None:
         """Begin a run and record its settings, or continue the run that `sent` describes.
 
-        Args:
-            environment: The number of `replicas`, the `device`, and `versions` of packages by name.
+        `environment` has the number of `replicas`, the `device`, and `versions` of packages by
+        name.
         """
 
     def log_values(self, axis: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write the values of a step.
+        """Write the values of a step: numbers as scalars, and arrays as histograms.
 
-        Args:
-            axis: `"epoch"`; `"best"` for the best values up to an epoch; `"batch"`; `"telemetry"`.
-            step: The epoch, or the step over all epochs; from 1.
-            values: Numbers, written as scalars, and arrays, written as histograms.
+        The axis is `"epoch"`; `"best"` for the best values up to an epoch; `"batch"`;
+        `"telemetry"`. The step is the epoch, or the step over all epochs; from 1.
         """
 
     def finish_run(self, exit_code: int) -> None:
         """Close the run, also if `start` failed.
 
-        Args:
-            exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
+        The exit code is 0 if training finished; 255 after Ctrl-C, as in W&B.
         """
 
     def write_sent_file(self, **values: Any) -> None:
@@ -130,15 +117,12 @@ class Tracker(keras.callbacks.Callback):
                 self.log_values(axis, step, values)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs."""
         return {"seconds": self._clock() - self._start_time, "best": self._best}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Make the next fit continue from `state`, a result of `get_state`."""
         self._state = state
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Begin or continue the run."""
         if self.telemetry is not None:
             self._subscribe(self.telemetry)
         state, self._state = self._state, {}
@@ -178,7 +162,6 @@ class Tracker(keras.callbacks.Callback):
         )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Write the values of the epoch, the learning rate, the seconds, and the best values."""
         values = {"seconds": self._clock() - self._start_time} | dict(logs or {})
         with self._catch_errors("write an epoch"):
             keep_best(self._best, values)
@@ -188,7 +171,6 @@ class Tracker(keras.callbacks.Callback):
                 self.log_values("best", epoch + 1, dict(self._best))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Close the tracker."""
         self.close(0)
 
     def close(self, exit_code: int) -> None:
@@ -234,10 +216,6 @@ class BatchTracking(ResumableCallback):
     """Tracks metrics and the learning rate every `every` steps, over all epochs of the fit.
 
     If an execution has several steps, the values of its last step are written.
-
-    Args:
-        every: Steps between two writes.
-        trackers: The trackers that write the values.
     """
 
     initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
@@ -253,12 +231,10 @@ class BatchTracking(ResumableCallback):
         self._first_batch = 0  # the first step of the last execution, counted in the epoch
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Record the first step of the execution."""
         super().on_train_batch_begin(batch, logs)
         self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Write the metrics every `every` steps."""
         super().on_train_batch_end(batch, logs)
         before = self.steps
         self.steps += self.steps_of_epoch_after(batch) - self._first_batch
@@ -292,9 +268,7 @@ def _finite_values_and_norms(measurement: "StepMeasurement") -> dict[str, Any]:
 def keep_best(best: dict[str, float], values: Mapping[str, Any]) -> None:
     """Keep the highest accuracies and the lowest losses of all epochs in `best`.
 
-    Args:
-        best: The best values so far, by names such as `best_val_accuracy`.
-        values: Values of an epoch. Names have to end in `accuracy` or `loss`; NaN is ignored.
+    Values whose names end in neither `accuracy` nor `loss` are ignored, and so is NaN.
 
     Example:
         >>> best = {"best_val_accuracy": 0.7}
@@ -311,9 +285,7 @@ def keep_best(best: dict[str, float], values: Mapping[str, Any]) -> None:
 def describe_device(strategy: Any) -> str:
     """Return the product names of a strategy's devices, each once, such as `NVIDIA H100 80GB HBM3`.
 
-    Args:
-        strategy: A `tf.distribute.Strategy`. Of a strategy that is not kdist's, only the first
-            device is named.
+    Of a strategy that is not kdist's, only the first device is named.
     """
     devices: tuple[str, ...] = ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
     if isinstance(strategy, ExactStrategy):

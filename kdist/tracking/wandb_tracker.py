@@ -65,16 +65,9 @@ def begin_run(
 ) -> Any:
     """Start a run, online if there is an account and the server answers, otherwise offline.
 
-    Args:
-        folder: The files are written to `<folder>/wandb`.
-        config: Settings of the run.
-        group: Group of the run.
-        name: Name of the run.
-        run_id: The id of a run that is resumed. Offline, the resumed run writes to a new folder,
-            and `wandb sync` adds the folder to the same run.
-
-    Returns:
-        The `wandb.Run`; afterwards `wandb.run` is this run, too.
+    The files are in `<folder>/wandb`. `run_id` is the id of a run that is resumed: offline, the
+    resumed run writes to a new folder, and `wandb sync` adds the folder to the same run. Return the
+    `wandb.Run`; afterwards `wandb.run` is this run, too.
     """
     mode = wandb_mode()
     settings = PRIVATE_SETTINGS | {"root_dir": str(folder.absolute())}
@@ -116,11 +109,8 @@ class WandbTracker(Tracker):
     run's config also has `device` and `versions`.
 
     A run that is resumed continues in the same W&B run; `Tracker` skips the epochs and steps that
-    are in `sent.json`. A run that is already active is used, and not closed.
-
-    Args:
-        folder: The folder `wandb` of the run; wandb chooses this name.
-        **options: As in `Tracker`.
+    are in `sent.json`. A run that is already active is used, and not closed. The folder is `wandb`
+    in the run's folder, as wandb chooses this name.
     """
 
     title: ClassVar[str] = "W&B"

@@ -22,7 +22,6 @@ class _Progress(keras.callbacks.ProgbarLogger):
         self.total_time = total_time
 
     def get_state(self) -> dict[str, Any]:
-        """Return an empty dictionary."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -38,7 +37,6 @@ class EpochLines(_Progress):
     on_train_batch_end = on_epoch_begin
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the line."""
         values = describe_epoch(logs or {}, self.total_time.seconds)
         print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
 
@@ -50,11 +48,9 @@ class ShortBar(_Progress):
     """
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Show two metrics."""
         super().on_train_batch_end(batch, _first_two_metrics(logs))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the other values in a line below."""
         shown = _first_two_metrics(logs)
         super().on_epoch_end(epoch, shown)
         rest = {name: value for name, value in (logs or {}).items() if name not in shown}

@@ -95,7 +95,6 @@ class RaiseAtBatchEnd(keras.callbacks.Callback):
         self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        """Raise, if a signal has arrived."""
         self.received.check()
 
     on_test_batch_end = on_epoch_begin = on_train_batch_end
@@ -112,7 +111,6 @@ class StopAfterEpoch(keras.callbacks.Callback):
         self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        """Stop, if a signal has arrived."""
         if self.received.first is not None:
             self.model.stop_training = True
 
@@ -134,6 +132,5 @@ class RaiseWhenDiverged(ResumableCallback):
         self.stop = stop
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        """Raise, if the loss is not finite."""
         if self.stop.found is not None:
             raise DivergedError

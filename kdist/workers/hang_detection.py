@@ -55,11 +55,8 @@ class HangWatch(StepWatch):
     step that is traced; and slow work, such as saving a model.
 
     Args:
-        worker: The number of this worker.
-        workers: The number of workers.
         keys: The key-value store that the workers share: the module `worker_store`.
         seconds: The longest time that a step may take.
-        clock: Returns the time in seconds.
         report: Called with lines for the user.
         dump: Prints the stacks of all threads.
         abort: Makes this worker's waiting collectives fail.

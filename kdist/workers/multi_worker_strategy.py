@@ -261,12 +261,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         return tf.constant(send_array(self, value.numpy(), is_chief=self.is_chief))
 
     def before_gathering(self, name: str) -> None:
-        """Check that all workers read a variable that is divided over all of them.
-
-        Raises:
-            UserError: Only some workers read the variable.
-            LostWorkerError: A worker has ended without reading it.
-        """
+        """Check that all workers read a variable that is divided over all of them."""
         if self.workers == 1 or not tf.executing_eagerly():
             return
         try:

@@ -34,9 +34,7 @@ def worker_environment(addresses: Sequence[str], *, rank: int, restarts: int) ->
 class WorkerPlace:
     """The role of this process among the workers that train together.
 
-    Attributes:
-        workers: Number of workers.
-        is_chief: Whether this process prints, and writes the run's files.
+    The chief prints, and writes the run's files.
     """
 
     workers: int = 1

@@ -19,14 +19,9 @@ _Value = TypeVar("_Value")
 class Workers:
     """Exchange between the workers of a model; a single worker needs no communication.
 
-    All workers must call the same methods in the same order. Attributes may be read at any time.
-
-    Attributes:
-        count: Number of workers.
-        is_chief: Whether this worker is the chief, which writes the files.
-        exchange: `StrategyHooks.exchange`.
-        compare: `StrategyHooks.compare_workers`.
-        slow: `StepWatch.slow`.
+    All workers must call the same methods in the same order. Attributes may be read at any time:
+    `count`, `is_chief` (the chief writes the files), and the strategy's `StrategyHooks.exchange`,
+    `StrategyHooks.compare_workers` and `StepWatch.slow`.
     """
 
     def __init__(self, model: keras.Model) -> None:

@@ -47,9 +47,9 @@ class WorkersOutcome:
     Attributes:
         code: The exit code of the worker that failed first, as in a shell. Without a failure, 0, or
             1 if the reader of the output is gone.
-        failed: The worker that failed first; `None` without a failure.
+        failed: The worker that failed first.
         seconds: Seconds from the start until `failed` ended, or until all workers ended.
-        signal: First signal to this process that asks it to end; `None` without such a signal.
+        signal: First signal to this process that asks it to end.
         lost: Indices of the workers that were killed from outside, as Linux does when memory runs
             out, or that a signal had stopped.
         answers: The answers (`send_answer`) of the first worker that has any.
@@ -237,19 +237,12 @@ def _wait_for_end(worker: "Worker", events: "queue.SimpleQueue[Any]") -> None:
 class Worker:
     """A process that runs the user's program.
 
-    Args:
-        command: The program and its arguments.
-        rank: Index among all workers.
-        environment: Variables in addition to the environment of this process.
-        resources: GPUs and cores of the worker.
-        prefix: Text in front of each line of output.
-        log: Log file; `None` for no log.
+    Each line of its output begins with `prefix`, and also goes into the file `log`.
 
     Attributes:
         rank: Index among all workers.
         code: Exit code as in `Child.exit_code`; `None` while the worker runs.
         ended_at: Time of the end, by `time.monotonic`.
-        output: Output of the worker.
         is_stopped: Whether a signal, for example SIGSTOP, had stopped the worker before its kill.
         was_killed: Whether `kill` was called while the worker ran.
     """

@@ -1,62 +1,55 @@
-"""GPUs by a stand-in for NVML."""
+"""GPUs by a stand-in for nvidia-smi."""
 
-import types
-
-import pynvml
 import pytest
+from kdist.tools.doctor import examine
 from kdist.tools.doctor.examine import check_gpus
-
-MIB = 2**20
-H100 = {"name": "NVIDIA H100 80GB HBM3", "memory": (81559 * MIB, 512 * MIB)}
 
 
 @pytest.fixture
-def nvml(monkeypatch):
-    """Lets NVML list GPUs, or raise an error."""
+def nvidia_smi(monkeypatch, tmp_path):
+    """Puts a shell script in the place of nvidia-smi."""
 
-    def use(*gpus, error=None):
-        def init():
-            if error is not None:
-                raise pynvml.NVMLError(error)
-
-        def memory(gpu):
-            if "memory" not in gpu:
-                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-            total, used = gpu["memory"]
-            return types.SimpleNamespace(total=total, used=used)
-
-        for name, answer in {
-            "nvmlInit": init,
-            "nvmlSystemGetDriverVersion": lambda: "550.54.15",
-            "nvmlDeviceGetCount": lambda: len(gpus),
-            "nvmlDeviceGetHandleByIndex": lambda index: gpus[index],
-            "nvmlDeviceGetName": lambda gpu: gpu["name"],
-            "nvmlDeviceGetMemoryInfo": memory,
-        }.items():
-            monkeypatch.setattr(pynvml, name, answer)  # an error, if the package has none
+    def use(script):
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        monkeypatch.setattr(examine, "_NVIDIA_SMI", [str(tmp_path / "nvidia-smi")])
 
     return use
 
 
-def test_gpus_and_their_memory(nvml):
-    nvml(H100, H100 | {"memory": (81559 * MIB, 40000 * MIB)}, {"name": "NVIDIA Thor"})
-    driver, *gpus = check_gpus()
-    assert (driver.state, driver.text) == ("good", "550.54.15")
-    assert [gpu.state for gpu in gpus] == ["good", "slow", "good"]
-    assert gpus[0].text == "NVIDIA H100 80GB HBM3, 79.1 GiB free of 79.6 GiB"
-    assert "other programs" in gpus[1].remedy
-    assert gpus[2].text == "NVIDIA Thor"  # tells nothing else
+def test_gpus_and_their_memory(nvidia_smi):
+    nvidia_smi(
+        "echo 'NVIDIA H200, 550.54.15, 143000 MiB, 143771 MiB';"
+        "echo 'NVIDIA Thor, 550.54.15, [N/A], [N/A]'"
+    )
+    first, second = check_gpus()
+    assert (first.name, first.state) == ("GPU 0", "good")
+    assert first.text == "NVIDIA H200, driver 550.54.15, 143000 MiB free of 143771 MiB"
+    assert (second.name, second.state) == ("GPU 1", "good")
 
 
 @pytest.mark.parametrize(
-    ("error", "state", "text"),
+    ("script", "text"),
     [
-        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "absent", "no NVIDIA driver"),
-        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "broken", "version mismatch"),
+        ("echo 'Driver/library version mismatch'; exit 18", "version mismatch"),
+        ("echo 'No devices were found'", "No devices were found"),
     ],
 )
-def test_a_driver_that_does_not_work(error, state, text, nvml):
-    nvml(error=error)
+def test_a_driver_that_fails(script, text, nvidia_smi):
+    nvidia_smi(script)
     (driver,) = check_gpus()
-    assert (driver.state, text in driver.text) == (state, True)
+    assert (driver.state, text in driver.text) == ("broken", True)
     assert driver.remedy
+
+
+def test_a_driver_that_hangs(monkeypatch, nvidia_smi):
+    monkeypatch.setattr(examine, "_NVIDIA_SMI_SECONDS", 0.1)
+    nvidia_smi("sleep 60")
+    (driver,) = check_gpus()
+    assert (driver.state, "not ended after 0.1 seconds" in driver.text) == ("broken", True)
+
+
+def test_a_machine_without_a_driver(monkeypatch):
+    monkeypatch.setattr(examine, "_NVIDIA_SMI", ["nvidia-smi-that-is-missing"])
+    (driver,) = check_gpus()
+    assert (driver.state, "docker run --gpus all" in driver.remedy) == ("absent", True)

@@ -2,7 +2,6 @@
 
 import contextlib
 
-import kdist
 import keras
 import pytest
 import tensorflow as tf
@@ -48,7 +47,7 @@ def _trained(strategy):
 
 
 def _block():
-    return [keras.layers.Dense(5), kdist.layers.SyncBatchNormalization()]
+    return [keras.layers.Dense(5), keras.layers.BatchNormalization()]
 
 
 def counts_the_collectives_of_a_step(strategy, folder):

@@ -146,13 +146,8 @@ def name_axes(
 ) -> None:
     """Set unknown sizes of a result from the inputs' axes with the same labels.
 
-    Args:
-        op: The operation.
-        output: The result.
-        parts: The labels of the inputs' axes. If a label has only digits, its axes of size 1 are
-            broadcast.
-        out: The labels of the result's axes.
-        shard: The placement of the result, if it is divided.
+    `parts` are the labels of the inputs' axes; if a label has only digits, its axes of size 1 are
+    broadcast. `out` are the labels of the result's axes, `shard` its placement, if it is divided.
     """
     rows_axis = -1 if shard is None else shard.axis
     shape, dims = output.shape, [op.dims(index) for index in range(len(parts))]

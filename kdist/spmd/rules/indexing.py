@@ -133,13 +133,8 @@ def own_places(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return places within a replica's rows, whether each is its own, and the number of its rows.
 
-    Places that no replica has are an error on CPUs, as they are for TensorFlow's kernels there.
-
-    Args:
-        stage: The function that is being written.
-        rows: The rows of a divided variable.
-        places: Places among the rows of all replicas.
-        least: The least place that is right; `None` for any number.
+    `places` are among the rows of all replicas; places below `least`, or that no replica has, are
+    an error on CPUs, as they are for TensorFlow's kernels there.
     """
     ((count, first),) = stage.row_blocks(rows, places.dtype)
     checks = []

@@ -23,12 +23,9 @@ def _count_segments(rows: Rows, size: AnySize) -> int | None:
 
 
 class _Strided:
-    """A strided slice.
+    """A strided slice of a tensor of a known rank.
 
-    Args:
-        op: The operation.
-        first: The index of the input `begin`; `end` and `strides` follow.
-        rank: The rank of the sliced tensor.
+    `first` is the index of the input `begin`; `end` and `strides` follow.
 
     Attributes:
         axes: For each axis of the tensor, the index of its slice in `begin`, `None` for an axis

@@ -16,10 +16,9 @@ from ...training.user_model.user_data import UserData
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """The first batches of training data.
+    """The first batches of training data, as tensors.
 
-    Attributes:
-        parts: Batches in the form that a step receives: `x`, `(x, y)`, …, as tensors.
+    Each part has the form that a step receives: `x`, `(x, y)` and so on.
     """
 
     parts: Sequence[Any]

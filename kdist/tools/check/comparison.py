@@ -31,9 +31,8 @@ _METRIC_TOLERANCE = 1e-6
 class Precision:
     """The lowest precision that a model computes in, and the tolerances for rounding.
 
-    Attributes:
-        level: The precision; `"float16"` includes bfloat16, `"bits"` permits no difference.
-        reason: Reason why the level is not float64; empty for float64.
+    The level `"float16"` includes bfloat16, `"bits"` permits no difference. `reason` says why the
+    level is not float64.
     """
 
     level: Level = "float64"
@@ -77,7 +76,6 @@ class Record:
         names: Names of the values, by kind and key.
         error: The error of a failed run as a line; empty if the run succeeded.
         message: The whole text of the error.
-        model: The trained model; `None` if no model was made.
         notes: Descriptions of values that could not be compared.
     """
 
@@ -243,11 +241,7 @@ class CheckResult:
         return not (self.errors or self.unrepeatable or any(self.differences.values()))
 
     def assert_equal(self) -> None:
-        """Raise `AssertionError` with the printed result, unless the runs are equal.
-
-        Raises:
-            AssertionError: The runs differ.
-        """
+        """Raise `AssertionError` with the printed result, unless the runs are equal."""
         if not self.equal:
             raise AssertionError(f"the runs differ from the run on one replica\n{self}")
 

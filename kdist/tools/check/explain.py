@@ -202,10 +202,7 @@ def _bytes_on_device(
 ) -> int:
     """Return the bytes of variables on the device with the largest parts.
 
-    Args:
-        variables: The variables.
-        strategy: The strategy of the variables.
-        all_divided: Whether to count all variables as if they were divided.
+    With `all_divided`, all variables count as if they were divided.
     """
     extended = strategy.extended
     parts_per_device = len(extended.shard_devices) // len(extended.worker_devices)

@@ -1,6 +1,5 @@
 """`examine_machine`: findings about versions, GPUs, and a sum over all devices."""
 
-import contextlib
 import dataclasses
 import platform
 import sys
@@ -8,16 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-import pynvml
-
 from ... import __version__
 from ...processes import child
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _TENSORFLOW_SECONDS = 300.0  # a first import reads a gigabyte of files
 _SHOWN_ERROR_LINES = 3
-_GIB = 2**30
-_MOST_USED_SHARE = 0.1  # of a GPU's memory
+_NVIDIA_SMI = (
+    "nvidia-smi",
+    "--query-gpu=name,driver_version,memory.free,memory.total",
+    "--format=csv,noheader",
+)
+_NVIDIA_SMI_COLUMNS = 4
+_NVIDIA_SMI_SECONDS = 60.0
 
 
 State = Literal["good", "slow", "broken", "absent"]
@@ -28,11 +30,7 @@ State = Literal["good", "slow", "broken", "absent"]
 class Finding:
     """A result of the examination: a line on the screen.
 
-    Attributes:
-        name: The examined part of the machine.
-        state: `good`, `slow`, `broken` or `absent`.
-        text: The facts that were found.
-        remedy: Instructions to fix the part; empty if there is nothing to fix.
+    `remedy` says how to fix the part; empty if there is nothing to fix.
     """
 
     name: str
@@ -52,32 +50,25 @@ def examine_machine(*, replicas: int | None = None) -> list[Finding]:
 
 
 def check_gpus() -> list[Finding]:
-    """Query NVIDIA's driver through NVML: its version, and the memory of each GPU."""
+    """List the machine's GPUs with driver and memory, as `nvidia-smi` prints them."""
     name = "GPU driver"
+    remedy = "restart the machine or the container, then run nvidia-smi"
     try:
-        pynvml.nvmlInit()
-        version, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-            remedy = (
-                "if there is a GPU, install its driver; in a container, use docker run --gpus all"
-            )
-            return [Finding(name, "absent", "no NVIDIA driver: the CPU is used", remedy)]
-        remedy = "restart the machine or the container, then run nvidia-smi"
-        return [Finding(name, "broken", f"NVML: {error}", remedy)]
-    return [Finding(name, "good", version), *map(_check_gpu, range(count))]
-
-
-def _check_gpu(index: int) -> Finding:
-    gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
-    name, text = f"GPU {index}", pynvml.nvmlDeviceGetName(gpu)
-    with contextlib.suppress(pynvml.NVMLError):  # not all GPUs report memory
-        memory = pynvml.nvmlDeviceGetMemoryInfo(gpu)
-        free = (memory.total - memory.used) / _GIB
-        text += f", {free:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
-        if memory.used > _MOST_USED_SHARE * memory.total:
-            return Finding(name, "slow", text, "end other programs on this GPU: see nvidia-smi")
-    return Finding(name, "good", text)
+        done = child.run_child(_NVIDIA_SMI, seconds=_NVIDIA_SMI_SECONDS)
+    except FileNotFoundError:
+        remedy = "if there is a GPU, install its driver; in a container, use docker run --gpus all"
+        return [Finding(name, "absent", "no nvidia-smi: the CPU is used", remedy)]
+    except TimeoutError:
+        text = f"nvidia-smi has not ended after {_NVIDIA_SMI_SECONDS:g} seconds"
+        return [Finding(name, "broken", text, remedy)]
+    rows = [line.split(", ") for line in done.output.splitlines()]
+    if done.exit_code or any(len(row) != _NVIDIA_SMI_COLUMNS for row in rows):
+        text = " ".join(f"{done.output} {done.errors}".split())
+        return [Finding(name, "broken", f"nvidia-smi: {text}", remedy)]
+    return [
+        Finding(f"GPU {index}", "good", f"{gpu}, driver {driver}, {free} free of {total}")
+        for index, (gpu, driver, free, total) in enumerate(rows)
+    ]
 
 
 def check_tensorflow(

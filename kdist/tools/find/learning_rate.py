@@ -103,11 +103,7 @@ def _user_functions(build: Any, data: Any) -> UserFunctions:
 
 
 class RangeTest(keras.callbacks.Callback):
-    """Sets the rate of each batch, records its loss, and ends training when the loss explodes.
-
-    Attributes:
-        losses: The loss of each batch so far.
-    """
+    """Sets the rate of each batch, records its loss, and ends training when the loss explodes."""
 
     def __init__(self, rates: Sequence[float]) -> None:
         super().__init__()
