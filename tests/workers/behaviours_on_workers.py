@@ -16,7 +16,7 @@ from checkpoint_cases import goes_on_with_other_workers
 from kdist._upstream.hooks import StepWatch
 from kdist.errors import UserError
 from refusals import REFUSALS
-from replicas import assert_close
+from replicas import assert_close, assert_equal
 from saved_files import SAVES
 from transfers import counts_the_collectives_of_a_step
 from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled, refused
@@ -69,6 +69,16 @@ def shuffles_alike(strategy, folder):
     rows = 2.0 ** np.arange(16)[:, None]
     losses = model.fit(rows, 0 * rows, batch_size=4, epochs=3, verbose=0).history["loss"]
     np.testing.assert_allclose(losses, [np.mean(rows)] * 3, rtol=1e-6)
+
+
+def starts_with_the_chiefs_weights(strategy, folder):
+    """Also where the weights are divided, and each worker would draw others."""
+    del folder
+    make = lambda: keras.Sequential([keras.Input((64,)), keras.layers.Dense(64)])  # noqa: E731
+    keras.utils.set_random_seed(strategy.worker)
+    found = strategy.build(make).get_weights()
+    keras.utils.set_random_seed(0)
+    assert_equal(found, make().get_weights())
 
 
 def trains_with_other_callbacks_on_each(strategy, folder):
@@ -352,6 +362,7 @@ CASES = (
             names_itself,
             stops_with_one,
             shuffles_alike,
+            starts_with_the_chiefs_weights,
             trains_with_other_callbacks_on_each,
             counts_each_step_of_an_execution,
             goes_on_after_a_mistake,

@@ -245,6 +245,34 @@ def stops_together_at_weights_that_are_nan(strategy, folder):
     agree(strategy, [error.value.variable, error.value.epoch, error.value.step])
 
 
+def stays_stopped_by_another_worker(strategy, folder):
+    """As by a limit of seconds that one worker reaches before the chief."""
+
+    class Limit(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training |= strategy.worker == 1
+
+    training = standard(strategy)
+    training.reset()
+    for callbacks in ([Limit()], []):
+        training.fit(*callbacks, checkpoint(strategy, folder / "stopped by one"))
+        assert training.model.optimizer.iterations.numpy() == STEPS // 2
+
+
+def saves_metrics_of_many_values(strategy, folder):
+    """Which are divided, like weights."""
+    model = strategy.build(resumed_training.network)
+    metric = keras.metrics.MeanIoU(3, sparse_y_pred=False)
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=[metric])
+    model.fit(
+        *(X, Y),
+        batch_size=BATCH,
+        validation_data=(X, Y),
+        verbose=0,
+        callbacks=[checkpoint(strategy, folder / "metrics", every_steps=1)],
+    )
+
+
 def is_saved_by_kerass_callback(strategy, folder):
     """By the chief alone; by all, where the optimizer's state is divided over them."""
     # Averages would take the place of the weights when training ends, after the last file.
@@ -272,6 +300,8 @@ CASES = {
         takes_the_checkpoint_before_a_damaged_one,
         says_why_it_cannot_resume,
         stops_together_at_weights_that_are_nan,
+        stays_stopped_by_another_worker,
+        saves_metrics_of_many_values,
         is_saved_by_kerass_callback,
     )
 }

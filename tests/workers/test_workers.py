@@ -65,6 +65,8 @@ DIVIDED_WEIGHTS = (
     "is_saved_by_kerass_callback",
 )
 DIVIDED_WEIGHTS_OF_SINGLE_REPLICAS = (
+    "starts_with_the_chiefs_weights",
+    "saves_metrics_of_many_values",
     "optimizer_Adam",
     "global_clipnorm_uneven",
     "embedding_accumulation_uneven",
