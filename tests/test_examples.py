@@ -102,6 +102,7 @@ def test_cifar10_towers(tmp_path):
     # The entropy of ten classes, and half of 0.004 times the squares of the dense layers' weights.
     squares = 0.88**2 * 0.04**2 * (2304 * 384 + 384 * 192)
     assert abs(float(lines[0][1]) - math.log(10) - 0.002 * squares) < 0.1
+    assert "cannot be divided" not in done.stdout + done.stderr
     assert done.stdout.count("val_accuracy: ") == (end - 10 * newest.epoch) // 10
     telemetry = tmp_path / "train" / "tensorboard" / "telemetry"
     found = EventAccumulator(str(telemetry), size_guidance={}).Reload().Tags()["tensors"]

@@ -12,7 +12,6 @@ from ..fields import check_fields, field_names
 from ..optimizers.optimizer_choices import check_momentum
 from ..optimizers.scaling import scale_learning_rate
 from ..tracking.make_trackers import tracker_names
-from .network_choices import NETWORK_SETTINGS, NETWORKS
 from .settings import (
     SET_BY_OWN_MODEL,
     SHAREABLE,
@@ -100,7 +99,6 @@ class TrainConfig(
 
     def _check_unused(self) -> None:
         """Reject settings that have no effect in combination with other settings."""
-        self._refuse_unused(NETWORK_SETTINGS - NETWORKS[self.network].settings, "network")
         if self.augmentation != "shift":
             self._refuse_unused(("shift", "whole_pixels"), "augmentation")
         if not self.augment:

@@ -39,7 +39,6 @@ from ..optimizers.optimizer_choices import (
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..tracking.make_trackers import TRACKERS
-from .network_choices import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
@@ -85,15 +84,13 @@ class Model:
     """Model.
 
     Attributes:
-        network: The network.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
-        wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
+        wd: Factor of the L2 penalty on every kernel.
     """
 
-    network: Annotated[NetworkName, HelpEnd(join_notes(NETWORKS))] = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
     stem_pool: bool = False
@@ -108,7 +105,7 @@ class OwnModel:
     """Your own model.
 
     Attributes:
-        model: `FILE.py:FUNCTION` that returns your compiled model, in place of `network`; on
+        model: `FILE.py:FUNCTION` that returns your compiled model, in place of WideResNet; on
             the command line an argument, not an option.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or batches; `data` by default.
@@ -267,27 +264,26 @@ class Output:
 
 FOLDERS = folder_names(Data, Output)
 SET_BY_OWN_MODEL = field_names(Data, Model, Optimization) - {"lr_rule"}
-"""Settings of kdist's networks: a user's model sets these itself."""
+"""Settings of WideResNet and its images: a user's model sets these itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
 """Settings that a dashboard may show. Paths may contain the name of a user or a company, so
 settings of all further groups stay private."""
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """Return the name of the network of these settings, or of the user's model.
+    """Return the name of the WideResNet of these settings, or of the user's model.
 
     Args:
         settings: Settings as in `config.json`; missing settings have their defaults.
 
     Example:
-        >>> model_name({"depth": 10, "width": 1}), model_name({"network": "cifar10_net"})
-        ('WRN-10-1', 'Cifar10Net')
+        >>> model_name({"depth": 10, "width": 1})
+        'WRN-10-1'
         >>> model_name({"model": "/home/me/my_model.py:build"})
         'my_model:build'
     """
     if isinstance(settings.get("model"), str):
         path, _, function = settings["model"].rpartition(":")
         return f"{Path(path).stem}:{function}"
-    known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
-    network = NETWORKS.get(str(known["network"]))  # None for a network of a later version
-    return str(known["network"]) if network is None else network.format_name(known)
+    depth, width = settings.get("depth", Model.depth), settings.get("width", Model.width)
+    return f"WRN-{depth}-{width}"
