@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le, Lt
 
 from ..data.augmentation_choices import AUGMENTATIONS, AugmentationName
-from ..data.dataset_choices import DATASETS, MOST_IMAGES, DatasetName
 from ..fields import (
     Folder,
     HelpEnd,
@@ -47,6 +46,8 @@ Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More GPUs than a machine has. The actual number is checked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
 Shards = Annotated[int, Ge(1), Le(1024)]
+# Training images of Fashion-MNIST, the largest data set; a larger batch would never be full.
+MOST_IMAGES = 60_000
 BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # Wider than networks in the literature, and about as deep: width 14 in Zagoruyko & Komodakis 2016,
 # 1,001 layers in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion
@@ -61,8 +62,8 @@ class Data:
     """Data.
 
     Attributes:
-        dataset: Data set.
-        data_dir: Folder with the files of the data set.
+        dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable, except
+            in sweeps and searches.
         subset: Train on the first images only, of this number, and test on at most as many.
         augment: Randomly change the training images.
         augmentation: How `augment` changes the training images, besides flips.
@@ -70,8 +71,7 @@ class Data:
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Annotated[DatasetName, HelpEnd(join_notes(DATASETS))] = "fashion_mnist"
-    data_dir: Annotated[Folder | None, HelpEnd(join_notes(DATASETS, "files_note"))] = None
+    dataset: Literal["fashion_mnist", "cifar10", "sample"] = "fashion_mnist"
     subset: Count | None = None
     augment: bool = True
     augmentation: Annotated[AugmentationName, HelpEnd(join_notes(AUGMENTATIONS))] = "shift"
