@@ -12,7 +12,7 @@ import numpy as np
 
 from ..callbacks.print_throughput import can_count_images
 from ..data import ImageData, Standardization, evaluation_batches, training_batches
-from ..data.augmentation_choices import AUGMENTATIONS
+from ..data.transforms import make_augmentation
 from ..errors import UserError
 from ..models import WideResNet
 from ..optimizers.optimizer_choices import l2_factor, make_optimizer
@@ -104,7 +104,7 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
         batch_size=plan.global_batch,
         seed=config.seed,
         standardization=standardization,
-        augment=config.augment and AUGMENTATIONS[config.augmentation].make(data),
+        augment=config.augment and make_augmentation(config.augmentation, data),
         shift=config.shift,
         whole_pixels=config.whole_pixels,
     )

@@ -19,25 +19,10 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..data.augmentation_choices import AUGMENTATIONS, AugmentationName
-from ..fields import (
-    Folder,
-    HelpEnd,
-    LocalOrRemoteFolder,
-    field_names,
-    folder_names,
-    join_names,
-    join_notes,
-)
-from ..optimizers.optimizer_choices import (
-    OPTIMIZERS,
-    WITH_MOMENTUM,
-    WITH_WEIGHT_DECAY,
-    OptimizerName,
-)
+from ..fields import Folder, LocalOrRemoteFolder, field_names, folder_names
+from ..optimizers.optimizer_choices import OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
-from ..tracking.make_trackers import TRACKERS
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
@@ -66,7 +51,10 @@ class Data:
             in sweeps and searches.
         subset: Train on the first images only, of this number, and test on at most as many.
         augment: Randomly change the training images.
-        augmentation: How `augment` changes the training images, besides flips.
+        augmentation: How `augment` changes the training images, besides flips; `shift` shifts them
+            by a fraction of their size; `crop` pads each edge with 4 reflected pixels, and crops at
+            random; `cutout` crops likewise, and covers a square of 3/8 of height and width with the
+            mean color.
         shift: Largest shift with `augmentation=shift`, as a fraction of height and width.
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
@@ -74,7 +62,7 @@ class Data:
     dataset: Literal["fashion_mnist", "cifar10", "sample"] = "fashion_mnist"
     subset: Count | None = None
     augment: bool = True
-    augmentation: Annotated[AugmentationName, HelpEnd(join_notes(AUGMENTATIONS))] = "shift"
+    augmentation: Literal["shift", "crop", "cutout"] = "shift"
     shift: Fraction = 0.2
     whole_pixels: bool = False
 
@@ -88,16 +76,15 @@ class Model:
         width: Widening factor of the WideResNet.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
-        wd: Factor of the L2 penalty on every kernel.
+        wd: Factor of the L2 penalty on every kernel; weight decay with `adamw`, `novograd` and
+            `lars`.
     """
 
     depth: Depth = 16
     width: Width = 10
     stem_pool: bool = False
     dropout: Fraction = 0.01
-    wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {join_names(WITH_WEIGHT_DECAY)}")] = (
-        5e-6
-    )
+    wd: Annotated[float, Ge(0)] = 5e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,8 +139,9 @@ class Optimization:
     Attributes:
         base_lr: Learning rate for one replica.
         lr_rule: How the learning rate scales with the replicas; `auto` uses the optimizer's rule.
-        optimizer: Optimizer.
-        momentum: Momentum (for SGD, Nesterov's); by default the optimizer's default.
+        optimizer: Optimizer; `momentum` is SGD with momentum 0.9.
+        momentum: Momentum (for SGD, Nesterov's); by default the optimizer's default; for `sgd`,
+            `momentum` and `lars` only.
         label_smoothing: Fraction of each label to spread over all classes.
         ema_momentum: Momentum per step of a moving average of the weights; the average is validated
             and saved instead of the weights.
@@ -168,8 +156,8 @@ class Optimization:
 
     base_lr: Annotated[float, Gt(0)] = 0.01
     lr_rule: Rule = "linear"
-    optimizer: Annotated[OptimizerName, HelpEnd(join_notes(OPTIMIZERS))] = "sgd"
-    momentum: Annotated[Fraction | None, HelpEnd(f"for {join_names(WITH_MOMENTUM)} only")] = None
+    optimizer: OptimizerName = "sgd"
+    momentum: Fraction | None = None
     label_smoothing: Fraction = 0.0
     ema_momentum: Fraction | None = None
     ema_warmup: bool = False
@@ -252,13 +240,13 @@ class Output:
         run_dir: New folder for the run's files; `runs/<date>` by default. The folder may be remote,
             such as `s3://bucket/run`.
         log_dir: Folder for TensorBoard's files; turns TensorBoard on.
-        track: Trackers, separated by commas.
+        track: Trackers, separated by commas; any of `wandb`, `tensorboard` and `none`.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
     run_dir: LocalOrRemoteFolder | None = None
     log_dir: Folder | None = None
-    track: Annotated[str, HelpEnd(f"any of {join_names(TRACKERS)}")] | None = None
+    track: str | None = None
     track_batches: Count | None = None
 
 
