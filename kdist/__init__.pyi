@@ -1,6 +1,5 @@
 from . import callbacks as callbacks
 from . import data as data
-from . import layers as layers
 from . import models as models
 from . import optimizers as optimizers
 from . import study as study

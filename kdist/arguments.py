@@ -5,7 +5,7 @@ import math
 import operator
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, SupportsIndex
 
@@ -88,30 +88,6 @@ def positive_integer(name: str, value: object, *, hint: str) -> int:
     if number is not None and number >= 1:
         return number
     raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {hint}")
-
-
-def check_image_shape(
-    shape: Sequence[int | None], *, smallest: int = 1, may_be_unknown: bool = False, hint: str
-) -> None:
-    """Reject a model's `input_shape` unless it is the height, width and channels of an image.
-
-    `smallest` is the smallest height and width; with `may_be_unknown`, both may be `None`. `hint`
-    is an example, and the expected numbers.
-    """
-
-    def is_at_least(least: int, size: object) -> bool:
-        return (as_integer(size) or 0) >= least
-
-    match shape:
-        case [height, width, channels] if is_at_least(1, channels) and all(
-            is_at_least(smallest, side) or (may_be_unknown and side is None)
-            for side in (height, width)
-        ):
-            return
-    raise UserError(
-        f"input_shape is {shape!r}, but has to be (height, width, channels) of one image, without"
-        f" the batch axis, such as {hint}"
-    )
 
 
 def number_within(

@@ -7,7 +7,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import docstring_parser
@@ -23,13 +23,6 @@ class IsFolder:
     """Marks a field that is the path of a folder."""
 
     may_be_remote: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class HelpEnd:
-    """Ends the help text of a field with a text from a table."""
-
-    text: str
 
 
 Folder = Annotated[str, IsFolder()]
@@ -55,7 +48,7 @@ class Field:
         is_list: Whether the setting has several values; in text, commas separate the values.
         is_optional: Whether the value may be `None`.
         marks: Annotations of the type: bounds (`annotated_types`) of the value or of each value,
-            the maximum number of values (`MaxLen`), `IsFolder`, `HelpEnd`.
+            the maximum number of values (`MaxLen`), `IsFolder`.
         default: Default value.
     """
 
@@ -165,24 +158,6 @@ class Field:
         return format(number, "" if self.kind is int else "g")
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Return names as text.
-
-    Example:
-        >>> join_names(["adamw", "novograd", "lars"])
-        '`adamw`, `novograd` and `lars`'
-    """
-    *others, last = [f"`{name}`" for name in names]
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def join_notes(table: Mapping[str, Any], attribute: str = "note") -> str:
-    """Return the notes of a table's entries, such as "`momentum` is SGD with …"."""
-    notes = {name: getattr(entry, attribute) for name, entry in table.items()}
-    texts = [f"`{name}` {note}" for name, note in notes.items() if note]
-    return ("; " if any(", " in text for text in texts) else ", ").join(texts)
-
-
 def _bound_of(mark: Any) -> Any:
     return getattr(mark, type(mark).__name__.lower())
 
@@ -214,7 +189,7 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                 found[name] = Field(
                     name=name,
                     group=title,
-                    help=_append_ends(helps.get(name, ""), marks),
+                    help=helps.get(name, ""),
                     kind=kind,
                     is_list=is_list,
                     is_optional=is_optional,
@@ -222,11 +197,6 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                     default=defaults[name],
                 )
     return tuple(found.values())
-
-
-def _append_ends(text: str, marks: Sequence[Any]) -> str:
-    ends = [mark.text for mark in marks if isinstance(mark, HelpEnd)]
-    return "; ".join([text.removesuffix("."), *ends]) + "." if ends else text
 
 
 def _split_hint(hint: Any) -> tuple[Any, list[Any], bool]:

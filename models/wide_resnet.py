@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import as_integer, check_image_shape, number_within, positive_integer
+from ..arguments import as_integer, number_within, positive_integer
 from ..errors import UserError
 
 STEM_FILTERS = 16
@@ -91,14 +91,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     positive_integer("width", width, hint="pass the factor that widens the stages")
     positive_integer("classes", classes, hint="pass the number of classes")
     _check_depth(depth)
-    smallest = 2 ** (STAGES - 1 + stem_pool)
-    check_image_shape(
-        input_shape,
-        smallest=smallest,
-        may_be_unknown=True,
-        hint=f"(28, 28, 1): height and width integers of at least {smallest}, or None, and"
-        " channels an integer of at least 1",
-    )
+    _check_input_shape(input_shape, smallest=2 ** (STAGES - 1 + stem_pool))
     number_within("dropout", dropout, below=1, hint="pass the dropout rate, such as 0.3")
     number_within("weight_decay", weight_decay, hint="pass 0 for no weight decay")
     factory = _LayerFactory(batch_norm, dropout, weight_decay)
@@ -165,6 +158,24 @@ class _LayerFactory:
 
     def regularizer(self) -> Any:
         return keras.regularizers.L2(self.weight_decay) if self.weight_decay else None
+
+
+def _check_input_shape(shape: Sequence[int | None], *, smallest: int) -> None:
+    """Reject a shape unless it is the height, width and channels of an image."""
+
+    def is_at_least(least: int, size: object) -> bool:
+        return (as_integer(size) or 0) >= least
+
+    match shape:
+        case [height, width, channels] if is_at_least(1, channels) and all(
+            side is None or is_at_least(smallest, side) for side in (height, width)
+        ):
+            return
+    raise UserError(
+        f"input_shape is {shape!r}, but has to be (height, width, channels) of one image, without"
+        f" the batch axis, such as (28, 28, 1): height and width integers of at least {smallest},"
+        " or None, and channels an integer of at least 1"
+    )
 
 
 def _check_depth(depth: int) -> None:

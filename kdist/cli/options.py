@@ -42,8 +42,8 @@ Recipe = Annotated[
 OwnModelName = Annotated[
     str | None,
     Parameter(
-        help="FILE.py:FUNCTION; the function returns your own compiled model. By default the model"
-        " of --network."
+        help="FILE.py:FUNCTION; the function returns your own compiled model. By default kdist's"
+        " WideResNet."
     ),
 ]
 

@@ -27,7 +27,7 @@ _SET_BY_SEARCH = (
 def tune(
     *,
     space: Annotated[
-        str | None, Parameter(help="Search space, TOML or JSON; by default the space of --network.")
+        str | None, Parameter(help="Search space, TOML or JSON; by default kdist's own.")
     ] = None,
     config: ConfigFile = None,
     search: Any = None,

@@ -12,6 +12,32 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ..errors import UserError
+from .image_data import ImageData, Standardization
+
+_CROP_PADDING = 4  # pixels on each side, for `crop` and `cutout`
+# Fraction of height and width, as in Jordan 2024 (arXiv:2404.00498): 12 of CIFAR-10's 32 pixels.
+_CUTOUT_FRACTION = 3 / 8
+
+
+def make_augmentation(name: str, images: ImageData) -> bool | list[Any]:
+    """Return the `augment` argument of `training_batches` for `kdist train --augmentation`.
+
+    Args:
+        name: `"shift"`, `"crop"` or `"cutout"`.
+        images: The data set.
+    """
+    if name == "shift":
+        return True  # built into `training_batches`
+    height, width, _ = images.image_shape
+    transforms: list[Any] = [
+        RandomCrop((height, width), padding=_CROP_PADDING),
+        RandomHorizontalFlip(),
+    ]
+    if name == "cutout":
+        square = [max(1, round(side * _CUTOUT_FRACTION)) for side in (height, width)]
+        mean = Standardization.of(images.train_images).mean
+        transforms.append(RandomCutout(square, fill=mean))
+    return transforms
 
 
 class RandomCrop:

@@ -1,7 +1,8 @@
 """Optimizers of `kdist train --optimizer`; a new optimizer needs an entry here.
 
-The setting, its help and its checks follow from the entry, and so does the optimizer's rule in
-`scale_learning_rate`.
+The setting and its checks follow from the entry, and so does the optimizer's rule in
+`scale_learning_rate`. The help texts of `optimizer`, `momentum` and `wd` are in
+`kdist/training/settings.py`.
 """
 
 from __future__ import annotations
@@ -26,21 +27,17 @@ class OptimizerEntry:
         momentum: Default of the setting `momentum`; `None` if the optimizer lacks this setting.
         weight_decay: Name of the optimizer's argument for weight decay, the setting `wd`; `None` if
             `wd` is an L2 penalty in the loss.
-        note: Explanation of the name in the help text, if the name does not say enough.
     """
 
     rule: Literal["linear", "sqrt"]
     class_name: str
     momentum: float | None = None
     weight_decay: str | None = None
-    note: str = ""
 
 
 OPTIMIZERS: Mapping[str, OptimizerEntry] = {
     "sgd": OptimizerEntry(rule="linear", class_name="SGD", momentum=0.0),
-    "momentum": OptimizerEntry(
-        rule="linear", class_name="SGD", momentum=0.9, note="is SGD with momentum 0.9"
-    ),
+    "momentum": OptimizerEntry(rule="linear", class_name="SGD", momentum=0.9),
     "adam": OptimizerEntry(rule="sqrt", class_name="Adam"),
     "adamw": OptimizerEntry(rule="sqrt", class_name="AdamW", weight_decay="weight_decay"),
     "novograd": OptimizerEntry(

@@ -25,7 +25,6 @@ from ..study.tables import (
     format_seconds,
     format_setting,
 )
-from ..training.network_choices import NAME_SETTINGS, NETWORKS
 from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
 from ..training.settings_and_result import format_count
@@ -205,8 +204,8 @@ def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def _make_search_section(record: SearchRecord) -> Section:
     search = record.search
     model = model_name(search.config.to_dict())
-    if NAME_SETTINGS & set(search.space or ()):
-        model = NETWORKS[search.config.network].title
+    if {"depth", "width"} & set(search.space or ()):
+        model = "WideResNet"
     goal = "highest" if search.direction == "max" else "lowest"
     section = Section(
         title=f"Search: {record.name}",

@@ -9,7 +9,6 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..fields import Folder, check_fields, field_names
 from ..training.config import TrainConfig
-from ..training.network_choices import NETWORK_SETTINGS, NETWORKS
 from ..training.settings import FOLDERS, Count, Output
 from ..versions import require_extra
 from ..workers.launch_options import MOST_WORKERS
@@ -43,7 +42,8 @@ class Search:
         workers: Trials at the same time, each on its share of the GPUs or cores; by default a
             single trial on all devices.
         output: Folder of the search; a search that was started there is resumed.
-        space: The settings to tune, as `SearchSpace` takes them; by default the network's.
+        space: The settings to tune, as `SearchSpace` takes them; by default
+            `DEFAULT_SPACE`.
         config: The settings that are not tuned.
 
     Raises:
@@ -92,9 +92,7 @@ class Search:
                 " from the space"
             )
         if self.space is None:
-            unused = NETWORK_SETTINGS - NETWORKS[self.config.network].settings
-            space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
-            object.__setattr__(self, "space", space)
+            object.__setattr__(self, "space", dict(DEFAULT_SPACE))
         warmup = self.search_space().dimensions.get("warmup_epochs")
         longest = max(warmup.values_to_check()) if warmup else self.config.warmup_epochs
         if self.tuner == "hyperband" and longest >= 1:

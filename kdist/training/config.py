@@ -6,13 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..data.dataset_choices import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.optimizer_choices import check_momentum
 from ..optimizers.scaling import scale_learning_rate
 from ..tracking.make_trackers import tracker_names
-from .network_choices import NETWORK_SETTINGS, NETWORKS
 from .settings import (
     SET_BY_OWN_MODEL,
     SHAREABLE,
@@ -71,7 +69,6 @@ class TrainConfig(
                 f" (epochs={self.epochs}): lower warmup_epochs, or raise epochs"
             )
         self._check_unused()
-        check_data_dir(self.dataset, self.data_dir)
 
     def _check_own_model(self, model: str) -> None:
         """Check the settings of a user's model, and make the paths of its files absolute.
@@ -100,7 +97,6 @@ class TrainConfig(
 
     def _check_unused(self) -> None:
         """Reject settings that have no effect in combination with other settings."""
-        self._refuse_unused(NETWORK_SETTINGS - NETWORKS[self.network].settings, "network")
         if self.augmentation != "shift":
             self._refuse_unused(("shift", "whole_pixels"), "augmentation")
         if not self.augment:

@@ -1,4 +1,4 @@
-"""The model and the data of a run: a built-in network and its images, or the user's own."""
+"""The model and the data of a run: WideResNet and its images, or the user's own."""
 
 import dataclasses
 import hashlib
@@ -12,12 +12,12 @@ import numpy as np
 
 from ..callbacks.print_throughput import can_count_images
 from ..data import ImageData, Standardization, evaluation_batches, training_batches
-from ..data.augmentation_choices import AUGMENTATIONS
+from ..data.transforms import make_augmentation
 from ..errors import UserError
+from ..models import WideResNet
 from ..optimizers.optimizer_choices import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
 from .config import TrainConfig, TrainPlan, make_plan, make_resumed_plan
-from .network_choices import NETWORKS
 from .run_folder import RunFolder
 from .settings import Batches
 from .user_model.compiled_model import (
@@ -37,13 +37,16 @@ if TYPE_CHECKING:
 def make_model(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
 ) -> keras.Model:
-    """Make and compile the network described by `config`, in the strategy's scope.
+    """Make and compile the WideResNet described by `config`, in the strategy's scope.
 
     The model depends on the number, shape and classes of the images.
     """
     model = strategy.build(
-        lambda: NETWORKS[config.network].build(
-            config.to_dict(),
+        lambda: WideResNet(
+            config.depth,
+            config.width,
+            stem_pool=config.stem_pool,
+            dropout=config.dropout,
             input_shape=data.image_shape,
             classes=data.classes,
             weight_decay=l2_factor(config.optimizer, config.wd),
@@ -101,7 +104,7 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
         batch_size=plan.global_batch,
         seed=config.seed,
         standardization=standardization,
-        augment=config.augment and AUGMENTATIONS[config.augmentation].make(data),
+        augment=config.augment and make_augmentation(config.augmentation, data),
         shift=config.shift,
         whole_pixels=config.whole_pixels,
     )

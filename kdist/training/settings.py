@@ -19,27 +19,10 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..data.augmentation_choices import AUGMENTATIONS, AugmentationName
-from ..data.dataset_choices import DATASETS, MOST_IMAGES, DatasetName
-from ..fields import (
-    Folder,
-    HelpEnd,
-    LocalOrRemoteFolder,
-    field_names,
-    folder_names,
-    join_names,
-    join_notes,
-)
-from ..optimizers.optimizer_choices import (
-    OPTIMIZERS,
-    WITH_MOMENTUM,
-    WITH_WEIGHT_DECAY,
-    OptimizerName,
-)
+from ..fields import Folder, LocalOrRemoteFolder, field_names, folder_names
+from ..optimizers.optimizer_choices import OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
-from ..tracking.make_trackers import TRACKERS
-from .network_choices import NETWORKS, NetworkName
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 # A limit for numbers of epochs, of steps between two lines, and of trials. A mistyped number is
@@ -48,6 +31,8 @@ Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More GPUs than a machine has. The actual number is checked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
 Shards = Annotated[int, Ge(1), Le(1024)]
+# Training images of Fashion-MNIST, the largest data set; a larger batch would never be full.
+MOST_IMAGES = 60_000
 BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # Wider than networks in the literature, and about as deep: width 14 in Zagoruyko & Komodakis 2016,
 # 1,001 layers in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion
@@ -62,20 +47,22 @@ class Data:
     """Data.
 
     Attributes:
-        dataset: Data set.
-        data_dir: Folder with the files of the data set.
+        dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable, except
+            in sweeps and searches.
         subset: Train on the first images only, of this number, and test on at most as many.
         augment: Randomly change the training images.
-        augmentation: How `augment` changes the training images, besides flips.
+        augmentation: How `augment` changes the training images, besides flips; `shift` shifts them
+            by a fraction of their size; `crop` pads each edge with 4 reflected pixels, and crops at
+            random; `cutout` crops likewise, and covers a square of 3/8 of height and width with the
+            mean color.
         shift: Largest shift with `augmentation=shift`, as a fraction of height and width.
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Annotated[DatasetName, HelpEnd(join_notes(DATASETS))] = "fashion_mnist"
-    data_dir: Annotated[Folder | None, HelpEnd(join_notes(DATASETS, "files_note"))] = None
+    dataset: Literal["fashion_mnist", "cifar10", "sample"] = "fashion_mnist"
     subset: Count | None = None
     augment: bool = True
-    augmentation: Annotated[AugmentationName, HelpEnd(join_notes(AUGMENTATIONS))] = "shift"
+    augmentation: Literal["shift", "crop", "cutout"] = "shift"
     shift: Fraction = 0.2
     whole_pixels: bool = False
 
@@ -85,22 +72,19 @@ class Model:
     """Model.
 
     Attributes:
-        network: The network.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
-        wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
+        wd: Factor of the L2 penalty on every kernel; weight decay with `adamw`, `novograd` and
+            `lars`.
     """
 
-    network: Annotated[NetworkName, HelpEnd(join_notes(NETWORKS))] = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
     stem_pool: bool = False
     dropout: Fraction = 0.01
-    wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {join_names(WITH_WEIGHT_DECAY)}")] = (
-        5e-6
-    )
+    wd: Annotated[float, Ge(0)] = 5e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,7 +92,7 @@ class OwnModel:
     """Your own model.
 
     Attributes:
-        model: `FILE.py:FUNCTION` that returns your compiled model, in place of `network`; on
+        model: `FILE.py:FUNCTION` that returns your compiled model, in place of WideResNet; on
             the command line an argument, not an option.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or batches; `data` by default.
@@ -155,8 +139,9 @@ class Optimization:
     Attributes:
         base_lr: Learning rate for one replica.
         lr_rule: How the learning rate scales with the replicas; `auto` uses the optimizer's rule.
-        optimizer: Optimizer.
-        momentum: Momentum (for SGD, Nesterov's); by default the optimizer's default.
+        optimizer: Optimizer; `momentum` is SGD with momentum 0.9.
+        momentum: Momentum (for SGD, Nesterov's); by default the optimizer's default; for `sgd`,
+            `momentum` and `lars` only.
         label_smoothing: Fraction of each label to spread over all classes.
         ema_momentum: Momentum per step of a moving average of the weights; the average is validated
             and saved instead of the weights.
@@ -171,8 +156,8 @@ class Optimization:
 
     base_lr: Annotated[float, Gt(0)] = 0.01
     lr_rule: Rule = "linear"
-    optimizer: Annotated[OptimizerName, HelpEnd(join_notes(OPTIMIZERS))] = "sgd"
-    momentum: Annotated[Fraction | None, HelpEnd(f"for {join_names(WITH_MOMENTUM)} only")] = None
+    optimizer: OptimizerName = "sgd"
+    momentum: Fraction | None = None
     label_smoothing: Fraction = 0.0
     ema_momentum: Fraction | None = None
     ema_warmup: bool = False
@@ -255,39 +240,38 @@ class Output:
         run_dir: New folder for the run's files; `runs/<date>` by default. The folder may be remote,
             such as `s3://bucket/run`.
         log_dir: Folder for TensorBoard's files; turns TensorBoard on.
-        track: Trackers, separated by commas.
+        track: Trackers, separated by commas; any of `wandb`, `tensorboard` and `none`.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
     run_dir: LocalOrRemoteFolder | None = None
     log_dir: Folder | None = None
-    track: Annotated[str, HelpEnd(f"any of {join_names(TRACKERS)}")] | None = None
+    track: str | None = None
     track_batches: Count | None = None
 
 
 FOLDERS = folder_names(Data, Output)
 SET_BY_OWN_MODEL = field_names(Data, Model, Optimization) - {"lr_rule"}
-"""Settings of kdist's networks: a user's model sets these itself."""
+"""Settings of WideResNet and its images: a user's model sets these itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
 """Settings that a dashboard may show. Paths may contain the name of a user or a company, so
 settings of all further groups stay private."""
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """Return the name of the network of these settings, or of the user's model.
+    """Return the name of the WideResNet of these settings, or of the user's model.
 
     Args:
         settings: Settings as in `config.json`; missing settings have their defaults.
 
     Example:
-        >>> model_name({"depth": 10, "width": 1}), model_name({"network": "cifar10_net"})
-        ('WRN-10-1', 'Cifar10Net')
+        >>> model_name({"depth": 10, "width": 1})
+        'WRN-10-1'
         >>> model_name({"model": "/home/me/my_model.py:build"})
         'my_model:build'
     """
     if isinstance(settings.get("model"), str):
         path, _, function = settings["model"].rpartition(":")
         return f"{Path(path).stem}:{function}"
-    known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
-    network = NETWORKS.get(str(known["network"]))  # None for a network of a later version
-    return str(known["network"]) if network is None else network.format_name(known)
+    depth, width = settings.get("depth", Model.depth), settings.get("width", Model.width)
+    return f"WRN-{depth}-{width}"

@@ -8,15 +8,14 @@ from typing import Any
 
 from ..strategies.hardware import device_names
 from .config import TrainConfig, TrainPlan
-from .network_choices import NAME_SETTINGS
 from .run_folder import RunFolder, find_saved_model
 from .run_record import TrainResult
 from .settings import model_name
 
 # Settings that the first rows show, or that are part of the model's name.
 _SHOWN_SETTINGS = {
-    *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
-    *NAME_SETTINGS,
+    *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir"),
+    *("model", "depth", "width"),
 }
 
 

@@ -1,6 +1,5 @@
-"""How kdist/data/fashion_mnist_sample.npz was made: make_sample.py FOLDER_OF_THE_FULL_SET."""
+"""How kdist/data/fashion_mnist_sample.npz was made, from the full set."""
 
-import sys
 from pathlib import Path
 
 import kdist.data
@@ -9,7 +8,7 @@ import numpy as np
 TARGET = Path(kdist.data.__file__).with_name("fashion_mnist_sample.npz")
 
 if __name__ == "__main__":
-    full = kdist.data.fashion_mnist(data_dir=sys.argv[1])
+    full = kdist.data.fashion_mnist()
     np.savez_compressed(
         TARGET,
         train_images=full.train_images[:10_000, :, :, 0],

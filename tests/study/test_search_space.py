@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.study.search_results import make_trial_config
-from kdist.study.search_settings import Search
 from kdist.study.search_space import DEFAULT_SPACE, TUNABLE, Choice, Range, SearchSpace
 from kdist.training.config import TrainConfig
 
@@ -120,11 +119,3 @@ def test_the_rate_follows_the_batch_by_its_rule(optimizer, rule, factor):
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(UserError, match="received momentum=0.9 with optimizer=adam"):
         make_trial_config(BASE, {"optimizer": "adam", "momentum": 0.9})
-
-
-def test_a_network_is_searched_in_the_settings_that_it_has():
-    space = Search(config=TrainConfig(network="cifar10_net")).space
-    assert "dropout" not in space
-    assert set(space) == set(DEFAULT_SPACE) - {"dropout"}
-    with pytest.raises(UserError, match="depth=10 has no effect if network"):
-        Search(space={"depth": [10]}, config=TrainConfig(network="cifar10_net"))

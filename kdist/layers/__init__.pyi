@@ -1,3 +1,0 @@
-from .local_response_normalization import (
-    LocalResponseNormalization as LocalResponseNormalization,
-)
