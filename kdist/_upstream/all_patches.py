@@ -11,7 +11,6 @@ from . import (
     fit,
     one_device_tracing,
     row_counts,
-    scalar_variables,
     worker_callbacks,
     worker_saving,
     worker_steps,
@@ -25,7 +24,6 @@ ONE_MACHINE: tuple[Patch, ...] = (
     *compile_options.PATCHES,
     *error_messages.PATCHES,
     *one_device_tracing.PATCHES,
-    *scalar_variables.PATCHES,
     *row_counts.PATCHES,
 )
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
-from tensorflow.python.distribute import values
 
 from ..errors import UserError
 
@@ -108,15 +107,6 @@ class StrategyHooks:
 def hooks_of(model: keras.Model) -> Any:
     """Return the strategy of a model if it has hooks; otherwise `None`."""
     strategy = model.distribute_strategy
-    return strategy if isinstance(strategy, StrategyHooks) else None
-
-
-def hooks_of_copies(variable: Any) -> Any:
-    """Return the strategy that has copied a variable to its replicas, if it has hooks."""
-    value = getattr(variable, "value", None)
-    if not isinstance(value, values.DistributedVariable):
-        return None
-    strategy = value.distribute_strategy
     return strategy if isinstance(strategy, StrategyHooks) else None
 
 

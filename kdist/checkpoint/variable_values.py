@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from .._upstream.models import optimizers_of
 from .._upstream.optimizers import averaged_variables, trained_variables
@@ -146,9 +145,7 @@ def copy_values(
                 variable.value.read_value()
         return {}
     return {
-        name: _copy_array(
-            np.asarray(_variable_copies(variable)[0].read_value()), (into or {}).get(name)
-        )
+        name: _copy_array(np.asarray(variable.value.read_value()), (into or {}).get(name))
         for name, variable in variables.items()
     }
 
@@ -156,17 +153,7 @@ def copy_values(
 def assign_values(variables: Variables, arrays: Mapping[str, np.ndarray]) -> None:
     """Assign the arrays of `copy_values` to variables, on any number of replicas."""
     for name, variable in variables.items():
-        for part in _variable_copies(variable):
-            part.assign(arrays[name])
-
-
-def _variable_copies(variable: keras.Variable) -> tuple[Any, ...]:
-    """Return the TensorFlow variables that hold the value: the copies of a mirrored variable."""
-    value = variable.value
-    is_summed_on_read = value.synchronization == tf.VariableSynchronization.ON_READ
-    if isinstance(value, tf.distribute.DistributedValues) and not is_summed_on_read:
-        return tuple(value.values)
-    return (value,)
+        variable.value.assign(arrays[name])
 
 
 def _copy_array(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:

@@ -12,14 +12,6 @@ from tensorflow.python.eager.polymorphic_function.atomic_function import Interpo
 from tensorflow.python.framework import error_interpolation
 
 
-def test_a_scalar_variable_is_no_number(stock):
-    with stock.scope():
-        variable = keras.Variable(1.0)
-    for number in (float, int):
-        with pytest.raises(TypeError, match="MirroredVariable"):
-            number(variable)
-
-
 def test_a_batch_has_a_part_for_each_device(stock):
     dataset = tf.data.Dataset.range(8).batch(4)
 
