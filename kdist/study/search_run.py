@@ -52,12 +52,13 @@ def tune(
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()
     load_data(search.config, announce=lambda line: print_line(console, line), may_use_sample=False)
+    from .search_trials import SearchTrials, make_oracle  # imports TensorFlow, which takes seconds
+
+    make_oracle(search)  # rejects a wrong range before the folder is created
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
         resuming = f"Resuming the search in {folder.path} after {format_count(len(rows), 'trial')}"
         print_line(console, resuming if resumed else f"Search folder: {folder.path}")
-        from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
-
         trials = SearchTrials(search, folder, rows)
         outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
         remedy = "run the same command again"

@@ -95,8 +95,9 @@ class Search:
             unused = NETWORK_SETTINGS - NETWORKS[self.config.network].settings
             space = {name: values for name, values in DEFAULT_SPACE.items() if name not in unused}
             object.__setattr__(self, "space", space)
-        warmup = self.search_space().dimensions.get("warmup_epochs")
-        longest = max(warmup.values_to_check()) if warmup else self.config.warmup_epochs
+        longest, searched = self.config.warmup_epochs, self.search_space()
+        if "warmup_epochs" in searched.ranges:
+            longest = max(searched.values_to_check("warmup_epochs"))
         if self.tuner == "hyperband" and longest >= 1:
             raise UserError(
                 f"received warmup_epochs {longest:g} with hyperband, whose first trials end after"
