@@ -290,7 +290,7 @@ def make_own_model(
         plan: The batches.
         rate: Learning rate for `model.optimizer`; `None` scales the rate of the compiled model.
     """
-    name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
+    name = f"{functions.build_name}()"
 
     def make() -> keras.Model:
         model = check_model_result(functions.make_model(), function=name)
