@@ -9,7 +9,6 @@ from rich.console import Console
 from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
-from ..tracking.make_trackers import check_trackers
 from ..training.run import load_data
 from ..training.settings_and_result import format_count
 from ..workers.tf_config import refuse_workers
@@ -47,7 +46,6 @@ def tune(
         "kdist tune",
         instead="run it on one machine, without a launcher; --workers N trains N trials at once",
     )
-    check_trackers(search.config.trackers)  # a tracker that cannot start would fail every trial
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()

@@ -254,13 +254,11 @@ class Output:
     Attributes:
         run_dir: New folder for the run's files; `runs/<date>` by default. The folder may be remote,
             such as `s3://bucket/run`.
-        log_dir: Folder for TensorBoard's files; turns TensorBoard on.
         track: Trackers, separated by commas.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
     run_dir: LocalOrRemoteFolder | None = None
-    log_dir: Folder | None = None
     track: Annotated[str, HelpEnd(f"any of {join_names(TRACKERS)}")] | None = None
     track_batches: Count | None = None
 
