@@ -5,7 +5,7 @@
 3. The plan (batches, learning rate), the model, the arguments of `fit` (`model_and_data.py`).
 4. The callbacks in calling order (`run_callbacks.py`, `progress.py`), trackers, checkpoints.
 5. `fit`, which a signal or a loss that is not finite ends early.
-6. The result: `summary.json`, `model.keras`, and printed lines (`settings_and_result.py`).
+6. The result: `model.keras`, `summary.json`, and printed lines (`settings_and_result.py`).
 """
 
 import contextlib
@@ -165,17 +165,16 @@ def _train(
             seconds = run_callbacks.total_time.seconds  # including the time before the resume
         # A signal may have reached one worker only.
         interrupted = any(strategy.exchange("the end of the training", interrupted))
-        # 6. The result. The summary is written before the large model file: the disk may be full,
-        # and a batch system may not wait.
+        # 6. The result. The summary comes last: a run with a summary also has its model.
         result = _make_result(
             run_callbacks, folder, parts.model, seconds, interrupted, received.first
         )
-        run_dir = folder.show(folder.path)
-        folder.write_json("summary.json", _make_summary(result, strategy, parts, run_dir))
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
             save_model(parts.model, folder, announce)
+        run_dir = folder.show(folder.path)
+        folder.write_json("summary.json", _make_summary(result, strategy, parts, run_dir))
     for line in format_result(result):
         announce(line)
     if received.first is not None:
