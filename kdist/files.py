@@ -1,10 +1,8 @@
 """Writing of files, completely or not at all, and reading of users' text files."""
 
 import contextlib
-import errno
 import json
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -14,9 +12,6 @@ from typing import Any
 
 from .arguments import local_path
 from .errors import UserError, message_without_path
-
-_FULL_DISK_CODES = (errno.ENOSPC, errno.EDQUOT)
-_FULL_DISK_WORDS = re.compile("|".join(map(os.strerror, _FULL_DISK_CODES)), re.I)
 
 
 @contextlib.contextmanager
@@ -122,11 +117,6 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
     except OSError as error:
         # The error of a rename names two files; the user knows the second.
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
-
-
-def says_full_disk(text: str) -> bool:
-    """Whether a message, or the output of a process, reports a full disk or quota."""
-    return _FULL_DISK_WORDS.search(text) is not None
 
 
 def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:

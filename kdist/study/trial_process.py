@@ -1,9 +1,7 @@
 """`TrialProcess`: the process of a trial, `python -m kdist.study.trial_process FILE`."""
 
 import dataclasses
-import errno
 import json
-import os
 import shutil
 import signal
 import sys
@@ -19,9 +17,6 @@ from ..strategies.prepare_tensorflow import prepare_process
 from ..training.config import SearchTrial, TrainConfig
 from .study_folder import to_json
 from .trial import Trial
-
-# Less free space means a full disk, on which the process could not even write its error.
-_LEAST_FREE_BYTES = 2**16
 
 
 class TrialProcess:
@@ -60,22 +55,13 @@ class TrialProcess:
         return self._child.exit_code is not None
 
     def find_error(self) -> str:
-        """Return the reason why the process failed, in one line; empty if it succeeded.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Return the reason why the process failed, in one line; empty if it succeeded."""
         self._child.wait()
         self._child.kill()  # also the processes that the trial has started
         with open(self.folder / "errors.log", "rb") as file:
             file.seek(self._errors_begin)
             errors = file.read().decode("utf-8", errors="replace")
         process_exit = self._child.wait_for_exit(errors)
-        is_full = (
-            process_exit.cause == "disk" or shutil.disk_usage(self.folder).free < _LEAST_FREE_BYTES
-        )
-        if process_exit.cause and is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return process_exit.line if process_exit.cause else ""
 
     def ask_to_end(self) -> bool:
