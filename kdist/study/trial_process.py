@@ -11,7 +11,7 @@ from typing import Any
 
 from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import TrainingError, UserError
-from ..files import atomic_write, parse_json, read_text
+from ..files import atomic_write, read_text
 from ..processes.child import Child, Resources, send_answer
 from ..strategies.prepare_tensorflow import prepare_process
 from ..training.config import SearchTrial, TrainConfig
@@ -102,7 +102,7 @@ def make_request(trial: Trial, folder: Path) -> dict[str, Any]:
 def can_be_resumed(folder: Path, request: Mapping[str, Any]) -> bool:
     """Return whether a trial's folder has checkpoints of a run with the same request."""
     try:
-        previous = parse_json(read_text(folder / "request.json"))
+        previous = json.loads(read_text(folder / "request.json"))
     except (OSError, ValueError):
         return False
     is_same = all(previous.get(name) == value for name, value in request.items())
