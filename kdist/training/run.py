@@ -63,8 +63,8 @@ def train(
         callbacks: Additional Keras callbacks. Values that they add to `logs` are saved in
             `history.csv`.
         announce: Called with lines that describe the run: its settings, and at the end its result.
-        verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
-            2 for the line only, as without a terminal.
+        verbose: 0 for no progress; 1 for Keras's progress bar on a terminal; 2 for a line per
+            epoch, as without a terminal.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
         may_use_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and
@@ -384,7 +384,6 @@ def _make_stop(config: TrainConfig, trial: SearchTrial | None, *, verbose: int) 
     return StopAtAccuracy(
         {config.monitor or "val_accuracy": config.target_accuracy},
         config.patience,
-        validation_freq=1 if config.validate else config.epochs + 1,  # in no epoch
         time_budget=config.time_budget,
         verbose=verbose,
     )
@@ -482,7 +481,7 @@ def _fit(
         Whether a signal to this worker interrupted the training.
     """
     from ..tracking.tracker import close_trackers
-    from .progress import ShortBar
+    from .progress import EpochLines
     from .run_callbacks import (
         DivergedError,
         RaiseAtBatchEnd,
@@ -507,7 +506,8 @@ def _fit(
     except (KeyboardInterrupt, DivergedError) as error:
         if received.has_second:
             raise
-        if any(isinstance(callback, ShortBar) for callback in run_callbacks.ordered):
+        has_lines = any(isinstance(callback, EpochLines) for callback in run_callbacks.ordered)
+        if verbose == 1 and not has_lines:
             print()  # Keras's bar has not ended its line
         end_training(parts.model, run_callbacks.ordered)
         return isinstance(error, KeyboardInterrupt)
