@@ -27,8 +27,6 @@ class StopAtAccuracy(TimedCallback):
             targets have to be exceeded in the same epoch. `None` for a time budget without a
             target.
         patience: Number of consecutive validated epochs that have to exceed the target, at least 1.
-        validation_freq: The `validation_freq` of `fit`, or the first entry of a list. Up to the
-            first validation, a missing `val_…` metric is no error.
         time_budget: Seconds of training, validation included. After this time, training stops at
             the end of the epoch, even if the target is not met. `None` for no limit.
         verbose: 0 prints nothing.
@@ -44,7 +42,7 @@ class StopAtAccuracy(TimedCallback):
 
     Raises:
         UserError: An argument is out of range. At the end of an epoch: `logs` lacks a name of
-            `target`.
+            `target`, unless it is a `val_…` name and the epoch had no validation.
 
     Example:
         ```python
@@ -70,7 +68,6 @@ class StopAtAccuracy(TimedCallback):
         target: float | Mapping[str, float] | None = 0.85,
         patience: int = 2,
         *,
-        validation_freq: int = 1,
         time_budget: float | None = None,
         verbose: int = 1,
         clock: Clock = time.perf_counter,
@@ -80,9 +77,6 @@ class StopAtAccuracy(TimedCallback):
         self.targets = {} if is_timed_only else _check_targets(target)
         self.patience = positive_integer(
             "patience", patience, hint="pass how many epochs in a row have to beat the target"
-        )
-        self.validation_freq = positive_integer(
-            "validation_freq", validation_freq, hint="pass the validation_freq given to fit()"
         )
         if time_budget is not None:
             hint = "pass how many seconds training may take"
@@ -121,7 +115,7 @@ class StopAtAccuracy(TimedCallback):
         elif self.targets:
             row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
             values = ", ".join(f"{name} {value:.4f}" for name, value in self.best.items())
-            best = f"best of all epochs: {values}" if values else "no epoch was compared"
+            best = f"best of all epochs: {values}" if values else "no epoch was validated"
             self.print_line(f"Target {goal} never met{row}; {best}")
         super().on_train_end(logs)
 
@@ -148,21 +142,14 @@ class StopAtAccuracy(TimedCallback):
         missing = [name for name in self.targets if name not in logs]
         if not missing:
             return True
-        is_due = not self.best and (epoch + 1) % self.validation_freq == 0
         has_validated = any(name.startswith("val_") for name in logs)
-        needs_validation = all(name.startswith("val_") for name in missing) and not has_validated
-        if is_due or not needs_validation:
-            remedy = 'add it to compile(), as in metrics=["accuracy"], or name a reported metric'
-            if needs_validation:
-                remedy = (
-                    "pass validation_data to fit(); if fit() has a validation_freq, pass it to"
-                    " StopAtAccuracy, too"
-                )
-            raise UserError(
-                f"StopAtAccuracy needs {', '.join(missing)}, but epoch {epoch + 1} reported"
-                f" {', '.join(sorted(logs)) or 'nothing'}: {remedy}"
-            )
-        return False
+        if not has_validated and all(name.startswith("val_") for name in missing):
+            return False
+        raise UserError(
+            f"StopAtAccuracy needs {', '.join(missing)}, but epoch {epoch + 1} reported"
+            f" {', '.join(sorted(logs)) or 'nothing'}: add it to compile(), as in"
+            ' metrics=["accuracy"], or name a reported metric'
+        )
 
 
 def _check_targets(target: float | Mapping[str, float] | None) -> dict[str, float]:

@@ -15,12 +15,14 @@ import keras_tuner
 import numpy as np
 
 
-def build(hp):
+def build(hp=None):
     """Return a compiled model.
 
     The learning rate is for one replica, and `--lr-rule` scales it. KerasTuner draws `hp`; kdist's
-    commands use the defaults, and also take a function without `hp`.
+    commands call `build()`, which uses the defaults.
     """
+    if hp is None:
+        hp = keras_tuner.HyperParameters()
     model = keras.Sequential([keras.Input((2,))])
     for _ in range(hp.Int("layers", 1, 3, default=2)):
         model.add(keras.layers.Dense(hp.Choice("units", [16, 32, 64], default=32), "relu"))

@@ -84,7 +84,11 @@ def first_message_line(error: Exception) -> str:
 
 _LIBRARIES = tuple(
     str(Path(path).resolve())
-    for path in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(__file__))
+    for path in (
+        *map(sysconfig.get_path, ("stdlib", "platstdlib", "scripts")),
+        sysconfig.get_path("scripts", f"{os.name}_user"),
+        os.path.dirname(__file__),
+    )
 )
 _INSTALLED_FOLDERS = {"site-packages", "dist-packages"}
 _FILE_AND_LINE = re.compile(r'File "([^"]+)", line (\d+)')

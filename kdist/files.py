@@ -1,22 +1,15 @@
 """Writing of files, completely or not at all, and reading of users' text files."""
 
 import contextlib
-import errno
-import json
 import os
-import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from .arguments import local_path
 from .errors import UserError, message_without_path
-
-_FULL_DISK_CODES = (errno.ENOSPC, errno.EDQUOT)
-_FULL_DISK_WORDS = re.compile("|".join(map(os.strerror, _FULL_DISK_CODES)), re.I)
 
 
 @contextlib.contextmanager
@@ -124,36 +117,15 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
 
 
-def says_full_disk(text: str) -> bool:
-    """Whether a message, or the output of a process, reports a full disk or quota."""
-    return _FULL_DISK_WORDS.search(text) is not None
-
-
 def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:
     return UserError(f"cannot write {path}: {message_without_path(error)}; {hint}")
 
 
-MOST_TEXT_BYTES = 2**24
-"""Largest text file that is read: 16 MiB, enough for a history of 100,000 epochs."""
-
-
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file in UTF-8; raise `ValueError` for devices and large files."""
+    """Return the text of a file in UTF-8; raise `ValueError` for devices."""
     kind = Path(path).stat().st_mode
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(21, "Is a directory", str(path))
     if not stat.S_ISREG(kind) and not stat.S_ISFIFO(kind):
         raise ValueError("it is not a regular file")
-    with open(path, "rb") as file:
-        content = file.read(MOST_TEXT_BYTES + 1)
-    if len(content) > MOST_TEXT_BYTES:
-        raise ValueError(f"it is larger than {MOST_TEXT_BYTES >> 20} MiB")
-    return content.decode("utf-8-sig")
-
-
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON text; raise `ValueError` also if it is nested too deeply."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    return Path(path).read_bytes().decode("utf-8-sig")

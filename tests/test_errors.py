@@ -1,8 +1,10 @@
 """Lines of a user's program."""
 
 import os
+import sysconfig
 
 import pytest
+from kdist import errors
 from kdist.errors import format_code_line
 
 
@@ -28,3 +30,7 @@ def test_a_file_elsewhere_keeps_its_path(model, tmp_path, monkeypatch):
     assert format_code_line(str(model), 1).startswith(f"{model}:1: ")
     os.rmdir(tmp_path / "other")
     assert format_code_line(str(model), 1).startswith(f"{model}:1: ")
+
+
+def test_the_script_of_a_command_is_not_of_the_user():
+    assert not errors.is_of_user(f"{sysconfig.get_path('scripts')}/kdist")

@@ -1,12 +1,10 @@
 """Files that are written, and files that are read."""
 
-import json
 import os
 import threading
 from pathlib import Path
 
 import pytest
-from kdist import files
 from kdist.errors import UserError, message_without_path
 from kdist.files import (
     atomic_path,
@@ -16,7 +14,6 @@ from kdist.files import (
     create_writable_folder,
     explain_write_errors,
     folder_for_files,
-    parse_json,
     read_text,
     remove_empty,
 )
@@ -153,10 +150,6 @@ def test_why_a_file_cannot_be_written(error, told):
     assert str(raised.value) == told
 
 
-def nested(levels):
-    return "[" * levels + "]" * levels
-
-
 def test_text_is_read_without_its_byte_order_mark(tmp_path):
     path = tmp_path / "a.toml"
     path.write_bytes(b"\xef\xbb\xbfwidth = 2 # zw\xc3\xb6lf")
@@ -171,16 +164,6 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
     writer.start()
     assert read_text(path) == "a" * 100_000
     writer.join()
-
-
-def test_a_file_of_the_largest_size_is_read_and_a_larger_one_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_TEXT_BYTES", 2**20)
-    path = tmp_path / "a"
-    path.write_text("x" * 2**20)
-    assert len(read_text(path)) == 2**20
-    path.write_text("x" * (2**20 + 1))
-    with pytest.raises(ValueError, match="it is larger than 1 MiB"):
-        read_text(path)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom", "/dev/null"])
@@ -205,10 +188,3 @@ def test_why_a_path_cannot_be_read(path, words, tmp_path, monkeypatch):
         read_text(path)
     assert words in message_without_path(raised.value)
     assert path not in message_without_path(raised.value) or path == "."
-
-
-def test_json_that_is_nested_too_deeply_is_refused():
-    assert parse_json(nested(20)) == json.loads(nested(20))
-    for text in (nested(100_000), '{"a":' * 100_000 + "1" + "}" * 100_000):
-        with pytest.raises(ValueError, match="nested too deeply"):
-            parse_json(text)

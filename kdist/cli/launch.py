@@ -11,11 +11,6 @@ from ..versions import require_extra
 from ..workers.launch_options import AUTO, LaunchOptions
 from .options import add_options, given_options, make_options_class
 
-# Commands that start processes themselves, with the reason to run them without `kdist launch`.
-_NOT_LAUNCHED = {
-    "sweep": "a sweep trains on the replicas of one machine",
-    "tune": "kdist tune --workers N runs N trials at once",
-}
 _FLAG_NAMES = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
 # Options that take no value.
 _FLAGS = {"--help", "-h"}.union(*({f"--{name}", f"--no-{name}"} for name in _FLAG_NAMES))
@@ -31,12 +26,6 @@ def launch(
 ) -> int:
     """Run a program on several workers, of this machine or of a Ray cluster."""
     launch_options = LaunchOptions(workers=_parse_workers(workers), **given_options(options))
-    match program:
-        case ("-m", "kdist", command, *_) if command in _NOT_LAUNCHED:
-            raise UserError(
-                f"kdist {command} starts its own processes: run it without kdist launch;"
-                f" {_NOT_LAUNCHED[command]}"
-            )
     from ..workers import launcher
 
     command_line = launcher.check_program(program)

@@ -9,8 +9,6 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..files import says_full_disk
-
 
 def shell_code(code: int) -> int:
     """Return the exit code that a shell shows: 128 + signal number for a killed process."""
@@ -22,8 +20,8 @@ class ProcessExit:
     """The end of a process, and its cause.
 
     Attributes:
-        cause: `""` for success; `"memory"` or `"disk"` if the resource ran out; `"user"` for a
-            mistake of the user; `"signal"` for a signal from outside or of a crash; `"error"` for
+        cause: `""` for success; `"memory"` if memory ran out; `"user"` for a mistake of the
+            user; `"signal"` for a signal from outside or of a crash; `"error"` for
             any other error.
         ending: The form of the end, such as `"exit code 3"` or `"signal SIGSEGV"`.
         line: The cause in a line; for `"signal"` and `"error"`, the line includes `ending`.
@@ -32,7 +30,7 @@ class ProcessExit:
             guess.
     """
 
-    cause: Literal["", "memory", "disk", "user", "signal", "error"]
+    cause: Literal["", "memory", "user", "signal", "error"]
     ending: str
     line: str = ""
     error: str = ""
@@ -56,8 +54,6 @@ def explain_exit(code: int, errors: str, answers: Mapping[str, Any] | None = Non
     ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     if code == 0:
         return ProcessExit(cause="", ending=ending)
-    if says_full_disk(errors):
-        return ProcessExit(cause="disk", ending=ending, line=_last_line(last_error(errors)))
     if "mistake" in answers:
         line = str(answers["mistake"])
         if says_out_of_memory(line):

@@ -326,21 +326,22 @@ def make_runs_table(runs: Sequence[RunRecord]) -> ResultsTable:
 
 
 def _format_speed(run: RunRecord) -> str:
-    return format_rate(run.images_per_sec) + (
-        " (first epoch)" if run.images_per_second_by_epoch and not run.is_warm else ""
-    )
+    is_of_first_epoch = run.images_per_sec is not None and not run.is_warm
+    return format_rate(run.images_per_sec) + " (first epoch)" * is_of_first_epoch
 
 
 def _format_time_to_target(run: RunRecord) -> str:
     met = run.summary_number("met_seconds")
     if met is not None:
         return format_seconds(met)
-    return "not reached" if run.has_values("val_accuracy") else MISSING
+    return "not reached" if run.known_values("val_accuracy") else MISSING
 
 
 def _format_replicas(run: RunRecord) -> str:
+    workers = run.summary_number("workers") or 1
+    of_workers = f" of {workers:.0f} workers" if workers > 1 else ""
     cores = ", shared cores" if run.shares_cores else ""
-    return f"{format_setting(run.summary_number('replicas'))}{run.workers_suffix}{cores}"
+    return f"{format_setting(run.summary_number('replicas'))}{of_workers}{cores}"
 
 
 def _describe_status(run: RunRecord) -> str:

@@ -118,9 +118,9 @@ class TrialRunner:
     def run(self) -> Outcome:
         """Run trials until no trial is left.
 
-        A failed trial gets a row with its error. A full disk, Ctrl-C, SIGTERM and SIGHUP stop the
-        study. An interrupted trial gets no row: the same command runs the trial again, or continues
-        from the trial's checkpoint.
+        A failed trial gets a row with its error. A file of the study that cannot be written,
+        Ctrl-C, SIGTERM and SIGHUP stop the study. An interrupted trial gets no row: the same
+        command runs the trial again, or continues from the trial's checkpoint.
         """
         outcome = Outcome(rows=self._rows, folder=self._folder.path)
         try:

@@ -10,7 +10,6 @@ from ..data.image_files import load_images
 from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
-from ..tracking.make_trackers import check_trackers
 from ..training.settings_and_result import format_count
 from ..workers.tf_config import refuse_workers
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
@@ -47,7 +46,6 @@ def tune(
         "kdist tune",
         instead="run it on one machine, without a launcher; --workers N trains N trials at once",
     )
-    check_trackers(search.config.trackers)  # a tracker that cannot start would fail every trial
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()
@@ -57,12 +55,13 @@ def tune(
         may_use_sample=False,
         announce=lambda line: print_line(console, line),
     )
+    from .search_trials import SearchTrials, make_oracle  # imports TensorFlow, which takes seconds
+
+    make_oracle(search)  # rejects a wrong range before the folder is created
     with folder.open(search.info, may_change=MAY_CHANGE) as resumed:
         rows = folder.read_rows()
         resuming = f"Resuming the search in {folder.path} after {format_count(len(rows), 'trial')}"
         print_line(console, resuming if resumed else f"Search folder: {folder.path}")
-        from .search_trials import SearchTrials  # imports TensorFlow, which takes seconds
-
         trials = SearchTrials(search, folder, rows)
         outcome = TrialRunner(trials, folder, rows, console, shares=shares, start=start).run()
         remedy = "run the same command again"

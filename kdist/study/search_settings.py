@@ -83,7 +83,7 @@ class Search:
                 " your own model with KerasTuner and"
                 " distribution_strategy=kdist.MirroredStrategy()"
             )
-        for name, fixed in {"run_dir": None, "log_dir": None, "validate": True}.items():
+        for name, fixed in {"run_dir": None, "validate": True}.items():
             if getattr(self.config, name) != fixed:
                 raise UserError(f"received {name}, which a search sets itself: leave it out")
         if self.tuner == "hyperband" and "epochs" in (self.space or ()):
@@ -93,8 +93,9 @@ class Search:
             )
         if self.space is None:
             object.__setattr__(self, "space", dict(DEFAULT_SPACE))
-        warmup = self.search_space().dimensions.get("warmup_epochs")
-        longest = max(warmup.values_to_check()) if warmup else self.config.warmup_epochs
+        longest, searched = self.config.warmup_epochs, self.search_space()
+        if "warmup_epochs" in searched.ranges:
+            longest = max(searched.values_to_check("warmup_epochs"))
         if self.tuner == "hyperband" and longest >= 1:
             raise UserError(
                 f"received warmup_epochs {longest:g} with hyperband, whose first trials end after"

@@ -27,7 +27,11 @@ _RUN_SETTINGS = {"save_model": False, "checkpoint_every": 300.0, "keep": 2}
 
 
 def make_oracle(search: Search) -> keras_tuner.Oracle:
-    """Make the oracle that chooses the trials of a search, with the search space."""
+    """Make the oracle that chooses the trials of a search, with the search space.
+
+    Raises:
+        UserError: KerasTuner rejects a range of the space.
+    """
     space = keras_tuner.HyperParameters()
     search.search_space().declare(space)
     options: dict[str, Any] = {
@@ -66,7 +70,7 @@ class SearchTrials:
         rows: The rows of the trials that ended before.
 
     Raises:
-        UserError: `oracle.json` is damaged.
+        UserError: `oracle.json` is damaged, or KerasTuner rejects a range of the space.
     """
 
     def __init__(self, search: Search, folder: StudyFolder, rows: Sequence[Row]) -> None:

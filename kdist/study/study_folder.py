@@ -16,7 +16,6 @@ from ..files import (
     atomic_write,
     check_writable_folder,
     explain_write_errors,
-    parse_json,
     read_text,
 )
 
@@ -172,7 +171,7 @@ class StudyFolder:
             UserError: The file cannot be read.
         """
         try:
-            return parse_json(read_text(self.path / name))
+            return json.loads(read_text(self.path / name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:

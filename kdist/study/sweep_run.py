@@ -27,8 +27,6 @@ from .tables import print_line, print_table
 from .trial import Trial, read_measurements
 from .trial_process import TrialProcess, remove_checkpoints
 
-# A day, at ten seconds a run.
-_MOST_RUNS = 10_000
 _WIDTH_IN_FILES = 160
 
 
@@ -97,15 +95,9 @@ def check_experiment(
         announce: Called with lines about a download.
 
     Raises:
-        UserError: There are too many runs, the settings of a run are invalid, its data cannot be
-            found, or its speed could not be measured.
+        UserError: The settings of a run are invalid, its data cannot be found, or its speed could
+            not be measured.
     """
-    runs = len(experiment.make_round(0)) * experiment.repetitions
-    if runs > _MOST_RUNS:
-        raise UserError(
-            f"received a sweep of {runs:,} runs, but at most {_MOST_RUNS:,} are allowed: pass fewer"
-            " values, rounds or seeds"
-        )
     # Rounds differ only in the seed, and the last round has the largest seed.
     last = experiment.make_round(experiment.repetitions - 1)
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]

@@ -1,9 +1,7 @@
 """`TrialProcess`: the process of a trial, `python -m kdist.study.trial_process FILE`."""
 
 import dataclasses
-import errno
 import json
-import os
 import shutil
 import signal
 import sys
@@ -13,15 +11,12 @@ from typing import Any
 
 from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import TrainingError, UserError
-from ..files import atomic_write, parse_json, read_text
+from ..files import atomic_write, read_text
 from ..processes.child import Child, Resources, send_answer
 from ..strategies.prepare_tensorflow import prepare_process
 from ..training.config import SearchTrial, TrainConfig
 from .study_folder import to_json
 from .trial import Trial
-
-# Less free space means a full disk, on which the process could not even write its error.
-_LEAST_FREE_BYTES = 2**16
 
 
 class TrialProcess:
@@ -60,22 +55,13 @@ class TrialProcess:
         return self._child.exit_code is not None
 
     def find_error(self) -> str:
-        """Return the reason why the process failed, in one line; empty if it succeeded.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Return the reason why the process failed, in one line; empty if it succeeded."""
         self._child.wait()
         self._child.kill()  # also the processes that the trial has started
         with open(self.folder / "errors.log", "rb") as file:
             file.seek(self._errors_begin)
             errors = file.read().decode("utf-8", errors="replace")
         process_exit = self._child.wait_for_exit(errors)
-        is_full = (
-            process_exit.cause == "disk" or shutil.disk_usage(self.folder).free < _LEAST_FREE_BYTES
-        )
-        if process_exit.cause and is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return process_exit.line if process_exit.cause else ""
 
     def ask_to_end(self) -> bool:
@@ -116,7 +102,7 @@ def make_request(trial: Trial, folder: Path) -> dict[str, Any]:
 def can_be_resumed(folder: Path, request: Mapping[str, Any]) -> bool:
     """Return whether a trial's folder has checkpoints of a run with the same request."""
     try:
-        previous = parse_json(read_text(folder / "request.json"))
+        previous = json.loads(read_text(folder / "request.json"))
     except (OSError, ValueError):
         return False
     is_same = all(previous.get(name) == value for name, value in request.items())

@@ -131,9 +131,8 @@ class TrainConfig(
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """The trackers requested by `track` and `log_dir`."""
-        board = [] if self.log_dir is None else ["tensorboard"]
-        return tracker_names([*tracker_names(self.track), *board])
+        """The trackers requested by `track`."""
+        return tracker_names(self.track)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":

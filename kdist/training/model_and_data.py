@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,28 +119,21 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
 def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], None]) -> None:
     """Save the model in the run folder.
 
-    If the model's configuration cannot be serialized, only the weights are saved, and announced.
+    If the model cannot be serialized, only the weights are saved, and announced.
+
+    Raises:
+        UserError: A file cannot be written, for example on a full disk.
     """
-    fault = _explain_config_error(model)
-    if fault is None:
-        folder.write(folder.model, model.save)
-        return
-    folder.write(folder.weights, model.save_weights)
-    announce(
-        f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}: only the"
-        f" weights are saved, in {folder.weights}; read them with model.load_weights"
-    )
-
-
-def _explain_config_error(model: keras.Model) -> str | None:
-    """Return why the model's configuration cannot be serialized; `None` if it can be."""
     try:
-        json.dumps(keras.saving.serialize_keras_object(model))
-    except (NotImplementedError, TypeError, ValueError):
-        return "does not describe the model"
+        folder.write(folder.model, model.save)
+    except UserError:
+        raise
     except Exception as error:  # any exception of a user's class
-        return f"raises {explain_exception(error)}"
-    return None
+        folder.write(folder.weights, model.save_weights)
+        announce(
+            f"{type(model).__name__} cannot be saved as a whole ({explain_exception(error)}): only"
+            f" the weights are saved, in {folder.weights}; read them with model.load_weights"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -293,7 +285,7 @@ def make_own_model(
         plan: The batches.
         rate: Learning rate for `model.optimizer`; `None` scales the rate of the compiled model.
     """
-    name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
+    name = f"{functions.build_name}()"
 
     def make() -> keras.Model:
         model = check_model_result(functions.make_model(), function=name)

@@ -1,4 +1,4 @@
-"""Progress of a run: a line for each epoch, or Keras's bar."""
+"""Progress of a run: a line for each epoch, where Keras's bar is not shown."""
 
 import math
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from rich.console import Console
 from ..callbacks import PrintTotalTime
 
 
-class _Progress(keras.callbacks.ProgbarLogger):
-    """Base class of progress displays, which have no state to resume.
+class EpochLines(keras.callbacks.ProgbarLogger):
+    """Prints one line per epoch, in place of Keras's progress bar.
 
     Args:
         total_time: The callback that counts the seconds, earlier in the list of callbacks.
@@ -27,10 +27,6 @@ class _Progress(keras.callbacks.ProgbarLogger):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restore nothing."""
 
-
-class EpochLines(_Progress):
-    """Prints one line per epoch, in place of Keras's progress bar."""
-
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Do nothing; replaces Keras's line at the start of an epoch, and Keras's bar."""
 
@@ -39,26 +35,6 @@ class EpochLines(_Progress):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         values = describe_epoch(logs or {}, self.total_time.seconds)
         print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
-
-
-class ShortBar(_Progress):
-    """Keras's progress bar with two metrics, and a line with the other metrics of the epoch.
-
-    If the bar were wider than the terminal, Keras would print it in a new line at every step.
-    """
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        super().on_train_batch_end(batch, _first_two_metrics(logs))
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        shown = _first_two_metrics(logs)
-        super().on_epoch_end(epoch, shown)
-        rest = {name: value for name, value in (logs or {}).items() if name not in shown}
-        print(describe_epoch(rest, self.total_time.seconds), flush=True)
-
-
-def _first_two_metrics(logs: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict(list((logs or {}).items())[:2])
 
 
 def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
@@ -85,9 +61,12 @@ def _format_number(value: Any) -> str:
 def make_progress(
     verbose: int, total_time: PrintTotalTime, *, console: Console | None = None
 ) -> list[keras.callbacks.Callback]:
-    """Make the callback that shows the progress of a run, if any; see `train` for `verbose`."""
+    """Make the callback that prints a run's epochs; none if Keras's bar or nothing is shown.
+
+    See `train` for `verbose`.
+    """
     console = console or Console()
-    if not verbose:
-        return []
     redraws = (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
-    return [ShortBar(total_time) if verbose == 1 and redraws else EpochLines(total_time)]
+    if verbose == 0 or (verbose == 1 and redraws):
+        return []
+    return [EpochLines(total_time)]

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..arguments import is_remote
 from ..errors import UserError
 from ..remote import local_records
 from ..workers.tf_config import NOTES, RESTART_COUNT, worker_place
-from .run_folder import RunFolder, clear_run, find_saved_model
+from .run_folder import RunFolder, clear_run
 from .run_record import read_run
 
 _NOTE_FILE = "run"
@@ -65,7 +64,7 @@ def restore_after_restart(
 
 
 def _can_be_resumed(path: str) -> bool:
-    """Whether a run saves checkpoints, or is finished with its model.
+    """Whether a run saves checkpoints, or is finished.
 
     Resuming a finished run prints that nothing is left to train.
     """
@@ -74,9 +73,4 @@ def _can_be_resumed(path: str) -> bool:
             run = read_run(folder, unfinished=True)
     except (UserError, OSError):  # the run was never trained, or the chief has cleared its folder
         return False
-    if run.settings.get("checkpoint_every") is not None:
-        return True
-    # Of a remote run, the model is uploaded before the summary.
-    needs_model = bool(run.settings.get("save_model")) and not is_remote(path)
-    lacks_model = needs_model and find_saved_model(Path(path)) is None
-    return run.status == "complete" and not lacks_model
+    return run.settings.get("checkpoint_every") is not None or run.status == "complete"

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import is_remote
-from ..checkpoint.checkpoint_file import checkpoint_files
 from ..errors import UserError, message_without_path
 from ..fields import field_names
 from ..remote import folder_address, local_records
 from ..workers.tf_config import worker_place
 from .config import TrainConfig
 from .run import train
-from .run_folder import find_saved_model
 from .run_record import RunRecord, TrainResult, read_run
 from .settings import Checkpoints
 
@@ -136,7 +134,7 @@ def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
     Raises:
         UserError: More epochs are requested, but the finished run has no checkpoints.
     """
-    if run.status != "complete" or _lacks_model(run, config):
+    if run.status != "complete":
         return None
     epochs = int(run.summary_number("epochs") or 0)
     reached = run.summary.get("reached_target")
@@ -156,16 +154,3 @@ def explain_finished_run(run: RunRecord, config: TrainConfig) -> str | None:
             " new run with --checkpoint-every 60 --run-dir NEW"
         )
     return None
-
-
-def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
-    """Whether a run was killed after it wrote `summary.json`, before it saved its model.
-
-    A model file may be left from fewer epochs. Without checkpoints, the model cannot be saved
-    again.
-    """
-    if not config.save_model or not checkpoint_files(run.path / "checkpoints"):
-        return False
-    summary = (run.path / "summary.json").stat().st_mtime_ns
-    saved = find_saved_model(run.path)
-    return saved is None or saved.stat().st_mtime_ns < summary

@@ -5,7 +5,7 @@
 3. The plan (batches, learning rate), the model, the arguments of `fit` (`model_and_data.py`).
 4. The callbacks in calling order (`run_callbacks.py`, `progress.py`), trackers, checkpoints.
 5. `fit`, which a signal or a loss that is not finite ends early.
-6. The result: `summary.json`, `model.keras`, and printed lines (`settings_and_result.py`).
+6. The result: `model.keras`, `summary.json`, and printed lines (`settings_and_result.py`).
 """
 
 import contextlib
@@ -14,18 +14,16 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
 from ..data.image_files import load_images
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
-from ..files import check_writable_folder
 from ..processes.process_exit import is_out_of_memory
 from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
-from ..tracking.make_trackers import check_trackers, tracking
+from ..tracking.make_trackers import tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
@@ -64,8 +62,8 @@ def train(
         callbacks: Additional Keras callbacks. Values that they add to `logs` are saved in
             `history.csv`.
         announce: Called with lines that describe the run: its settings, and at the end its result.
-        verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
-            2 for the line only, as without a terminal.
+        verbose: 0 for no progress; 1 for Keras's progress bar on a terminal; 2 for a line per
+            epoch, as without a terminal.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
         may_use_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and
@@ -98,7 +96,6 @@ def train(
         ```
     """
     # 1. The worker's place, the run folder, the data.
-    check_trackers(config.trackers)
     place = worker_place(os.environ)
     if place.is_chief:
         folder = RunFolder(config.run_dir, resumed=resume)
@@ -107,8 +104,6 @@ def train(
         folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
     print_line, announce = announce, lambda line: print_line(folder.show(line))
     try:
-        if config.log_dir is not None:
-            check_writable_folder(Path(config.log_dir), option="--log-dir")
         data, own_files = None, list[str]()
         if config.model is None:
             data = load_images(
@@ -174,17 +169,16 @@ def _train(
             seconds = run_callbacks.total_time.seconds  # including the time before the resume
         # A signal may have reached one worker only.
         interrupted = any(strategy.exchange("the end of the training", interrupted))
-        # 6. The result. The summary is written before the large model file: the disk may be full,
-        # and a batch system may not wait.
+        # 6. The result. The summary comes last: a run with a summary also has its model.
         result = _make_result(
             run_callbacks, folder, parts.model, seconds, interrupted, received.first
         )
-        run_dir = folder.show(folder.path)
-        folder.write_json("summary.json", _make_summary(result, strategy, parts, run_dir))
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
             save_model(parts.model, folder, announce)
+        run_dir = folder.show(folder.path)
+        folder.write_json("summary.json", _make_summary(result, strategy, parts, run_dir))
     for line in format_result(result):
         announce(line)
     if received.first is not None:
@@ -367,7 +361,6 @@ def _make_stop(config: TrainConfig, trial: SearchTrial | None, *, verbose: int) 
     return StopAtAccuracy(
         {config.monitor or "val_accuracy": config.target_accuracy},
         config.patience,
-        validation_freq=1 if config.validate else config.epochs + 1,  # in no epoch
         time_budget=config.time_budget,
         verbose=verbose,
     )
@@ -400,7 +393,6 @@ def _make_trackers(
             "xla": bool(model.jit_compile),
         },
         every_batches=config.track_batches,
-        tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
         **({} if trial is None else trial.tracked),
@@ -466,7 +458,7 @@ def _fit(
         Whether a signal to this worker interrupted the training.
     """
     from ..tracking.tracker import close_trackers
-    from .progress import ShortBar
+    from .progress import EpochLines
     from .run_callbacks import (
         DivergedError,
         RaiseAtBatchEnd,
@@ -491,7 +483,8 @@ def _fit(
     except (KeyboardInterrupt, DivergedError) as error:
         if received.has_second:
             raise
-        if any(isinstance(callback, ShortBar) for callback in run_callbacks.ordered):
+        has_lines = any(isinstance(callback, EpochLines) for callback in run_callbacks.ordered)
+        if verbose == 1 and not has_lines:
             print()  # Keras's bar has not ended its line
         end_training(parts.model, run_callbacks.ordered)
         return isinstance(error, KeyboardInterrupt)

@@ -16,7 +16,6 @@ from ..files import (
     atomic_path,
     create_writable_folder,
     explain_write_errors,
-    parse_json,
     read_text,
     remove_empty,
 )
@@ -150,7 +149,7 @@ class RunFolder:
         """
         path = self.path / name
         try:
-            return dict(parse_json(read_text(path)))
+            return dict(json.loads(read_text(path)))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:

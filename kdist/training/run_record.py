@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import as_real
 from ..errors import UserError, message_without_path
-from ..files import parse_json, read_text
+from ..files import read_text
 
 if TYPE_CHECKING:
     import keras
@@ -145,12 +146,6 @@ class RunRecord:
         names = devices if isinstance(devices, list) else []
         return len(names) > 1 and all("CPU" in str(name) for name in names)
 
-    @property
-    def workers_suffix(self) -> str:
-        """The workers of the replicas as text: ` of 2 workers`; empty for a single worker."""
-        workers = self.summary_number("workers") or 1
-        return f" of {workers:.0f} workers" if workers > 1 else ""
-
     def summary_number(self, name: str) -> float | None:
         """Return a number of the summary if it is finite, otherwise `None`."""
         return as_finite(self.summary.get(name))
@@ -163,10 +158,6 @@ class RunRecord:
         """Return the values of a column, without epochs that lack a value."""
         return [value for value in self.values(column) if value is not None]
 
-    def has_values(self, column: str) -> bool:
-        """Whether any epoch has a value in the column."""
-        return bool(self.known_values(column))
-
     @cached_property
     def best(self) -> tuple[float, int] | None:
         """The best validation accuracy and its epoch, from 1."""
@@ -178,19 +169,14 @@ class RunRecord:
         value, epoch = max(candidates, default=(None, 0))
         return None if value is None else (value, -epoch)
 
-    @cached_property
-    def images_per_second_by_epoch(self) -> list[float]:
-        """Images per second of the warm epochs, see `warm_images_per_second`."""
-        return warm_images_per_second(self.values("images_per_sec"))
-
     @property
     def is_warm(self) -> bool:
-        """Whether `images_per_second_by_epoch` lacks the first epoch, which includes tracing."""
+        """Whether `images_per_sec` leaves out the first epoch, which includes tracing."""
         return any(value is not None for value in self.values("images_per_sec")[1:])
 
     @cached_property
     def images_per_sec(self) -> float | None:
-        """The median of `images_per_second_by_epoch`."""
+        """The median of the epochs, see `median_images_per_second`."""
         return median_images_per_second(self.values("images_per_sec"))
 
 
@@ -240,7 +226,7 @@ def read_run(path: Path, *, unfinished: bool = False) -> RunRecord:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return dict(parse_json(read_text(path)))
+        return dict(json.loads(read_text(path)))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path.name} cannot be read: {message_without_path(error)}") from error
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..fields import Folder, LocalOrRemoteFolder, field_names, folder_names
+from ..fields import LocalOrRemoteFolder, field_names, folder_names
 from ..optimizers.optimizer_choices import OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
@@ -239,13 +239,11 @@ class Output:
     Attributes:
         run_dir: New folder for the run's files; `runs/<date>` by default. The folder may be remote,
             such as `s3://bucket/run`.
-        log_dir: Folder for TensorBoard's files; turns TensorBoard on.
-        track: Trackers, separated by commas; any of `wandb`, `tensorboard` and `none`.
+        track: Trackers, separated by commas; any of `wandb` and `tensorboard`.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
     run_dir: LocalOrRemoteFolder | None = None
-    log_dir: Folder | None = None
     track: str | None = None
     track_batches: Count | None = None
 

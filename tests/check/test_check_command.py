@@ -72,7 +72,7 @@ def test_a_model_is_trained_with_run(build, code, capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_a_model_that_does_not_train_is_bad_input():
-    with pytest.raises(UserError, match=r"my_model.py, line \d+: "):
+    with pytest.raises(UserError, match=r"my_model.py:\d+: "):
         check("my_model.py:fails", "--replicas", "2", "--run")
 
 

@@ -90,7 +90,7 @@ def damaged_files(draw):
         content = files[name]
         begin = draw(st.integers(0, len(content)))
         end = draw(st.integers(begin, len(content)))
-        new = draw(st.sampled_from([b"", b"\0", b"\xff", b"nan", b"-1", b'"', b"[" * 9999, b","]))
+        new = draw(st.sampled_from([b"", b"\0", b"\xff", b"nan", b"-1", b'"', b","]))
         files[name] = content[:begin] + new + content[end:]
     return files
 

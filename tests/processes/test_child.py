@@ -151,8 +151,6 @@ OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocat
         (-6, "what", {}, "signal", "what (signal SIGABRT)"),
         (-11, "", {}, "signal", "the process printed no error (signal SIGSEGV)"),
         (-15, "", {}, "signal", "the process printed no error (signal SIGTERM)"),
-        (1, "OSError: [Errno 28] No space left on device", {}, "disk", "OSError: [Errno 28] No"),
-        (1, "[Errno 122] Disk quota exceeded", {"mistake": "it"}, "disk", "[Errno 122] Disk quota"),
         (-9, FROZEN[4:], {}, "signal", "no step has ended (see above) (signal SIGKILL)"),
         (137, FROZEN, {}, "error", "no step has ended (see above) (exit code 137"),
         (1, "kdist: error: worker 1: OOM\n", {}, "memory", "out of memory: worker 1: OOM"),

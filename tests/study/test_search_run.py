@@ -50,6 +50,13 @@ def run(start, width=80, **options):
     return outcome.exit_code, console.file.getvalue()
 
 
+def test_a_range_that_keras_tuner_rejects_leaves_no_folder(here):
+    space = {"wd": {"min": 0, "max": 1, "sampling": "log"}}
+    with pytest.raises(UserError, match="the range of wd is invalid"):
+        run(FakeTrials(), space=space)
+    assert list(here.iterdir()) == []
+
+
 def test_a_search_leaves_a_table_and_the_best_settings(here):
     start = FakeTrials(trial_1="ValueError: no")
     code, out = run(start)

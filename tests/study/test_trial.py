@@ -235,16 +235,6 @@ def test_a_resumed_point_that_fails_keeps_its_checkpoints(process, place, end, e
     assert can_be_resumed(place, make_request(SAVED, place))
 
 
-@pytest.mark.parametrize(
-    "words", ["[Errno 28] No space left on device", "[Errno 122] Disk quota exceeded"]
-)
-def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, place, words):
-    cut_short(place)
-    outcome = process(f"import sys; sys.exit('OSError: {words}')", point=SAVED)
-    assert outcome.stop_reason.startswith("No space left on device")
-    assert can_be_resumed(place, make_request(SAVED, place))
-
-
 # Inside of the process
 
 

@@ -109,10 +109,10 @@ def problems_of(phase: str, number: int, folder: Path) -> list[str]:
 
 def _problems_of_files(folder: Path, epochs: int, steps: int, *, has_model: bool) -> list[str]:
     names = {path.name for path in folder.iterdir()}
-    if names != (FILES if has_model else FILES - {"model.keras"}):
+    if names != (FILES if has_model else FILES - {"model.keras", "summary.json"}):
         return [f"files {sorted(names)}"]
     try:
-        run = read_run(folder)
+        run = read_run(folder, unfinished=not has_model)
     except UserError as error:
         return [str(error)]
     problems = []

@@ -5,7 +5,6 @@ import warnings
 from pathlib import Path
 
 import keras
-import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -35,10 +34,10 @@ y = x @ [[1.0], [-2.0], [0.5]] + 0.1 * random.normal(size=(50, 1))
 weights = random.uniform(0.5, 2, size=50)
 
 
-def build(hp):
+def build():
     layers = [
         keras.Input((3,), dtype="float64"),
-        keras.layers.Dense(hp.Int("units", 2, 8, default=4), "tanh", dtype="float64"),
+        keras.layers.Dense(4, "tanh", dtype="float64"),
         keras.layers.BatchNormalization(dtype="float64"),
         keras.layers.Dense(1, dtype="float64"),
     ]
@@ -199,8 +198,7 @@ def stock(path, function, data, given=(), *, epochs=2, batch=16, rate=None):
     exec(compile(MODEL, str(path), "exec"), names)
     keras.utils.set_random_seed(0)
     training, validation = names[data](**dict(given))
-    build = names[function]
-    model = build(keras_tuner.HyperParameters()) if function == "build" else build()
+    model = names[function]()
     model.run_eagerly = True  # sooner than to trace it
     if rate is not None:
         model.optimizer.learning_rate = rate
@@ -253,7 +251,7 @@ def test_a_run_gives_what_stock_keras_gives_on_one_replica(
 def test_weights_are_saved_where_a_configuration_raises(run, tmp_path):
     trained = run("build_misconfigured", epochs=1, replicas=1).model
     lines = "\n".join(run.lines)
-    assert "its get_config raises AttributeError: 'Misconfigured' object has no" in lines
+    assert "cannot be saved as a whole (AttributeError: 'Misconfigured' object has no" in lines
     opened = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     opened.load_weights(tmp_path / "run" / "model.weights.h5")
     equal(opened, trained)
@@ -426,7 +424,7 @@ def test_a_schedule_of_the_users_is_left_alone(run):
             {"data": "without_validation", "monitor": "val_mae"},
             "monitor=val_mae needs validation data, but without_validation.. returns none",
         ),
-        ("failing", {}, r"mine.py, line \d+: OSError: gone"),
+        ("failing", {}, r"mine.py:\d+: .*OSError: gone"),
         ("nothing", {}, "has no function nothing"),
         ("data", {}, "data.. returned tuple, expected a compiled keras.Model"),
     ],

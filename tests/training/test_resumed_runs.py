@@ -233,36 +233,27 @@ def test_a_run_that_stopped_early_says_so(run, uninterrupted):
     ]
 
 
-def test_killed_between_the_last_checkpoint_and_the_result(run, uninterrupted, monkeypatch):
-    class Folder(training_run.RunFolder):
-        def write_json(self, name, values):
-            if name == "summary.json":
-                kill()
-            super().write_json(name, values)
+@pytest.mark.parametrize("lost", ["model", "summary"])
+@pytest.mark.parametrize("epochs", [None, 4])
+def test_killed_before_the_model_or_the_result(run, uninterrupted, monkeypatch, epochs, lost):
+    """Also where there is the model of fewer epochs."""
 
+    class Folder(RunFolder):
+        def write(self, path, save):
+            if path.name.startswith(lost):
+                kill()
+            super().write(path, save)
+
+        def discard(self):
+            pass
+
+    changes = {} if epochs is None else {"epochs": epochs}
+    if epochs is not None:
+        run("run")
     with monkeypatch.context() as patch:
         patch.setattr(training_run, "RunFolder", Folder)
-        run.killed("run")
-    assert_same(run.resume("run"), uninterrupted())
-
-
-@pytest.mark.parametrize("epochs", [None, 4])
-def test_killed_between_the_result_and_the_model(run, uninterrupted, monkeypatch, epochs):
-    """Also where there is the model of fewer epochs."""
-    changes = {} if epochs is None else {"epochs": epochs}
-    folder = Path(run("run").run_dir)
-    summary = (folder / "summary.json").read_text()
-    with monkeypatch.context() as patch:
-        patch.setattr(model_and_data, "save_model", lambda *_: kill())
-        patch.setattr(RunFolder, "discard", lambda _: None)
-        if epochs is None:
-            (folder / "summary.json").unlink()
-            (folder / "model.keras").unlink()
         with pytest.raises(KilledError):
-            run.resume("run", **changes)
-    assert json.loads((folder / "summary.json").read_text())["epochs"] == (
-        epochs or json.loads(summary)["epochs"]
-    )
+            run("run") if epochs is None else run.resume("run", **changes)
     found = run.resume("run")
     assert found is not None
     assert_same(found, uninterrupted(**changes))

@@ -354,18 +354,8 @@ def test_a_run_without_checkpoints_begins_again_in_its_folder(tmp_path):
 def test_a_finished_run_does_not_begin_again(tmp_path):
     folder, environment = begun_run(tmp_path)
     own = {"run_dir": str(folder.path)}
-    for saves, has_model, resumed in (
-        (False, False, True),
-        (True, True, True),
-        (True, False, False),
-    ):
-        folder.write_json("config.json", TrainConfig(save_model=saves).to_dict())
-        folder.write_json("summary.json", {"replicas": 1, "global_batch": 8, "seconds": 2})
-        folder.history.write_text("epoch,seconds\n1,2\n")
-        if has_model:
-            folder.model.touch()
-        else:
-            folder.model.unlink(missing_ok=True)
-        expected = (own, str(folder.path) if resumed else None)
-        assert restore_after_restart(environment, {}, None, announce=lambda _: None) == expected
-    assert list(folder.path.iterdir()) == []  # the model was lost
+    folder.write_json("config.json", TrainConfig().to_dict())
+    folder.history.write_text("epoch,seconds\n1,2\n")
+    folder.write_json("summary.json", {"replicas": 1, "global_batch": 8, "seconds": 2})
+    restored = restore_after_restart(environment, {}, None, announce=lambda _: None)
+    assert restored == (own, str(folder.path))

@@ -133,12 +133,6 @@ def test_the_options_of_the_program_are_its_own(arguments, kept):
     assert separate_program_arguments(arguments.split()) == kept.split()
 
 
-@pytest.mark.parametrize("command", ["sweep", "sweep accuracy --replicas 2", "tune --help"])
-def test_a_command_that_starts_processes_itself_is_not_launched(command):
-    with pytest.raises(UserError, match="starts its own processes: run it without kdist launch"):
-        launch("-m", "kdist", *command.split(), workers="2")
-
-
 def test_ray_has_to_be_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"module ray of .* pip install 'kdist\[ray\]'"):

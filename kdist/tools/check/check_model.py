@@ -68,7 +68,7 @@ def check_model(
     program are restored.
 
     Args:
-        build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
+        build: A function that returns a compiled `keras.Model`.
         data: A function that returns the data, or the data itself: arrays `(x, y)` or `(x, y,
             sample_weight)`, all with the samples along the first axis, or a `tf.data.Dataset` or
             `keras.utils.PyDataset`. Validation data may follow, and are not used.
@@ -124,11 +124,7 @@ def run_check(
 ) -> CheckResult:
     """Compare training under strategies with training on one replica; see `check_model`."""
     data = functions.load_data(options.full_batch)
-    if options.batch_size is not None and not data.has_arrays and not functions.takes_batch:
-        raise UserError(
-            f"received batch_size={options.batch_size}, but the data are batched already: leave"
-            " batch_size out, or write def data(batch_size):"
-        )
+    functions.check_batch(data, options.batch_size)
     batches = read_batches(data, options.steps_per_epoch, options.full_batch)
     settings = RunSettings(build=functions.make_model, batches=batches, options=options)
     with quiet_stderr():

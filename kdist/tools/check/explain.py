@@ -33,7 +33,6 @@ class ModelExplanation:
             (`divided`, `whole`, `repeated`), `places` that need the rows of all replicas, `rounds`
             of exchanges with the bytes `summed` and `gathered`.
         weights: Bytes of the weights on each replica.
-        gradients: Bytes of the gradients: of all trainable weights.
         optimizer: Bytes of the optimizer's state on each replica.
         divided: Bytes of the weights and of the optimizer's state if they are divided
             (`shard_weights`, `shard_optimizer`), on the replica with the largest parts.
@@ -43,7 +42,6 @@ class ModelExplanation:
     devices: tuple[str, ...]
     step: Explanation
     weights: int
-    gradients: int
     optimizer: int
     divided: tuple[int, int]
 
@@ -62,7 +60,7 @@ class ModelExplanation:
             f"{_format_percent(step.divided_share)} of the work on the batch is divided; {rounds}"
             f" ({exchanged}).",
             "",
-            f"  work       {_format_flops(work.total)} a step; every replica repeats"
+            f"  work       {_format_scaled(work.total, 'FLOP')} a step; every replica repeats"
             f" {_format_percent(repeated)} (updates of the weights,",
             f"             independent of the batch); at most {step.most_speedup:.2f} times as fast"
             " as one replica",
@@ -139,7 +137,6 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         devices=strategy.devices,
         step=strategy.explanation,
         weights=_bytes_on_device(model.weights, strategy),
-        gradients=sum(map(_variable_size, model.trainable_weights)),
         optimizer=_bytes_on_device(state, strategy),
         divided=(
             _bytes_on_device(model.weights, strategy, all_divided=True),
@@ -229,10 +226,6 @@ def _format_percent(share: float) -> str:
 
 def _format_bytes(count: float) -> str:
     return _format_scaled(count, "B")
-
-
-def _format_flops(count: float) -> str:
-    return _format_scaled(count, "FLOP")
 
 
 def _format_scaled(count: float, unit: str) -> str:

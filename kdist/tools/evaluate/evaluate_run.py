@@ -146,7 +146,6 @@ def list_models(folder: Path) -> "list[SavedModel]":
 def watch_models(folder: Path, wait: Callable[[], None]) -> "Iterator[SavedModel]":
     """Yield each checkpoint as it appears, and at the end the final model."""
     seen: set[Path] = set()
-    had_ended = False
     while True:
         # Look for the end of the run first: files that were saved before the end are then seen.
         has_ended = _has_result(folder) or is_abandoned(folder / "checkpoints")
@@ -155,10 +154,8 @@ def watch_models(folder: Path, wait: Callable[[], None]) -> "Iterator[SavedModel
                 seen.add(checkpoint.path)
                 yield checkpoint
         final = _final_model(folder)
-        # The run saves its model after its result, so the loop looks for the model a last time.
-        if has_ended and (final is not None or had_ended):
+        if has_ended:
             break
-        had_ended = has_ended
         wait()
     if final is not None:
         yield final

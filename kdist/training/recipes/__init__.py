@@ -1,12 +1,13 @@
 """Settings files that come with kdist, and reading of settings files."""
 
+import json
 import tomllib
 from importlib import resources
 from typing import Any
 
 from ...arguments import path_text
 from ...errors import UserError, message_without_path
-from ...files import parse_json, read_text
+from ...files import read_text
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -36,7 +37,7 @@ def read_settings_file(path: str) -> dict[str, Any]:
     path_text("the settings file", path)
     try:
         text = read_text(path)
-        settings = parse_json(text) if path.endswith(".json") else tomllib.loads(text)
+        settings = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"cannot read the settings in {path}: {message_without_path(error)}; pass a .toml or"

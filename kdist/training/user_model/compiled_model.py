@@ -11,7 +11,7 @@ from ...optimizers.scaling import scale_learning_rate
 from .user_functions import explain_exception
 
 
-def check_model_result(model: Any, *, function: str = "build(hp)") -> keras.Model:
+def check_model_result(model: Any, *, function: str = "build()") -> keras.Model:
     """Check that the result of a user's function is a compiled model, and return it."""
     if isinstance(model, keras.Model) and model.compiled:
         return model
@@ -61,7 +61,7 @@ def _optimizers_with_rate(model: keras.Model) -> list[tuple[Any, Any]]:
 
 
 def check_input(
-    model: Any, data: Any, *, what: str = "training data", function: str = "build(hp)"
+    model: Any, data: Any, *, what: str = "training data", function: str = "build()"
 ) -> None:
     """Raise `UserError` if a model rejects the shapes of the data; unknown shapes are accepted.
 

@@ -7,13 +7,13 @@ import inspect
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from ...errors import UserError
+from ...errors import UserError, find_raising_user_line, format_code_line, is_of_user
 from ...processes.process_exit import is_out_of_memory
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ OWN_STRATEGY = (
     " kdist creates the strategy"
 )
 """Error message for a `build` that makes a strategy."""
-_FILE_AND_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def explain_exception(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
@@ -90,34 +89,26 @@ def explain_exception(error: BaseException, *, plain: tuple[type[BaseException],
 
 @contextlib.contextmanager
 def explain_user_errors(*paths: str) -> Iterator[None]:
-    """Turn an exception that passed the user's files into a `UserError` with line and reason."""
+    """Turn an exception that passed the user's code into a `UserError` with line and reason.
+
+    Without `paths`, the model is kdist's, and every exception is raised as it is.
+    """
     try:
         yield
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
-        for path in paths:
-            line = _find_line(error, path)
-            if line is not None:
-                raise UserError(f"{path}, line {line}: {explain_exception(error)}") from error
-        raise
+        line = _find_line(error) if paths else ""
+        if not line:
+            raise
+        raise UserError(f"{line}: {explain_exception(error)}") from error
 
 
-def _find_line(error: BaseException, path: str) -> int | None:
-    user_file = Path(path).resolve()
-    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == user_file:
-        return error.lineno  # a syntax error has no frame in the file
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [frame for frame in frames if Path(frame.filename).resolve() == user_file]
-    if user_frames:
-        return user_frames[-1].lineno
-    # Code that TensorFlow calls, such as a generator, is named only in the text of the error.
-    lines = [
-        int(line)
-        for file, line in _FILE_AND_LINE.findall(str(error))
-        if Path(file).resolve() == user_file
-    ]
-    return lines[-1] if lines else None
+def _find_line(error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and is_of_user(error.filename or ""):
+        # A syntax error has no frame in the file.
+        return format_code_line(error.filename or "", error.lineno or 0)
+    return find_raising_user_line(error)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,12 +130,6 @@ class UserFunctions:
     data_name: str = "data"
 
     @property
-    def takes_hp(self) -> bool:
-        """Whether `build` takes hyperparameters: as `hp`, or as its only required argument."""
-        has_hp = has_parameter(self.build, "hp") or not _accepts(self.build)
-        return _accepts(self.build, "hp") and has_hp
-
-    @property
     def takes_batch(self) -> bool:
         """Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of arrays."""
         return has_parameter(self.make_data, "batch_size") and _accepts(
@@ -152,17 +137,13 @@ class UserFunctions:
         )
 
     def make_model(self) -> Any:
-        """Return the result of `build`, with the defaults of its hyperparameters if it takes them.
+        """Return the result of `build`.
 
         Raises:
             UserError: `build` raises an exception. The message names the line.
         """
         with explain_user_errors(*self.files):
-            if not self.takes_hp:
-                return self.build()
-            import keras_tuner
-
-            return self.build(keras_tuner.HyperParameters())
+            return self.build()
 
     def load_data(self, batch: int) -> "UserData":
         """Return the data, checked; a function that takes `batch_size` gets the global batch.
@@ -193,6 +174,7 @@ class UserFunctions:
             "batch-size": None if self.takes_batch else batch,
             "val-batch-size": validation,
         }
+        source = f"{self.data_name}() of {self.files[-1]}" if self.files else "data"
         definition = f"def {self.data_name}(batch_size):"
         remedies = {
             "batch-size": f", or let the function take the size, as in `{definition}`",
@@ -201,8 +183,8 @@ class UserFunctions:
         for option, size in batch_sizes.items():
             if size is not None and not data.has_arrays:
                 raise UserError(
-                    f"received --{option} {size}, but {self.data_name}() of {self.files[-1]}"
-                    f" returns batches, not arrays: leave out the option{remedies[option]}"
+                    f"received --{option} {size}, but {source} returns batches, not arrays: leave"
+                    f" out the option{remedies[option]}"
                 )
 
 
@@ -239,9 +221,10 @@ def load_functions(name: str, data: str) -> UserFunctions:
             f"{data_path}: {data_function} has to take no argument, as in `def {data_function}():`,"
             f" or only the batch size, as in `def {data_function}(batch_size):`"
         )
-    if not (functions.takes_hp or _accepts(build)):
+    if not _accepts(build):
         raise UserError(
-            f"{path}: {function} has to take no argument, or one, as in `def {function}(hp):`"
+            f"{path}: {function} has to take no argument, as in `def {function}():`; a function for"
+            f" KerasTuner may be `def {function}(hp=None):`"
         )
     return functions
 
@@ -276,20 +259,11 @@ def _load_module(path: Path) -> ModuleType:
         # another package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
-    with explain_user_errors(str(path)), _hide_arguments(str(path)):
+    # An argparse call at the top of the file does not see the arguments of the command.
+    hide_arguments = mock.patch.object(sys, "argv", [str(path)])
+    with explain_user_errors(str(path)), hide_arguments:
         spec.loader.exec_module(module)
     return module
-
-
-@contextlib.contextmanager
-def _hide_arguments(*arguments: str) -> Iterator[None]:
-    """Hide the arguments of the command from an argparse call at the top of the user's file."""
-    before = sys.argv
-    sys.argv = list(arguments)
-    try:
-        yield
-    finally:
-        sys.argv = before
 
 
 def _module_name(path: Path) -> str:
