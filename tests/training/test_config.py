@@ -46,7 +46,7 @@ def test_the_defaults_are_the_labs():
     [
         ({"depth": 17}, "6n \\+ 4.*received 17: try 16"),
         ({"depth": 4}, "depth has to be from 10 to 1000, received 4"),
-        ({"log_dir": 5}, "log_dir has to be a path, received 5"),
+        ({"run_dir": 5}, "run_dir has to be a path, received 5"),
         ({"label_smoothing": 1}, "label_smoothing has to be at least 0 and below 1"),
         ({"ema_momentum": 1.5}, "ema_momentum has to be at least 0 and below 1"),
         ({"precision": "int8"}, "precision has to be one of float32"),
