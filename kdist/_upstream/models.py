@@ -1,7 +1,7 @@
 """Private state of models and layers, and the steps that Keras hands to a strategy."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -53,13 +53,23 @@ def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
 
 
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """Return the compiled optimizer and all optimizers in attributes, for custom steps."""
+    """Return the compiled optimizer and all optimizers of custom steps.
+
+    Those are in attributes, or in lists and dictionaries in attributes.
+    """
     optimizers = {
         id(value): value
-        for value in [getattr(model, "optimizer", None), *vars(model).values()]
+        for attribute in [getattr(model, "optimizer", None), *vars(model).values()]
+        for value in _list_items(attribute)
         if isinstance(value, keras.optimizers.Optimizer)
     }
     return list(optimizers.values())
+
+
+def _list_items(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:

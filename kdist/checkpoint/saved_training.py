@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from .._upstream.fit_data import running_fit
+from .._upstream.models import flatten_layers
 from .._upstream.seeds import make_global_seed_state
 from ..errors import RefusedCheckpointsError
 from ..workers.agreement import first_difference
@@ -149,6 +150,13 @@ class SavedTraining:
         if not difference and self.is_within_epoch:
             difference = find_difference(metric_variables(model), self._values("metrics"))
         if difference:
+            unbuilt = next((layer for layer in flatten_layers(model) if not layer.built), None)
+            if unbuilt is not None:
+                raise RefusedCheckpointsError(
+                    f"{self.checkpoint.path.parent} cannot be resumed before the layer"
+                    f" {unbuilt.name} has its weights, which the model's first call makes: call the"
+                    " model before fit on a batch, such as model(x[:1])"
+                )
             raise self._wrong_model_error(difference)
 
     def restore_variables(self, model: keras.Model) -> None:

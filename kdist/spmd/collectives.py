@@ -64,8 +64,11 @@ class Collectives:
     `kdist._upstream.collective_launchers.Launcher`. Without `cross_device_ops`, tensors are added
     up on the first device.
 
+    A replica here is a part of the batch. With `shards=`, several parts share a device and its
+    variables, and `devices` names that device for each of them.
+
     Attributes:
-        replicas: The number of replicas, over all workers.
+        replicas: The number of parts, over all workers.
         places: For each device, its replica's place among all replicas' rows.
         bucket_bytes: Size of a bucket of gradients. A full bucket is summed while later gradients
             are computed.

@@ -76,9 +76,9 @@ class Decision:
         output_placements: The placements of the results.
         write: Called with the stage, the operation and its inputs; returns the results. `None`
             copies the operation.
-        is_reshape: Whether the result has the values of the first input in a different shape. If a
-            partial result is wanted whole, the input is reduced, once for all of its shapes, and
-            the stage repeats the operation on the whole input.
+        reduces_input: Whether a partial result is never exchanged itself: if the result is wanted
+            whole, the first input is reduced, once for all results with its values, and the stage
+            repeats the operation on the whole input.
         needs: Sizes and rows that `write` computes with.
         needs_all_rows: Whether the operation needs the rows of all replicas by its nature, so that
             gathering them is no lack of a rule.
@@ -89,7 +89,7 @@ class Decision:
     input_forms: Sequence[Form]
     output_placements: Sequence[Placement]
     write: Callable[..., Sequence[Any]] | None = None
-    is_reshape: bool = False
+    reduces_input: bool = False
     needs: Iterable[AnySize | Rows] = ()
     needs_all_rows: bool = False
     on_one_replica: bool = False
@@ -110,7 +110,8 @@ class Operation:
     """An operation of a traced step, as a rule sees it.
 
     An operation on rows of a batch sees divided weights whole: they are gathered for it, unless its
-    rule wants the parts. `weights` has the placements of these inputs, by index.
+    rule wants the parts. `weights` has the placements of these inputs, by index; rules see them
+    replicated, although each replica stores only a part.
     """
 
     def __init__(self, facts: TensorFacts, op: tf.Operation) -> None:

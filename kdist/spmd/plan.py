@@ -376,7 +376,8 @@ class GraphPlan(TensorFacts):
 
         The first stage that has a gradient's sum is often a stage of the backward pass, which would
         wait for this sum. With the updates in a last stage, a stage waits only for sums that it
-        needs to go on, and gradients are summed in large buckets meanwhile.
+        needs to go on, and gradients are summed in large buckets meanwhile. From then on, an
+        operation's stage may be later than the first stage that has all its inputs.
         """
         if self.step.in_fixed_order:  # `_wait_for_changes` has the order of reads and changes.
             return
@@ -418,14 +419,18 @@ class GraphPlan(TensorFacts):
             maker = self.makers.get(tensor.ref())
             if tensor.ref() in self.exchanges:
                 found.append(tensor.ref())
-            elif maker is not None and maker.decision.is_reshape:  # see `_plan_whole_exchange`
+            elif maker is not None and maker.decision.reduces_input:  # see `_plan_whole_exchange`
                 waiting += maker.inputs
         return found
 
     def _plan_whole_exchange(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
         planned = self.makers.get(tensor.ref())
-        if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
+        if (
+            planned is not None
+            and planned.decision.reduces_input
+            and isinstance(placement, Partial)
+        ):
             available = [self.plan_conversion(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
         stage = self._plan_exchange(tensor)

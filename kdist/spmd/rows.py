@@ -83,6 +83,8 @@ class Rows:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rows):
             return False
+        # Equal under the merges of batch axes that hold now. The merges of a body hold only while
+        # the body is planned: see `TensorFacts.hold_assumptions`.
         mine, others = (
             [(batch_axis.root(), unit) for batch_axis, unit in rows.segments]
             for rows in (self, other)

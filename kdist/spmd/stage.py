@@ -175,12 +175,16 @@ class Stage:
             return self.local_value(tensor)
         planned = self.plan.makers.get(tensor.ref())
         key = (tensor.ref(), "whole")
-        if planned is not None and planned.decision.is_reshape and isinstance(placement, Partial):
+        if (
+            planned is not None
+            and planned.decision.reduces_input
+            and isinstance(placement, Partial)
+        ):
             return self.make_once(key, lambda: self._reshape_whole(planned, tensor))
         return self.make_once(key, lambda: self.outer_whole(tensor))
 
     def _reshape_whole(self, planned: PlannedOperation, tensor: tf.Tensor) -> tf.Tensor:
-        """Return a whole tensor from its reduced source (`Decision.is_reshape`)."""
+        """Return a whole tensor from its reduced source (`Decision.reduces_input`)."""
         inputs = [self.whole_value(source) for source in planned.inputs]
         return self.copy_operation(planned.op, inputs)[tensor.value_index]
 

@@ -225,3 +225,31 @@ def test_a_callback_that_is_made_while_the_first_fit_is_called_is_refused(tmp_pa
     command = [sys.executable, "-c", LATE, str(tmp_path / "checkpoints")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert "UserError: Checkpoint was created inside the call of fit, too late" in done.stderr
+
+
+def test_a_model_that_only_its_own_step_builds_is_to_be_called_before(tmp_path):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            return super().train_step(data)
+
+    def fit(*, called):
+        model = Own()
+        model.compile("sgd", "mse")
+        x = np.ones((4, 2), "float32")
+        if called:
+            model(x[:1])
+        model.fit(x, x[:, :1], verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
+
+    fit(called=False)
+    with pytest.raises(
+        UserError, match="the layer dense.* call the model before fit"
+    ):
+        fit(called=False)
+    fit(called=True)

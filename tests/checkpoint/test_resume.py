@@ -128,7 +128,8 @@ def test_optimizers(name, tmp_path):
     assert training.killed(tmp_path, 4, 4).differences(expected) == []
 
 
-def test_a_fresh_process_builds_the_optimizers_that_build_themselves(tmp_path):
+@pytest.mark.parametrize("in_list", [False, True])
+def test_a_fresh_process_builds_the_optimizers_that_build_themselves(in_list, tmp_path):
     """As a model with steps of its own has, whose second optimizer Keras does not know."""
 
     class Both(keras.Model):
@@ -138,7 +139,8 @@ def test_a_fresh_process_builds_the_optimizers_that_build_themselves(tmp_path):
                 loss = keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, self(x)))
             first, *rest = self.trainable_variables
             gradients = tape.gradient(loss, [first, *rest])
-            self.second.apply(gradients[:1], [first])
+            second = self.second[0] if in_list else self.second
+            second.apply(gradients[:1], [first])
             self.optimizer.apply(gradients[1:], rest)
             return {"own": loss}
 
@@ -146,7 +148,8 @@ def test_a_fresh_process_builds_the_optimizers_that_build_themselves(tmp_path):
         keras.utils.set_random_seed(0)
         inputs = keras.Input((8,))
         model = Both(inputs, keras.layers.Dense(3, activation="softmax")(inputs))
-        model.second = keras.optimizers.Adam(0.1)
+        second = keras.optimizers.Adam(0.1)
+        model.second = [second] if in_list else second
         model.compile(keras.optimizers.Adam(0.01))
         return Training(model, epochs=2, validation_data=None)
 

@@ -197,7 +197,7 @@ def _divide_partials(op: Operation) -> Decision | None:
     if op.type in ("ZerosLike", "OnesLike") and all(t.shape.is_fully_defined() for t in op.inputs):
         return Decision([LOCAL], [REPLICATE], _write_filled)
     if op.type in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
-        return Decision([LOCAL], [op.placements[0]], is_reshape=True)
+        return Decision([LOCAL], [op.placements[0]], reduces_input=True)
     if any(isinstance(p, Partial) and p.reduction != SUM for p in op.placements):
         return None
     if op.type == "Neg":

@@ -58,7 +58,7 @@ def shape(op: Operation) -> Decision | None:
 def reshape(op: Operation) -> Decision | None:
     """Reshape, keeping rows together: a replica's rows are contiguous in row-major order."""
     if op.is_partial(0):
-        return Decision([LOCAL, REPLICATE], [op.placements[0]], is_reshape=True)
+        return Decision([LOCAL, REPLICATE], [op.placements[0]], reduces_input=True)
     shard, dims, target = op.shard(0), op.dims(0), op.sizes_in(1)
     if dims is None or target is None:
         return None
@@ -181,7 +181,7 @@ def _move_axes(op: Operation, axes: Sequence[int | None]) -> Decision | None:
     """Divide an operation whose result has `axes` of the input; `None` is a new axis."""
     rest = [REPLICATE] * (len(op.inputs) - 1)
     if op.is_partial(0):
-        return Decision([LOCAL, *rest], [op.placements[0]], is_reshape=True)
+        return Decision([LOCAL, *rest], [op.placements[0]], reduces_input=True)
     shard, dims = op.shard(0), op.dims(0)
     if shard is None or shard.axis not in axes:
         return None
