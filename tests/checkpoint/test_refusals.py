@@ -245,7 +245,8 @@ def test_a_model_that_only_its_own_step_builds_is_to_be_called_before(tmp_path):
         x = np.ones((4, 2), "float32")
         if called:
             model(x[:1])
-        model.fit(x, x[:, :1], verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
+        checkpoint = Checkpoint(tmp_path, verbose=0)
+        model.fit(x, x[:, :1], verbose=0, callbacks=[checkpoint])
 
     fit(called=False)
     with pytest.raises(
