@@ -60,13 +60,14 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     optimizers = {
         id(value): value
         for attribute in [getattr(model, "optimizer", None), *vars(model).values()]
-        for value in _list_items(attribute)
+        for value in list_items(attribute)
         if isinstance(value, keras.optimizers.Optimizer)
     }
     return list(optimizers.values())
 
 
-def _list_items(value: Any) -> Iterable[Any]:
+def list_items(value: Any) -> Iterable[Any]:
+    """Return the items of a list or dictionary; of any other attribute, the attribute itself."""
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else [value]

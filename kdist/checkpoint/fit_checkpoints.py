@@ -22,7 +22,7 @@ from .checkpoint_options import CheckpointOptions
 from .run_description import describe_run
 from .save_times import SaveTimes
 from .saved_training import EpochState, SavedTraining, copy_epoch_state, copy_training
-from .variable_values import copy_values, state_variables
+from .variable_values import copy_values, state_variables, warn_of_unsaved_state
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
 
@@ -158,6 +158,7 @@ class FitCheckpoints:
                 self._finish_averages()
         if self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
+            warn_of_unsaved_state(self._model)
         self._guard.allow_nonfinite_masks()
         if isinstance(self._signals, PreemptionSignals):
             self._signals.install()

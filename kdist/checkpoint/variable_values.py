@@ -2,13 +2,15 @@
 
 import base64
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from .._upstream.models import optimizers_of
+from .._upstream.models import flatten_layers, list_items, optimizers_of
 from .._upstream.optimizers import averaged_variables, trained_variables
 from .._upstream.seeds import global_seed_state
 from ..spmd.divided_variables import DividedVariable
@@ -33,6 +35,29 @@ def state_variables(model: keras.Model) -> Variables:
         for name, variable in _name_variables(groups).items()
         if id(variable) not in metrics  # metrics belong to the epoch
     }
+
+
+# State of a layer that is no `keras.Variable`, so that Keras does not know it.
+_UNSAVED_TYPES = (tf.Variable, tf.random.Generator, tf.lookup.experimental.MutableHashTable)
+
+
+def warn_of_unsaved_state(model: keras.Model) -> None:
+    """Warn about state in attributes of the user's layers that Keras does not know."""
+    unsaved = [
+        f"{type(layer).__name__}.{name} ({type(value).__name__})"
+        for layer in (model, *flatten_layers(model))
+        if not type(layer).__module__.startswith("keras.")
+        for name, attribute in vars(layer).items()
+        if not name.startswith("_self_")  # TensorFlow's list of the same values
+        for value in list_items(attribute)
+        if isinstance(value, _UNSAVED_TYPES)
+    ]
+    if unsaved:
+        warnings.warn(
+            f"Checkpoint does not save {', '.join(unsaved)}: a resumed run starts it afresh. Make"
+            " variables by the layer's add_weight, and draw with keras.random.",
+            stacklevel=2,
+        )
 
 
 def metric_variables(model: keras.Model) -> Variables:

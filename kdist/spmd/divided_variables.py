@@ -96,6 +96,18 @@ def _make_scatter(kind: str) -> Any:
     return change
 
 
+def _make_scatter_nd(kind: str) -> Any:
+    method = f"scatter_nd_{kind}"
+
+    def change(self: Any, indices: Any, updates: Any, name: Any = None) -> Any:
+        if is_traced_whole():
+            base = resource_variable_ops.UninitializedVariable
+            return getattr(base, method)(self, indices, updates, name)
+        return self.assign(SCATTERS[kind](self.read_value(), indices, updates))
+
+    return change
+
+
 def _make_assign(method: str) -> Any:
     """Return the method of this name of divided variables."""
 
@@ -199,6 +211,22 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
     scatter_add, scatter_sub, scatter_update, scatter_min, scatter_max, scatter_mul, scatter_div = (
         _make_scatter(kind) for kind in ("add", "sub", "update", "min", "max", "mul", "div")
     )
+    scatter_nd_add, scatter_nd_sub, scatter_nd_update, scatter_nd_min, scatter_nd_max = (
+        _make_scatter_nd(kind) for kind in ("add", "sub", "update", "min", "max")
+    )
+
+    def batch_scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: Any = None
+    ) -> Any:
+        """Assign a row to each index; the indices' leading axes are those of the variable."""
+        if is_traced_whole():
+            return super().batch_scatter_update(sparse_delta, use_locking, name)
+        indices = tf.convert_to_tensor(sparse_delta.indices)
+        at = tf.cast(tf.where(tf.ones_like(indices, tf.bool))[:, :-1], indices.dtype)
+        at = tf.concat([at, tf.reshape(indices, [-1, 1])], 1)
+        rest = tf.shape(sparse_delta.values)[tf.rank(indices) :]
+        rows = tf.reshape(sparse_delta.values, tf.concat([[-1], rest], 0))
+        return self.scatter_nd_update(at, rows)
 
     def _get_cross_replica(self) -> Any:
         return self.read_value()

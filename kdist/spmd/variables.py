@@ -58,24 +58,24 @@ _ASSIGNS: dict[str, Any] = {
 }
 
 
-def _make_assign(name: str) -> Any:
+def _make_assign(method: str) -> Any:
     """Return a method that assigns to all copies; outside of steps, to copy after copy.
 
     TensorFlow's own method calls `update`, and takes ten times as long outside of steps.
     """
 
     def assign(
-        self: Any, value: Any, use_locking: bool = False, name_: Any = None, read_value: bool = True
+        self: Any, value: Any, use_locking: bool = False, name: Any = None, read_value: bool = True
     ) -> Any:
         if not self._is_outside_of_steps() or isinstance(value, tf.distribute.DistributedValues):
-            original = getattr(values.MirroredVariable, name)
-            return original(self, value, use_locking, name_, read_value)
+            original = getattr(values.MirroredVariable, method)
+            return original(self, value, use_locking, name, read_value)
         value = tf.convert_to_tensor(value, self.dtype)
         first, *others = self.values
         # This assignment also checks the shape.
-        getattr(first, name)(value, use_locking, name_, read_value=False)
+        getattr(first, method)(value, use_locking, name, read_value=False)
         for copy in others:
-            _ASSIGNS[name](resource=copy.handle, value=value)
+            _ASSIGNS[method](resource=copy.handle, value=value)
         return self
 
     return assign

@@ -11,7 +11,7 @@ import tensorflow as tf
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint.callback_states import CallbackStates
 from kdist.errors import UserError
-from resumed_training import STEPS, VALIDATION, Kill, KilledError, Training, network
+from resumed_training import STEPS, VALIDATION, Kill, KilledError, Training, X, network
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -214,6 +214,24 @@ def test_one_warning_names_those_that_are_not_saved(model, tmp_path):
     states = CallbackStates([Own(), scheduler, Nothing(), MyStopping(), Losses(), Own()])
     with pytest.warns(match="does not save the state of Own, MyStopping, Own-2: a resumed"):
         states.warn_of_unsaved()
+
+
+def test_state_of_a_layer_that_keras_does_not_know_is_named(tmp_path):
+    class Mean(keras.layers.Layer):
+        def build(self, shape):
+            self.means = [tf.Variable(tf.zeros(shape[-1:]), trainable=False)]
+            self.draws = tf.random.Generator.from_seed(1)
+            self.known = self.add_weight(shape=())
+
+        def call(self, x):
+            return x - self.means[0]
+
+    model = keras.Sequential([keras.Input((8,)), Mean(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.warns(
+        match=r"not save Mean.means \(\S*Variable\), Mean.draws \(Generator\): a res"
+    ):
+        Training(model, (X, X[:, :1]), epochs=1, validation_data=None).fit(Checkpoint(tmp_path))
 
 
 def test_a_state_that_cannot_be_saved_is_an_error_at_the_start(model, tmp_path):

@@ -71,6 +71,23 @@ def test_values_are_assigned_to_all_copies_without_a_call_of_update(
     assert [copy.numpy().tolist() for copy in v.values] == [[5.0, 5.0]] * 2
 
 
+@pytest.mark.parametrize("shard_optimizer", [False, True])
+@pytest.mark.parametrize("where", ["step", "eager", "function"])
+def test_an_assignment_may_have_a_name(where, shard_optimizer):
+    strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=shard_optimizer)
+    with strategy.scope():
+        v, other = tf.Variable([1.0, 2.0]), tf.Variable([5.0, 6.0])
+
+    def change():
+        v.assign(0.5 * v + other, name="average")
+        v.assign_add([1.0, 1.0], name="sum")
+
+    calls = {"step": lambda: strategy.run(change), "eager": change, "function": change}
+    call = calls[where]
+    (call if where == "eager" else tf.function(call, autograph=False))()
+    assert [copy.numpy().tolist() for copy in v.values] == [[6.5, 8.0]] * 2
+
+
 def test_an_update_of_one_copy_changes_that_copy_of_others(strategy):
     with strategy.scope():
         v, other = tf.Variable(1.0), tf.Variable(0.0)

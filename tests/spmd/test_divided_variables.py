@@ -309,6 +309,20 @@ def test_rows_are_changed_outside_of_a_step(traced):
     for one in (plain, variable):
         one.scatter_update(first)
         one[1:3, 0].assign([5.0, 6.0])
+        for kind, value in (
+            ("update", 9.0),
+            ("add", 2.0),
+            ("sub", 1.0),
+            ("min", 4.0),
+            ("max", 7.0),
+        ):
+            change = functools.partial(
+                getattr(one, f"scatter_nd_{kind}"), [[0, 1], [4, 2]], [value, value + 1]
+            )
+            (tf.function(change, autograph=False) if traced else change)()
+        one.batch_scatter_update(
+            tf.IndexedSlices(tf.constant([[7.0], [8.0], [9.0], [1.0], [2.0]]), [[2]] * 5)
+        )
     np.testing.assert_allclose(variable, plain, rtol=1e-6)
     with pytest.raises(TypeError, match="not IndexedSlices"):
         variable.scatter_add(1.0)
