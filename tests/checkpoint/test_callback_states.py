@@ -221,7 +221,7 @@ def test_state_of_a_layer_that_keras_does_not_know_is_named(tmp_path):
         def build(self, shape):
             self.means = [tf.Variable(tf.zeros(shape[-1:]), trainable=False)]
             self.draws = tf.random.Generator.from_seed(1)
-            self.known = self.add_weight(shape=())
+            self.known = self.add_weight(shape=(), trainable=False)
 
         def call(self, x):
             return x - self.means[0]
