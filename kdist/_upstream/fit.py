@@ -336,8 +336,8 @@ def _begin_epoch(
 def _steps_of_epoch(original: Callable[..., Any], epoch_iterator: Any) -> Iterator[Any]:
     """Begin within the data, and keep Keras from dividing an iterator that no epoch uses.
 
-    On several replicas the division takes a tenth of a second, and starts to read ahead. Keras also
-    does not wait for the end of the iterator that it has used.
+    On several replicas the division takes a tenth of a second, and starts to read ahead. The used
+    iterator is freed in the background, so that Keras does not wait for its end.
     """
     fit = innermost_fit()
     if fit is not None and fit.iterator is epoch_iterator and fit.start is not None:

@@ -70,7 +70,7 @@ class DatasetState:
 
 
 def dataset_state(dataset: Any) -> DatasetState:
-    """Return the state of a data set, from its operations."""
+    """Return how a data set's iterators depend on earlier iterators."""
     if get_fit_data(dataset) is not None:
         return DatasetState(is_counted=False, must_be_read=False, changes=True)
     if not isinstance(dataset, tf.data.Dataset):

@@ -56,7 +56,7 @@ class CallbackStates:
         self._appends: dict[keras.callbacks.CSVLogger, bool] = {}
 
     def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Return the states as values that JSON can hold; `arrays` receives their arrays."""
+        """Return the states as JSON values; arrays in the states are added to `arrays`."""
         states = {}
         for name, callback in self._callbacks.items():
             state = _read_state(callback)

@@ -43,10 +43,10 @@ class CheckpointOptions:
 
     def __post_init__(self) -> None:
         if self.every_seconds is not None:
-            hint = "pass the seconds from one save to the next, or None for no saves by time"
+            hint = "pass the seconds between two saves, or None not to save by time"
             number_within("every_seconds", self.every_seconds, above=0, is_finite=False, hint=hint)
         if self.every_steps is not None:
-            hint = "pass the steps from one save to the next, or None for no saves by steps"
+            hint = "pass the number of steps between two saves, or None not to save by steps"
             positive_integer("every_steps", self.every_steps, hint=hint)
         positive_integer("keep", self.keep, hint="pass how many checkpoints to keep")
         if self.resume not in ("auto", "must", "never"):

@@ -91,9 +91,9 @@ def restore_weights(
 
 
 def _make_model(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Model:
-    hint = "pass model=, built as for training"
+    hint = "pass model=, a model made by the same code as for training"
     if state["model"] is None:
-        raise UserError(f"{checkpoint.path} does not describe its model: {hint}")
+        raise UserError(f"{checkpoint.path} has no description of its model: {hint}")
     try:
         return keras.models.model_from_json(state["model"])
     except Exception as error:

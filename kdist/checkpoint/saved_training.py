@@ -37,11 +37,11 @@ from .variable_values import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpochState:
-    """The state of an epoch that has begun; the next epoch resets metrics and logs.
+    """The state of the running epoch after a step; the next epoch resets metrics and logs.
 
     `arrays` has the values of metrics, and the arrays in the logs and in the states of callbacks;
-    `logs` are the logs of the last step. `variables` has the values that some variables had then;
-    the other variables are saved as they are when the training is saved.
+    `logs` are the logs of the step. `variables` has the values, after that step, of variables that
+    a validation may change. All other variables are copied when the training is saved.
     """
 
     arrays: dict[str, np.ndarray]
@@ -153,9 +153,9 @@ class SavedTraining:
             unbuilt = next((layer for layer in flatten_layers(model) if not layer.built), None)
             if unbuilt is not None:
                 raise RefusedCheckpointsError(
-                    f"{self.checkpoint.path.parent} cannot be resumed before the layer"
-                    f" {unbuilt.name} has its weights, which the model's first call makes: call the"
-                    " model before fit on a batch, such as model(x[:1])"
+                    f"the layer {unbuilt.name} has no weights yet, so"
+                    f" {self.checkpoint.path.parent} cannot be resumed: before fit, call the model"
+                    " on a batch, such as model(x[:1])"
                 )
             raise self._wrong_model_error(difference)
 

@@ -80,7 +80,7 @@ def optimizers_built_for(model: keras.Model) -> list[list[str]]:
 
 
 def averages_of_weights(model: keras.Model) -> dict[str, str]:
-    """Return the names of the moving averages that optimizers keep, by the names of the weights."""
+    """Return the name of each weight's moving average in an optimizer, by the weight's name."""
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return {
         names[id(weight)]: names[id(average)]

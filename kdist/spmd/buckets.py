@@ -1,6 +1,6 @@
 """Buckets: the tensors that replicas exchange together, as one vector.
 
-`program.py` decides the order and the moment of sums (`Program._sum_in_buckets`).
+`program.py` decides the order and the moment of sums (`Program._call_stage`).
 """
 
 from __future__ import annotations

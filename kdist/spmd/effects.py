@@ -1,4 +1,4 @@
-"""Effects of operations, and of the functions that operations call."""
+"""Whether an operation must run once, and the variables that it changes."""
 
 from __future__ import annotations
 

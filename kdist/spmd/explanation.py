@@ -100,8 +100,8 @@ class Explanation:
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
             f"kdist: about {whole:.0%} of this step cannot be divided, so that every replica"
-            " computes it for the whole batch; the result is right, but more replicas are no faster"
-            " (see kdist.explain):"
+            " computes it for the whole batch; the result is right, but more replicas do not make"
+            " this part faster (see kdist.explain):"
             f" {'; '.join(places[:3])}{more}"
         )
 

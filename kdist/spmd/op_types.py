@@ -40,7 +40,7 @@ DRAWS = types_in("""
 DRAWN_BY_XLA = {*DRAWS, "StatelessMultinomial"}
 # Operations that every replica may run on its own: their results follow from their inputs, or their
 # only effect is an error. cuDNN's operations are stateful for their workspace; with a dropout they
-# are not pure, as cuDNN draws the dropout (`effects._drops`).
+# are not pure, as cuDNN draws the dropout (`effects._draws_dropout`).
 PURE = types_in("""
     Assert CheckNumerics CheckNumericsV2 CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2
     CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 DeepCopy DeviceIndex EmptyTensorList

@@ -207,8 +207,9 @@ def _take_equal_scalar(parts: Sequence[tf.Tensor], collectives: Collectives) -> 
     stacks = collectives.stack(parts)
     for part, device, stacked in zip(parts, collectives.devices, stacks, strict=True):
         message = (
-            "a step sees the global batch, but one of its arguments is a scalar with another value"
-            " on each replica: pass a value for each row, or the same to all. The values are"
+            "a step sees the global batch, but one of its arguments is a scalar that differs"
+            " between replicas: pass a tensor with one value per row, or the same scalar to all."
+            " The values are"
         )
         check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
         with tf.device(device_for(part, device)), tf.control_dependencies([check]):

@@ -66,7 +66,7 @@ def _read_operation(facts: Any, tensor: Any) -> Any:
 
 
 def _constant_or_symbols(tensor: Any) -> Any:
-    """Return the constant that a tensor is, or else a symbol for each element."""
+    """Return a tensor's constant value; if it has none, a symbol for each element."""
     if tensor.op.type != "Placeholder":
         value = tensor_util.constant_value(tensor)
         # The axes of `tf.vectorized_map`, compared with 0, need an evaluation.

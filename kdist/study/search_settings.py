@@ -127,7 +127,7 @@ class Search:
 def refuse_tuned(search: Search, given_names: Collection[str]) -> None:
     """Reject command-line settings that the search space tunes.
 
-    `batch_size` is allowed: learning rates are drawn for this batch size.
+    `batch_size` may be passed although it is tuned: learning rates are drawn for this batch size.
 
     Raises:
         UserError: A setting would have no effect.

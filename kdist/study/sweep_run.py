@@ -183,7 +183,10 @@ class SweepPoints:
         return ", ".join(parts) or "done"
 
     def end_trial(self, trial: Trial, row: Row) -> None:
-        """Record the row; a failed point keeps its checkpoints, from which it can be resumed."""
+        """Record the row, and remove the checkpoints of a point that is done.
+
+        A failed point keeps its checkpoints, so that it can be resumed.
+        """
         self._rows[trial.name] = row
         if row["status"] == "done":
             remove_checkpoints(self._folder.trial_folder(trial.name))

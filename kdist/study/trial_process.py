@@ -111,9 +111,9 @@ def can_be_resumed(folder: Path, request: Mapping[str, Any]) -> bool:
 
 
 def _begin_folder(trial: Trial, folder: Path) -> bool:
-    """Create the folder of a trial anew; return whether the trial has a parent to continue.
+    """Delete and create the folder of a trial.
 
-    The folder is empty, or has a copy of the parent's run.
+    If the trial continues a parent, copy the parent's run into the folder, and return True.
     """
     if folder.is_dir():  # left by an interrupted run
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""Settings of a run as plain data (`TrainConfig`), and its batch sizes (`TrainPlan`)."""
+"""Settings of a run as plain data (`TrainConfig`), and its batches and rate (`TrainPlan`)."""
 
 import dataclasses
 import difflib
@@ -85,8 +85,8 @@ class TrainConfig(
             )
         elif self.monitor.startswith("val_") and not self.validate:
             raise UserError(
-                f"monitor={self.monitor} needs validation, but validate=False turns validation off:"
-                " leave out validate=False, or monitor a metric of the training"
+                f"monitor={self.monitor} needs validation, but validate=False turns it off: leave"
+                " out validate=False, or pass a monitor without val_, such as accuracy"
             )
         path, function = split_name(model)
         object.__setattr__(self, "model", f"{os.path.abspath(path)}:{function}")

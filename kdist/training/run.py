@@ -244,9 +244,8 @@ def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise TrainingError(
-            f"out of memory: lower --batch-size, which is {config.batch_size}, or"
-            f" --val-batch-size, which is {config.val_batch_size}, or make"
-            f" {model_name(config.to_dict())} smaller"
+            f"out of memory: lower --batch-size (now {config.batch_size}) or --val-batch-size (now"
+            f" {config.val_batch_size}), or make {model_name(config.to_dict())} smaller"
         ) from error
 
 

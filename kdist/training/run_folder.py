@@ -20,6 +20,7 @@ from ..files import (
     remove_empty,
 )
 from ..remote import RemoteFolder
+from ..tracking.make_trackers import TRACKERS
 
 RUNS = Path("runs")
 """Default folder of runs and sweeps, in the working directory."""
@@ -28,7 +29,7 @@ _DISK_HINT = "free disk space, or pass another --run-dir"
 # Files of a run without checkpoints; a killed process leaves unfinished files with a prefix.
 _FILE_NAMES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
 REMOTE_FILES = re.compile(rf"{_FILE_NAMES}|checkpoints/[^./]+\.safetensors|wandb/sent\.json")
-_RUN_FILE_NAMES = re.compile(rf"(\.\d+\.)?({_FILE_NAMES})|tensorboard|wandb")
+_RUN_FILE_NAMES = re.compile(rf"(\.\d+\.)?({_FILE_NAMES})|{'|'.join(TRACKERS)}")
 
 
 def find_saved_model(folder: Path) -> Path | None:

@@ -41,8 +41,8 @@ def check_workers() -> None:
     difference = _difference_from_one_replica(strategy)
     if not difference <= _TOLERANCE:
         raise TrainingError(
-            f"after two training steps, the weights differ by {difference:.1g} from one replica's"
-            " weights, expected only rounding error: report this with the lines above"
+            f"after two training steps, the weights differ by {difference:.1g} from those of one"
+            " replica, by more than rounding: please report this with the lines above"
         )
     print_line(f"two training steps: same weights as one replica, up to {difference:.0e}")
 

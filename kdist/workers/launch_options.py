@@ -54,8 +54,9 @@ class LaunchOptions:
             )
         if self.ray and self.elastic and not self.max_restarts:
             raise UserError(
-                "received ray and elastic without max_restarts: pass --max-restarts 3, for"
-                " example, to survive the loss of three workers: Ray counts each loss as a restart"
+                "received ray and elastic without max_restarts, although Ray counts each lost"
+                " worker as a restart: pass, for example, --max-restarts 3 to survive the loss of"
+                " three workers"
             )
 
 

@@ -268,8 +268,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self.compare_workers("reading a divided variable", {"the variable": name})
         except LostWorkerError as error:
             raise LostWorkerError(
-                f"{error}; the variable is divided over all workers, so all have to read it"
-                " together, as in model.save: save on all workers, not on the chief alone"
+                f"{error}. The variable is divided over all workers, so all have to read it at the"
+                " same time: call model.save on all workers, not on the chief alone"
             ) from error
 
     def compare_plan(self, plan: GraphPlan) -> None:

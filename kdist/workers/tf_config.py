@@ -119,8 +119,8 @@ def check_tf_config(text: str) -> None:
     kind, index = task.get("type"), task.get("index")
     if not isinstance(kind, str) or kind not in cluster:
         raise UserError(
-            f"TF_CONFIG has the task type {kind!r}, but its cluster has {_names(cluster)}: expected"
-            f" text such as {TF_CONFIG_EXAMPLE}"
+            f"TF_CONFIG gives this process the task type {kind!r}, but its cluster has only"
+            f" {_names(cluster)}: expected text such as {TF_CONFIG_EXAMPLE}"
         )
     if not isinstance(index, int) or not 0 <= index < len(cluster[kind]):
         raise UserError(

@@ -105,7 +105,7 @@ def test_a_model_of_a_class_of_its_own_has_to_be_given(tmp_path):
     model.fit(X, X[:, :1], verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
     [checkpoint] = checkpoint_files(tmp_path)
     with pytest.raises(
-        UserError, match=r"cannot be created .*: pass model=, built as for training"
+        UserError, match=r"cannot be created .*: pass model=, a model made by the same code"
     ):
         export_model(checkpoint, tmp_path / "model.keras")
     exported = export_model(checkpoint, tmp_path / "model.keras", model=Own())

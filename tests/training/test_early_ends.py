@@ -157,7 +157,7 @@ def raising(error):
     ],
 )
 def test_out_of_memory_is_a_line_and_leaves_nothing(small, error):
-    words = "^out of memory: lower --batch-size, which is 64, or --val-batch-size, which is 32"
+    words = r"^out of memory: lower --batch-size \(now 64\) or --val-batch-size \(now 32\), or make"
     with pytest.raises(TrainingError, match=words):
         small(At(1, 2, raising(error)), batch_size=64)
     assert not small.folder.exists()

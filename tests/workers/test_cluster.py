@@ -26,7 +26,7 @@ def test_a_cluster_with_this_process_or_none_is_accepted(text):
     ("text", "message"),
     [
         ("{'cluster': {}}", "TF_CONFIG is not JSON"),
-        (config(task={}), "task type None, but its cluster has 'worker'"),
+        (config(task={}), "task type None, but its cluster has only 'worker'"),
         (config(task={"type": "chief", "index": 0}), "task type 'chief'"),
         (config(task={"type": "worker", "index": 2}), "indices are 0 to 1"),
         (config(task={"type": "worker"}), "task index None"),

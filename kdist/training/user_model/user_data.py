@@ -1,4 +1,4 @@
-"""`UserData`: the data that a user's function returns, checked."""
+"""`UserData`: holds and checks the data that a user's function returns."""
 
 import dataclasses
 from typing import Any
