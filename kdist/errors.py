@@ -141,6 +141,7 @@ def is_of_user(path: str) -> bool:
         not path
         or path.startswith(_GENERATED_FILES)
         or Path(path).name.startswith(_GENERATED_FILES)
+        or Path(path).suffix in (".pyx", ".pxd", ".pxi")  # Cython's, without their folder
     ):
         return False
     if not _INSTALLED_FOLDERS.isdisjoint(Path(path).parts):

@@ -126,7 +126,7 @@ class SavedTraining:
         self.is_within_epoch = bool(checkpoint.batch)
         self.was_stopped = bool(state["stopped"])
         self.callbacks: dict[str, Any] = from_json(state["callbacks"], arrays)
-        self.data_ends: dict[int, int] = dict(state["data_ends"])
+        self.data_ends: dict[int, int] = dict(state.get("data_ends", ()))
         self._arrays = arrays
         self._state = state
 
@@ -152,10 +152,9 @@ class SavedTraining:
         if difference:
             unbuilt = next((layer for layer in flatten_layers(model) if not layer.built), None)
             if unbuilt is not None:
-                raise RefusedCheckpointsError(
-                    f"the layer {unbuilt.name} has no weights yet, so"
-                    f" {self.checkpoint.path.parent} cannot be resumed: before fit, call the model"
-                    " on a batch, such as model(x[:1])"
+                difference += (
+                    f" (if only because the layer {unbuilt.name} has no weights yet, call the model"
+                    " on a batch before fit, such as model(x[:1]))"
                 )
             raise self._wrong_model_error(difference)
 

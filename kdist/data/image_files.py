@@ -193,7 +193,12 @@ def _put_channels_last(images: Array) -> Array:
 
 def keras_datasets_folder() -> Path:
     """Return the folder in which `keras.datasets` stores its files, without importing Keras."""
-    return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "datasets"
+    folder = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        folder = Path("/tmp/.keras")  # noqa: S108 - Keras's own choice
+    return folder / "datasets"
 
 
 class DownloadError(Exception):

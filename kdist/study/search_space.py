@@ -68,9 +68,15 @@ class SearchSpace:
                     ) from error
 
     def values_to_check(self, name: str) -> Sequence[Any]:
-        """Return all choices of a setting, or both ends of its range."""
+        """Return all choices of a setting; of a range both ends, and an integer's first step."""
         values = self.ranges[name]
-        return [values["min"], values["max"]] if isinstance(values, Mapping) else values
+        if not isinstance(values, Mapping):
+            return list(values)
+        ends = [values["min"], values["max"]]
+        is_linear = values.get("sampling", "linear") == "linear"
+        if name in self._integers and is_linear:
+            ends.append(min(values["min"] + values.get("step", 1), values["max"]))
+        return ends
 
     def declare(self, hp: Any) -> None:
         """Declare the space to KerasTuner's `HyperParameters`.
@@ -87,7 +93,7 @@ class SearchSpace:
             options = {key: values[key] for key in ("step", "sampling") if key in values}
             try:
                 kind(name, values["min"], values["max"], **options)
-            except (AttributeError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
                 raise UserError(f"the range of {name} is invalid: {error}") from error
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,11 +124,15 @@ def _check_form(name: str, values: Any) -> None:
                 f"the range of {name} needs numbers: a min below its max, and optionally a step"
                 f" above 0; sampling is also optional; received {dict(values)}"
             )
-    elif not isinstance(values, list | tuple) or not values:
+    elif not isinstance(values, list | tuple) or not values or _has_repeated(values):
         raise UserError(
-            f"the search space of {name} has to be a list of choices, or a table with min and max;"
-            f" received {values!r}"
+            f"the search space of {name} has to be a list of different choices, or a table with min"
+            f" and max; received {values!r}"
         )
+
+
+def _has_repeated(choices: Sequence[Any]) -> bool:
+    return any(choice in choices[:place] for place, choice in enumerate(choices))
 
 
 def _are_encoded(choices: Sequence[Any]) -> bool:

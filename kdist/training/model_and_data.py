@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 from ..callbacks.print_throughput import can_count_images
 from ..data import ImageData, Standardization, evaluation_batches, training_batches
 from ..data.transforms import make_augmentation
-from ..errors import UserError
+from ..errors import TrainingError, UserError
 from ..models import WideResNet
 from ..optimizers.optimizer_choices import l2_factor, make_optimizer
 from ..optimizers.schedules import make_schedule
@@ -124,16 +125,24 @@ def save_model(model: keras.Model, folder: RunFolder, announce: Callable[[str], 
     Raises:
         UserError: A file cannot be written, for example on a full disk.
     """
+    write = folder.write
+    if not folder.is_written and model.distribute_strategy.extended.divides_state:
+        write = _write_and_delete  # every worker takes part in gathering divided variables
     try:
-        folder.write(folder.model, model.save)
-    except UserError:
+        write(folder.model, model.save)
+    except (UserError, TrainingError):
         raise
     except Exception as error:  # any exception of a user's class
-        folder.write(folder.weights, model.save_weights)
+        write(folder.weights, model.save_weights)
         announce(
             f"{type(model).__name__} cannot be saved as a whole ({explain_exception(error)}): only"
             f" the weights are saved, in {folder.weights}; read them with model.load_weights"
         )
+
+
+def _write_and_delete(path: Path, save: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder) / path.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

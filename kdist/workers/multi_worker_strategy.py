@@ -255,7 +255,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         Raises:
             UserError: The workers make different variables.
         """
-        if self.workers == 1 or not tf.executing_eagerly():
+        if self.workers == 1 or not tf.executing_eagerly() or value.dtype == tf.string:
             return value
         self._compare_variable(value)
         return tf.constant(send_array(self, value.numpy(), is_chief=self.is_chief))

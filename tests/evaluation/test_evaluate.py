@@ -197,7 +197,21 @@ def test_watching_ends_with_the_process_of_a_run_that_was_killed(unfinished):
             held.release()
 
     assert len(evaluated(unfinished, replicas=1, watch=20, sleep=sleep)) == 3
-    assert waits == [20] * 3
+    assert waits == [20] * 4  # a second look: a run that saves its model holds no lock, either
+
+
+def test_watching_waits_for_a_model_that_is_saved_after_the_lock_is_released(run, unfinished):
+    held = FolderLock(unfinished / "checkpoints")
+    steps = iter(
+        [
+            held.release,
+            lambda: [
+                shutil.copy(run[0] / name, unfinished) for name in ("model.keras", "summary.json")
+            ],
+        ]
+    )
+    found = evaluated(unfinished, replicas=1, watch=20, sleep=lambda seconds: next(steps)())
+    assert found[-1].file == "model.keras"
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def read_evaluated_run(folder: Path) -> RunRecord:
 
 def list_models(folder: Path) -> "list[SavedModel]":
     """Return models, the newest first; the final model of a complete run is the newest."""
-    final = _final_model(folder)
+    final = find_saved_model(folder)
     checkpoints = checkpoint_files(folder / "checkpoints")
     if final is None:
         return [*checkpoints]
@@ -146,23 +146,23 @@ def list_models(folder: Path) -> "list[SavedModel]":
 def watch_models(folder: Path, wait: Callable[[], None]) -> "Iterator[SavedModel]":
     """Yield each checkpoint as it appears, and at the end the final model."""
     seen: set[Path] = set()
+    was_abandoned = False
     while True:
-        # Look for the end of the run first: files that were saved before the end are then seen.
-        has_ended = _has_result(folder) or is_abandoned(folder / "checkpoints")
+        # Look for the end of the run first: files that were saved before the end are then seen. A
+        # run that saves its model, or is about to resume, holds no lock: look a second time.
+        is_without_lock = is_abandoned(folder / "checkpoints")
+        has_ended = _has_result(folder) or (is_without_lock and was_abandoned)
+        was_abandoned = is_without_lock
         for checkpoint in reversed(checkpoint_files(folder / "checkpoints")):
             if checkpoint.path not in seen:
                 seen.add(checkpoint.path)
                 yield checkpoint
-        final = _final_model(folder)
         if has_ended:
             break
         wait()
-    if final is not None:
+    final = find_saved_model(folder)
+    if final is not None and _has_result(folder):
         yield final
-
-
-def _final_model(folder: Path) -> Path | None:
-    return find_saved_model(folder) if _has_result(folder) else None
 
 
 def _has_result(folder: Path) -> bool:

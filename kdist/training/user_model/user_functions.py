@@ -7,7 +7,8 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -98,10 +99,18 @@ def explain_user_errors(*paths: str) -> Iterator[None]:
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
-        line = _find_line(error) if paths else ""
-        if not line:
+        line = _find_line(error)
+        if not line or not _names_file(error, paths):
             raise
         raise UserError(f"{line}: {explain_exception(error)}") from error
+
+
+def _names_file(error: BaseException, paths: Sequence[str]) -> bool:
+    """Whether an exception has passed, or its text names, one of the files."""
+    text = f"{error}{getattr(error, 'filename', '')}"
+    files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+    real = {os.path.realpath(file) for file in files}
+    return any(path in text or os.path.realpath(path) in real for path in paths)
 
 
 def _find_line(error: BaseException) -> str:
