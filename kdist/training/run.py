@@ -169,7 +169,7 @@ def _train(
             seconds = run_callbacks.total_time.seconds  # including the time before the resume
         # A signal may have reached one worker only.
         interrupted = any(strategy.exchange("the end of the training", interrupted))
-        # 6. The result. The summary comes last: a run with a summary also has its model.
+        # 6. The result. The summary comes last: with a summary, nothing is left to save.
         result = _make_result(
             run_callbacks, folder, parts.model, seconds, interrupted, received.first
         )

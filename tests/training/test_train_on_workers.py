@@ -239,6 +239,29 @@ def test_two_workers_give_what_two_replicas_give(tmp_path, monkeypatch):
     assert (resumed.epochs, columns(tmp_path / "workers")[:2]) == (3, found)
 
 
+def test_weights_that_are_divided_over_the_workers_are_saved_by_the_chief(tmp_path):
+    """All workers take part, as the chief has only its parts."""
+    options = [
+        "--subset",
+        "64",
+        "--depth",
+        "10",
+        "--width",
+        "1",
+        "--epochs",
+        "1",
+        "--replicas",
+        "1",
+        "--shard-weights",
+    ]
+    process = start("-m", "kdist", "train", *options, dataset="sample", run_dir=tmp_path / "run")
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    model = keras.models.load_model(tmp_path / "run" / "model.keras")
+    assert max(np.abs(weight).max() for weight in model.get_weights()) > 0
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
 def test_a_signal_ends_all_workers_after_the_epoch(tmp_path):
     program = ("-m", "kdist", "train", f"{OWN_MODEL}:build")
     process = start(*program, epochs=1000, run_dir=tmp_path / "run")
