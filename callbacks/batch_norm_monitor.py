@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..batch_norm.batch_norm_diagnosis import (
+from ..errors import UserError
+from ..layers.batch_norm_diagnosis import (
     LayerGap,
     check_model_accepts,
     diagnose,
@@ -16,8 +17,7 @@ from ..batch_norm.batch_norm_diagnosis import (
     spread_over_replicas,
     stateless_loss,
 )
-from ..batch_norm.input_moments import batch_norms, merge_input_moments
-from ..errors import UserError
+from ..layers.input_moments import batch_norms, merge_input_moments
 from .resumable import ResumableCallback
 
 
@@ -38,7 +38,7 @@ class BatchNormMonitor(ResumableCallback):
 
     If a gap, or the excess of the loss in inference mode, is above its threshold, the callback
     prints a line with the worst layer and the likely cause. Thresholds and causes are in
-    `kdist/batch_norm/batch_norm_diagnosis.py`.
+    `kdist/layers/batch_norm_diagnosis.py`.
 
     No variable of the model changes, including moving statistics, seeds and Keras metrics. (A raw
     `tf.Variable` that a layer assigns to may change.) In training mode dropout is active. Therefore

@@ -6,7 +6,7 @@ from . import study as study
 from . import tools as tools
 from . import tracking as tracking
 from . import training as training
-from .batch_norm.recalibrate_batch_norm import recalibrate_batch_norm as recalibrate_batch_norm
+from .layers.recalibrate_batch_norm import recalibrate_batch_norm as recalibrate_batch_norm
 from .optimizers.scaling import scale_learning_rate as scale_learning_rate
 from .strategies.load_model import load_model as load_model
 from .strategies.mirrored_strategy import MirroredStrategy as MirroredStrategy

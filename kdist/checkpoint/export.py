@@ -37,7 +37,7 @@ def export_model(
         path: The file, which ends in `.keras`.
         model: A built model that gets the weights. By default, the model is created from its
             description in the checkpoint, which may fail for a custom model class. Its file opens
-            without kdist.
+            without kdist, unless the model has layers of `kdist.layers`.
         averaged: Whether to use the averages of the weights if the optimizer keeps averages, as
             `fit` does at its end.
 

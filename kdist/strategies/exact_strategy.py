@@ -31,8 +31,8 @@ from .._upstream.one_device_tracing import converted, one_device, traced_strateg
 from .._upstream.optimizers import set_strategy
 from .._upstream.seeds import global_seed
 from ..arguments import check_backend
-from ..batch_norm.fast_batch_norm import normalize_by_batch
 from ..errors import UserError
+from ..layers.fast_batch_norm import normalize_by_batch
 from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
 from ..spmd.explanation import Explanation, warn_once

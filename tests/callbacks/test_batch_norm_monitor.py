@@ -5,15 +5,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.batch_norm.batch_norm_diagnosis import (
+from kdist.callbacks import BatchNormMonitor
+from kdist.errors import UserError
+from kdist.layers.batch_norm_diagnosis import (
     LayerGap,
     diagnose,
     measure_distance,
     spread_over_replicas,
     unsynchronized_batch_norms,
 )
-from kdist.callbacks import BatchNormMonitor
-from kdist.errors import UserError
 
 NAMES = [
     "batch_norm_gap",

@@ -9,14 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from .._upstream.models import call_model
-from ..batch_norm.input_moments import (
+from ..errors import UserError
+from ..layers.input_moments import (
     batch_norms,
     input_moments,
     keep_variables,
     merge_input_moments,
     observe_calls,
 )
-from ..errors import UserError
 
 
 def recalibrate_batch_norm(

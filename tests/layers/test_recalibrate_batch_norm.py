@@ -3,8 +3,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.batch_norm.recalibrate_batch_norm import calibration_batches, recalibrate_batch_norm
 from kdist.errors import UserError
+from kdist.layers.recalibrate_batch_norm import calibration_batches, recalibrate_batch_norm
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 

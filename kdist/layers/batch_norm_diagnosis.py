@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from .._upstream.hooks import hooks_of
 from .._upstream.models import call_model, compute_loss
-from ..batch_norm.input_moments import batch_norms, input_moments, keep_variables, observe_calls
 from ..errors import UserError
+from ..layers.input_moments import batch_norms, input_moments, keep_variables, observe_calls
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
 
