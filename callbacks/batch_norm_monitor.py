@@ -17,7 +17,8 @@ from ..layers.batch_norm_diagnosis import (
     spread_over_replicas,
     stateless_loss,
 )
-from ..layers.input_moments import batch_norms, merge_input_moments
+from ..layers.convert_batch_norm import batch_norms
+from ..layers.input_moments import merge_input_moments
 from .resumable import ResumableCallback
 
 

@@ -1,11 +1,13 @@
 from . import callbacks as callbacks
 from . import data as data
+from . import layers as layers
 from . import models as models
 from . import optimizers as optimizers
 from . import study as study
 from . import tools as tools
 from . import tracking as tracking
 from . import training as training
+from .layers.convert_batch_norm import convert_batch_norm as convert_batch_norm
 from .layers.recalibrate_batch_norm import recalibrate_batch_norm as recalibrate_batch_norm
 from .optimizers.scaling import scale_learning_rate as scale_learning_rate
 from .strategies.load_model import load_model as load_model

@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.hooks import hooks_of
 from .._upstream.models import call_model, compute_loss
 from ..errors import UserError
-from ..layers.input_moments import batch_norms, input_moments, keep_variables, observe_calls
+from ..layers.input_moments import input_moments, keep_variables, observe_calls
+from .convert_batch_norm import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass a batch in the form that fit() takes, as in batch=(x[:128], y[:128])"
 
@@ -38,13 +38,6 @@ def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
         y_pred = call_model(model, x, training=training)
         loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
         return float(tf.reduce_mean(loss))
-
-
-def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
-    """Return the batch norms that train on the statistics of a single replica's samples."""
-    if hooks_of(model) is not None:
-        return []
-    return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
 
 
 @contextlib.contextmanager
@@ -170,8 +163,8 @@ def diagnose(layers: Sequence[LayerGap], losses: tuple[float, float]) -> str | N
         return (
             f"{_describe_gap(drifted)}, and its moving statistics differ by"
             f" {drifted.replica_gap:.2f} between replicas. Likely cause: the replicas drifted, as"
-            " the layer is not synchronized; use"
-            " keras.layers.BatchNormalization(synchronized=True)"
+            " the layer is not synchronized; call"
+            ' kdist.convert_batch_norm(model, to="synchronized")'
         )
     in_training, in_inference = losses
     losses_differ = in_inference - in_training > max(
@@ -216,14 +209,14 @@ def _likely_cause(layer: LayerGap) -> str:
     if layer.batch_gap > max(LARGEST_REPLICA_GAP, 4 / np.sqrt(layer.values_per_channel)):
         return (
             f"the replicas' rows differ by {layer.batch_gap:.2f}, and the layer is not"
-            " synchronized, so no moving statistics can fit all replicas; use"
-            " keras.layers.BatchNormalization(synchronized=True)"
+            " synchronized, so no moving statistics can fit all replicas; call"
+            ' kdist.convert_batch_norm(model, to="synchronized")'
         )
     if layer.values_per_channel < LEAST_VALUES_PER_CHANNEL:
         return (
             f"the batch per replica has only {layer.values_per_channel:.0f} values per channel (at"
-            f" least {LEAST_VALUES_PER_CHANNEL} are needed); use larger batches, or"
-            " keras.layers.BatchNormalization(synchronized=True)"
+            f" least {LEAST_VALUES_PER_CHANNEL} are needed); use larger batches, or call"
+            ' kdist.convert_batch_norm(model, to="synchronized")'
         )
     return (
         "the weights change faster than the statistics can follow, or the batch differs from the"

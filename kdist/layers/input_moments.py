@@ -1,4 +1,4 @@
-"""Find a model's batch norms and measure their inputs, without changing the model's variables."""
+"""Measure the inputs of a model's batch norms, without changing the model's variables."""
 
 import contextlib
 import functools
@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from .._upstream.models import flatten_layers
 from ..spmd.reduction import merge_moments
 
 
@@ -18,15 +17,6 @@ class Moments(NamedTuple):
     count: Any
     mean: Any
     variance: Any
-
-
-def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalization]:
-    """Return every batch norm inside a model or layer once, including nested batch norms."""
-    return [
-        inner
-        for inner in flatten_layers(layer)
-        if isinstance(inner, keras.layers.BatchNormalization)
-    ]
 
 
 def input_moments(norm: Any, inputs: Any, mask: Any = None) -> Any:

@@ -11,12 +11,12 @@ import tensorflow as tf
 from .._upstream.models import call_model
 from ..errors import UserError
 from ..layers.input_moments import (
-    batch_norms,
     input_moments,
     keep_variables,
     merge_input_moments,
     observe_calls,
 )
+from .convert_batch_norm import batch_norms
 
 
 def recalibrate_batch_norm(

@@ -16,6 +16,7 @@ from ..arguments import path_text
 from ..errors import UserError
 
 # These modules register their classes with Keras.
+from ..layers import sync_batch_normalization  # noqa: F401
 from ..optimizers import lars_and_novograd, warm_up  # noqa: F401
 from .exact_strategy import ExactStrategy
 

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 from kdist.callbacks import BatchNormMonitor
 from kdist.errors import UserError
+from kdist.layers import SyncBatchNormalization
 from kdist.layers.batch_norm_diagnosis import (
     LayerGap,
     diagnose,
     measure_distance,
     spread_over_replicas,
-    unsynchronized_batch_norms,
 )
 
 NAMES = [
@@ -171,8 +171,9 @@ def test_gap_and_losses_against_numpy():
         (stock_norm(momentum=0.5), 2, False),
         (stock_norm(momentum=0.5), 2, True),
         (stock_norm(momentum=0.5, synchronized=True), 1, False),
+        (lambda: SyncBatchNormalization(momentum=0.5, name="norm"), 1, False),
     ],
-    ids=["stock", "stock in scope", "stock synchronized"],
+    ids=["stock", "stock in scope", "stock synchronized", "kdist"],
 )
 def test_two_replicas(make, parts, in_scope):
     """Layers that are not synchronized see each replica's rows apart."""
@@ -275,7 +276,7 @@ def test_the_training_and_the_model_are_as_without_it():
         ]
         strategy = kdist.MirroredStrategy(replicas=2)
         model = one_norm(
-            keras.layers.BatchNormalization,
+            SyncBatchNormalization,
             strategy=strategy,
             rate=0.1,
             after=[lambda x, make=make: make()(x) for make in after],
@@ -308,7 +309,7 @@ def test_the_training_and_the_model_are_as_without_it():
 
 
 def test_masks_and_layers_called_twice_count_their_values_once():
-    norm = keras.layers.BatchNormalization(name="norm", momentum=0.5)
+    norm = SyncBatchNormalization(name="norm", momentum=0.5)
     inputs = keras.Input((4, 3))
     masked = keras.layers.Masking()(inputs)
     x = norm(masked) + norm(2.0 * masked + 1.0)
@@ -323,15 +324,6 @@ def test_masks_and_layers_called_twice_count_their_values_once():
     (gap,) = monitor.gaps
     assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, both), rel=1e-4)
     assert gap.values_per_channel == 30
-
-
-def test_frozen_and_synchronized_layers_do_not_train_on_one_replicas_samples():
-    frozen = keras.layers.BatchNormalization(name="frozen", trainable=False)
-    inner = keras.Sequential([keras.Input((4,)), stock_norm()(), frozen])
-    shared = keras.layers.BatchNormalization(name="shared", synchronized=True)
-    inputs = keras.Input((4,))
-    model = keras.Model(inputs, keras.layers.LayerNormalization()(shared(shared(inner(inputs)))))
-    assert [norm.name for norm in unsynchronized_batch_norms(model)] == ["norm"]
 
 
 def test_steps_count_in_executions_and_go_on_in_a_resumed_run():

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replicas import assert_close, assert_equal, per_replica
+from kdist.layers import SyncBatchNormalization
+from replicas import assert_close, assert_equal, per_replica, stock_mirrored
 
 KERAS = keras.layers.BatchNormalization
 SMALL = (4, 3, 2)
@@ -219,6 +220,23 @@ def test_inference(training, trainable):
     for value in distributed.experimental_local_results(y):
         np.testing.assert_allclose(value, expected, atol=1e-6)
     assert_equal(layer.get_weights(), before)
+
+
+def test_the_synchronized_layer_under_tensorflows_strategy():
+    xs, dys = batch((3, 2), SMALL, dtype="float32")
+    theirs = train(stock_mirrored(), lambda: KERAS(synchronized=True), xs, dys)
+    ours = train(stock_mirrored(), SyncBatchNormalization, xs, dys)
+    assert_equal(list(ours.values()), list(theirs.values()))
+
+
+def test_files_of_the_synchronized_layer(tmp_path):
+    layer = SyncBatchNormalization(1, momentum=0.9, scale=False, synchronized=False)
+    assert layer.synchronized
+    assert SyncBatchNormalization.from_config(layer.get_config()).get_config() == layer.get_config()
+    model = keras.Sequential([keras.Input((4,)), layer])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded.layers[0]) is SyncBatchNormalization
 
 
 def test_ragged_rows():

@@ -9,12 +9,6 @@ from harness import Case
 from keras import optimizers
 from variants import ONE_LEFT, bn, in_arrays, uneven, unscored
 
-masked_bn = Case(
-    model=lambda: models.masked_normalization(models.synchronized),
-    data=samples.series,
-    scored=False,
-)
-
 CASES = {
     # Sizes of batches.
     "even": unscored(in_arrays),
@@ -37,12 +31,29 @@ CASES = {
     "frozen_normalization": uneven(Case(model=models.frozen_normalization), predicted=True),
     "fine_tuning": uneven(Case(model=models.pretrained, procedure=procedures.fine_tuning)),
     "resumed": uneven(bn, optimizer=lambda: optimizers.Adam(0.01), procedure=procedures.resumed),
-    # Batch norm.
-    "bn": unscored(bn),
-    "bn_uneven": uneven(bn),
-    "bn_fewer_samples_than_replicas": uneven(
-        unscored(bn), samples=ONE_LEFT, predicted=True, feed=samples.arrays
-    ),
-    "bn_masked": masked_bn,
-    "bn_masked_uneven": uneven(masked_bn),
 }
+
+
+def kdist_normalization():
+    from kdist.layers import SyncBatchNormalization
+
+    return SyncBatchNormalization()
+
+
+NORMALIZATIONS = {"bn": models.synchronized, "kdist_bn": kdist_normalization}
+
+for _name, _layer in NORMALIZATIONS.items():
+    _bn = Case(model=lambda layer=_layer: models.mlp(layer))
+    CASES |= {
+        _name: unscored(_bn),
+        f"{_name}_uneven": uneven(_bn),
+        f"{_name}_fewer_samples_than_replicas": uneven(
+            unscored(_bn), samples=ONE_LEFT, predicted=True, feed=samples.arrays
+        ),
+    }
+    _masked = Case(
+        model=lambda layer=_layer: models.masked_normalization(layer),
+        data=samples.series,
+        scored=False,
+    )
+    CASES |= {f"{_name}_masked": _masked, f"{_name}_masked_uneven": uneven(_masked)}

@@ -32,7 +32,7 @@ TWO_BY_ONE = (
 )
 TWO_BY_TWO = (
     "uneven_last_batch",
-    "bn_fewer_samples_than_replicas",
+    "kdist_bn_fewer_samples_than_replicas",
     "embedding_global_clipnorm_uneven",
     "batch_by_batch",
     "two_heads_uneven",

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import kdist
 import keras
 import pytest
 import tensorflow as tf
@@ -47,7 +48,7 @@ def _trained(strategy):
 
 
 def _block():
-    return [keras.layers.Dense(5), keras.layers.BatchNormalization()]
+    return [keras.layers.Dense(5), kdist.layers.SyncBatchNormalization()]
 
 
 def counts_the_collectives_of_a_step(strategy, folder):

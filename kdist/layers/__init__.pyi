@@ -1,0 +1,1 @@
+from .sync_batch_normalization import SyncBatchNormalization as SyncBatchNormalization
