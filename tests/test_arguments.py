@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kdist.arguments import as_real, local_path, number_within, path_text, positive_integer
 from kdist.errors import UserError
+from kdist.training.config import TrainConfig
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int64(3), np.uint8(3)])
@@ -84,6 +85,7 @@ def test_a_path_with_a_colon_is_local(path):
     [
         lambda: kdist.callbacks.SaveTrainingData("s3://bucket/training.csv"),
         lambda: kdist.tracking.tracking("tensorboard", folder="gs://bucket/run", config={}),
+        lambda: TrainConfig(log_dir="gs://bucket/run"),
     ],
 )
 def test_nothing_is_saved_in_a_folder_named_like_a_remote_storage(make, tmp_path, monkeypatch):

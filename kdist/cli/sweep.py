@@ -22,7 +22,7 @@ from .options import (
 from .small_commands import end_study
 
 # A sweep chooses the folders of its runs.
-_RUN_FOLDERS = {"run_dir"}
+_RUN_FOLDERS = {"run_dir", "log_dir"}
 # Settings without effect on speed, and settings that a throughput or scaling sweep sets itself.
 _NOT_IN_TIMED_SWEEPS = (
     {"model", "monitor", "validate", "save_model"}

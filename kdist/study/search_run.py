@@ -10,6 +10,7 @@ from ..data.image_files import load_images
 from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
+from ..tracking.make_trackers import check_trackers
 from ..training.settings_and_result import format_count
 from ..workers.tf_config import refuse_workers
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
@@ -46,6 +47,7 @@ def tune(
         "kdist tune",
         instead="run it on one machine, without a launcher; --workers N trains N trials at once",
     )
+    check_trackers(search.config.trackers)  # a tracker that cannot start would fail every trial
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()

@@ -83,7 +83,7 @@ class Search:
                 " your own model with KerasTuner and"
                 " distribution_strategy=kdist.MirroredStrategy()"
             )
-        for name, fixed in {"run_dir": None, "validate": True}.items():
+        for name, fixed in {"run_dir": None, "log_dir": None, "validate": True}.items():
             if getattr(self.config, name) != fixed:
                 raise UserError(f"received {name}, which a search sets itself: leave it out")
         if self.tuner == "hyperband" and "epochs" in (self.space or ()):

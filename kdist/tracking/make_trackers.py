@@ -5,7 +5,7 @@ TensorFlow and TensorBoard are imported.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from ..callbacks import TrainingTelemetry
     from .tracker import Tracker
 
-TRACKERS = ("wandb", "tensorboard")
+TRACKERS = ("wandb", "tensorboard", "none")
+_WANDB_MODES = ("online", "offline", "shared", "disabled", "run", "dryrun", "")
 
 
 def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the requested trackers, each once, in the order of `TRACKERS`.
 
     Args:
-        names: Names, or comma-separated names, or both; `None` for no tracker.
+        names: Names, or comma-separated names, or both; `None` or `"none"` for no tracker.
 
     Raises:
-        UserError: A name is unknown.
+        UserError: A name is unknown, or `"none"` is given with another name.
 
     Example:
         >>> tracker_names(["tensorboard,wandb", "wandb"])
@@ -40,7 +41,26 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     unknown = sorted(requested - set(TRACKERS))
     if unknown:
         raise UserError(f"unknown tracker {', '.join(unknown)}: known are {', '.join(TRACKERS)}")
-    return tuple(name for name in TRACKERS if name in requested)
+    if "none" in requested and len(requested) > 1:
+        others = ", ".join(sorted(requested - {"none"}))
+        raise UserError(
+            f"received the tracker 'none' together with {others}: leave out 'none', or {others}"
+        )
+    return tuple(name for name in TRACKERS if name in requested - {"none"})
+
+
+def check_trackers(trackers: Collection[str]) -> None:
+    """Check, before wandb is imported, that trackers can start.
+
+    Raises:
+        UserError: `WANDB_MODE` is invalid.
+    """
+    mode = os.environ.get("WANDB_MODE", "")
+    if "wandb" in trackers and mode not in _WANDB_MODES:
+        raise UserError(
+            f"WANDB_MODE has to be one of {', '.join(_WANDB_MODES[:4])}; received {mode}: change or"
+            " unset the variable"
+        )
 
 
 def tracking(
@@ -51,6 +71,7 @@ def tracking(
     run_name: str | None = None,
     every_batches: int | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
+    tensorboard_folder: str | os.PathLike[str] | None = None,
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
@@ -67,6 +88,7 @@ def tracking(
       packages, console and code are not recorded. A run that is already active is used, and not
       closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
+    * `"none"`: nothing.
 
     Args:
         names: Names, or comma-separated names.
@@ -78,6 +100,7 @@ def tracking(
         every_batches: Steps between two additional writes of the metrics; `None` to write them once
             per epoch only. With a number, Keras waits for the metrics after every execution.
         hyperparameters: Hyperparameters of a trial; by default `config`.
+        tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry`, whose norms and histograms the trackers
             write by step. Put it before the trackers in the list of callbacks.
         verbose: 0 prints nothing; 1 prints the URL or folder of a W&B run at its end.
@@ -86,8 +109,8 @@ def tracking(
         The callbacks; an empty list for no trackers.
 
     Raises:
-        UserError: A tracker is unknown, `every_batches` is out of range, or a folder cannot be
-            written.
+        UserError: A tracker is unknown, `every_batches` is out of range, a folder cannot be
+            written, or `WANDB_MODE` is invalid.
 
     Example:
         ```python
@@ -102,8 +125,11 @@ def tracking(
         )
     path = Path(local_path("folder", folder))
     folders = {name: path / name for name in chosen}
+    if tensorboard_folder is not None and "tensorboard" in chosen:
+        folders["tensorboard"] = Path(local_path("tensorboard_folder", tensorboard_folder))
     for tracker_folder in folders.values():
         check_writable_folder(tracker_folder, option="folder")
+    check_trackers(chosen)
     options: dict[str, Any] = {
         "settings": {key: value for key, value in config.items() if not key.endswith("_dir")},
         "hyperparameters": hyperparameters,

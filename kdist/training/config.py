@@ -131,8 +131,9 @@ class TrainConfig(
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """The trackers requested by `track`."""
-        return tracker_names(self.track)
+        """The trackers requested by `track` and `log_dir`."""
+        board = [] if self.log_dir is None else ["tensorboard"]
+        return tracker_names([*tracker_names(self.track), *board])
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":

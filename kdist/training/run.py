@@ -14,16 +14,18 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
 from ..data.image_files import load_images
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
+from ..files import check_writable_folder
 from ..processes.process_exit import is_out_of_memory
 from ..signals import ReceivedSignals, hold_signals
 from ..strategies.hardware import device_names
-from ..tracking.make_trackers import tracking
+from ..tracking.make_trackers import check_trackers, tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
@@ -96,6 +98,7 @@ def train(
         ```
     """
     # 1. The worker's place, the run folder, the data.
+    check_trackers(config.trackers)
     place = worker_place(os.environ)
     if place.is_chief:
         folder = RunFolder(config.run_dir, resumed=resume)
@@ -104,6 +107,8 @@ def train(
         folder, announce, verbose = OtherWorkersFolder(), lambda _: None, 0
     print_line, announce = announce, lambda line: print_line(folder.show(line))
     try:
+        if config.log_dir is not None:
+            check_writable_folder(Path(config.log_dir), option="--log-dir")
         data, own_files = None, list[str]()
         if config.model is None:
             data = load_images(
@@ -392,6 +397,7 @@ def _make_trackers(
             "xla": bool(model.jit_compile),
         },
         every_batches=config.track_batches,
+        tensorboard_folder=config.log_dir,
         telemetry=telemetry if config.trackers else None,
         verbose=verbose,
         **({} if trial is None else trial.tracked),

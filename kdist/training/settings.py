@@ -239,11 +239,13 @@ class Output:
     Attributes:
         run_dir: New folder for the run's files; `runs/<date>` by default. The folder may be remote,
             such as `s3://bucket/run`.
-        track: Trackers, separated by commas; any of `wandb` and `tensorboard`.
+        log_dir: Folder for TensorBoard's files; turns TensorBoard on.
+        track: Trackers, separated by commas; any of `wandb`, `tensorboard` and `none`.
         track_batches: Also track the metrics within an epoch, every this many steps.
     """
 
     run_dir: LocalOrRemoteFolder | None = None
+    log_dir: Folder | None = None
     track: str | None = None
     track_batches: Count | None = None
 

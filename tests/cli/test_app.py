@@ -182,7 +182,7 @@ def test_trackers_are_named_between_commas_in_any_order(trained, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(both.to_dict()))
     assert trained("--config", str(path)) == both
-    assert trained("--track", "tensorboard").trackers == ("tensorboard",)
+    assert trained("--log-dir", "logs").trackers == ("tensorboard",)
 
 
 def test_without_options_the_labs_settings(trained):

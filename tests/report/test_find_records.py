@@ -127,7 +127,7 @@ def test_a_name_that_the_user_gave_stays_and_says_how_a_run_ended(tmp_path):
 
 
 def test_settings_that_differ_are_compared_but_not_where_files_lie(tmp_path):
-    write_run(tmp_path / "a", width=1, run_dir="a")
+    write_run(tmp_path / "a", width=1, log_dir="logs")
     write_run(tmp_path / "b", width=1, momentum=0.9)
     runs = find_records([str(tmp_path)]).runs
     assert compare_settings(runs) == [{"momentum": "\N{EN DASH}"}, {"momentum": "0.9"}]

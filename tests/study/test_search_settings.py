@@ -166,6 +166,13 @@ def test_gpus_have_to_suffice(monkeypatch, tmp_path, workers, replicas, words):
     assert not output.exists()
 
 
+def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "of")
+    with pytest.raises(UserError, match="WANDB_MODE has to be one of .*; received of"):
+        tune(Search(config=TrainConfig(track="wandb"), output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
     space = tmp_path / "space.toml"
     space.write_text("learning_rat = [0.1]\n")

@@ -91,6 +91,7 @@ def test_the_defaults_are_the_labs():
         ({"track": {"wandb": 1}}, "unknown tracker {'wandb': 1}"),
         ({"run_dir": ""}, "run_dir is an empty path: leave it out"),
         ({"run_dir": "a\0b"}, r"run_dir has to be a path in UTF-8 .* received 'a\\x00b'"),
+        ({"log_dir": "\udcff"}, r"log_dir has to be a path in UTF-8 .* received '\\udcff'"),
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 has no effect if augmentation=crop"),
         ({"augmentation": "cutout", "whole_pixels": True}, "pass another augmentation"),
         (
@@ -121,5 +122,5 @@ def test_an_unknown_setting_is_named_beside_the_known_ones():
 def test_what_may_be_shared_holds_no_path():
     shared = TrainConfig(width=4).shareable_settings()
     assert shared["width"] == 4
-    assert {"run_dir"} == FOLDERS
+    assert {"run_dir", "log_dir"} == FOLDERS
     assert not FOLDERS & set(shared)

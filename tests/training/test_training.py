@@ -38,7 +38,7 @@ def train_small(settings, **options):
 def run(tmp_path_factory):
     """On two replicas, the last batch on one of them alone."""
     lines = []
-    settings = config(tmp_path_factory.mktemp("run"), track="tensorboard")
+    settings = config(tmp_path_factory.mktemp("run"), log_dir=str(tmp_path_factory.mktemp("log")))
     return settings, train(settings, announce=lines.append, verbose=0), lines
 
 
@@ -68,7 +68,7 @@ def test_says_what_is_trained_on_what(run):
         "run folder": settings.run_dir,
         "dataset": "sample (default fashion_mnist)",
         "subset": "97 (default none)",
-        "track": "tensorboard (default none)",
+        "log_dir": f"{settings.log_dir} (default none)",
     }
 
 
@@ -265,6 +265,7 @@ def test_what_is_measured_is_among_an_epochs_values(short_run):
         {"subset": 20_000},
         {"replicas": 9},
         {"schedule": "cosine", "epochs": 1, "warmup_epochs": 0.9, "subset": 16, "replicas": 1},
+        {"log_dir": "/proc/version/log"},
     ],
 )
 def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
