@@ -33,6 +33,7 @@ def main() -> None:
     """Compare the candidates, or run one of them once."""
     parser = make_parser(__doc__)
     parser.add_argument("--dataset", default="sample")
+    parser.add_argument("--data-dir", help="as for kdist train")
     parser.add_argument("--target", type=float, default=0.85)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=180, help="maximum seconds of training")
@@ -86,7 +87,7 @@ def train_by_kdist(settings: dict[str, Any], args: argparse.Namespace) -> tuple[
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig.from_dict(
             settings
-            | {"dataset": args.dataset, "target_accuracy": args.target}
+            | {"dataset": args.dataset, "data_dir": args.data_dir, "target_accuracy": args.target}
             | {"patience": 1, "time_budget": args.budget, "replicas": 1, "seed": args.seed}
             | {"run_dir": f"{folder}/run", "save_model": False}
         )
@@ -100,7 +101,8 @@ def train_convnet(args: argparse.Namespace) -> tuple[float, float]:
     from kdist.callbacks import StopAtAccuracy
     from kdist.data import fashion_mnist
 
-    data = fashion_mnist(sample=args.dataset == "sample", announce=lambda _: None)
+    is_sample = args.dataset == "sample"
+    data = fashion_mnist(data_dir=args.data_dir, sample=is_sample, announce=lambda _: None)
     keras.utils.set_random_seed(args.seed)
     layers = keras.layers
     model = keras.Sequential(

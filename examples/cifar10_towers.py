@@ -1,7 +1,7 @@
 """TensorFlow 1's `cifar10_multi_gpu_train.py`, a trainer for several GPUs, step by step, on kdist.
 
     python examples/cifar10_towers.py --num-gpus 2                    # without GPUs: the CPU in two
-    python examples/cifar10_towers.py --max-steps 200
+    python examples/cifar10_towers.py --max-steps 200 --data-dir cifar-10-batches-py
 
 Prints a line every 10 steps, `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`, and
 after each epoch the accuracy of the averaged weights on all test images ("precision @ 1"). A killed
@@ -48,6 +48,7 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--max-steps", type=int, default=1_000_000, help="steps of the training")
 parser.add_argument("--batch-size", type=int, default=128, help="images per replica and step")
 parser.add_argument("--num-gpus", type=int, help="default: every GPU, else the CPU")
+parser.add_argument("--data-dir", help="folder of CIFAR-10; default: found or downloaded")
 parser.add_argument("--train-dir", default="cifar10_train", help="checkpoints and TensorBoard")
 parser.add_argument("--checkpoint-steps", type=int, default=1000, help="steps per checkpoint")
 parser.add_argument("--decay-epochs", type=float, default=350.0, help="epochs per decay")
@@ -174,7 +175,7 @@ def main(args):
     strategy = kdist.MirroredStrategy(replicas=args.num_gpus)
     global_batch = args.batch_size * strategy.num_replicas_in_sync
     keras.utils.set_random_seed(0)
-    data = kdist.data.cifar10()
+    data = kdist.data.cifar10(data_dir=args.data_dir)
     if args.subset is not None:
         data = data.subset(args.subset)
     images = len(data.train_images)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ..data.image_files import load_images
 from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.make_trackers import check_trackers
+from ..training.run import load_data
 from ..training.settings_and_result import format_count
 from ..workers.tf_config import refuse_workers
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
@@ -51,12 +51,7 @@ def tune(
     search, shares = divide_machine(search)
     console, folder = console or Console(), StudyFolder(search.output, "trial")
     folder.check_place()
-    load_images(
-        search.config.dataset,
-        subset=search.config.subset,
-        may_use_sample=False,
-        announce=lambda line: print_line(console, line),
-    )
+    load_data(search.config, announce=lambda line: print_line(console, line), may_use_sample=False)
     from .search_trials import SearchTrials, make_oracle  # imports TensorFlow, which takes seconds
 
     make_oracle(search)  # rejects a wrong range before the folder is created

@@ -11,7 +11,7 @@ from ..training.config import TrainConfig
 from ..training.settings import Data, Execution, Model, Optimization
 
 TUNABLE = (field_names(Data, Model, Optimization, Execution) | {"batch_size", "epochs"}) - {
-    *("dataset", "subset"),  # all trials use the same data
+    *("dataset", "data_dir", "subset"),  # all trials use the same data
     "seed",  # the best seed is only the luckiest
 }
 """Settings that a search may vary."""

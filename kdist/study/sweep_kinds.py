@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
+from ..data.dataset_choices import MOST_IMAGES
 from ..errors import UserError
 from ..fields import check_fields
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..processes.device_assignment import visible_gpus
 from ..training.config import TrainConfig
-from ..training.settings import MOST_IMAGES
 from .experiment import Counts, Experiment
 from .study_folder import Row
 from .tables import Spread, format_setting

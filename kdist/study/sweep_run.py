@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 
 from ..arguments import local_path
-from ..data.image_files import load_images
 from ..errors import UserError, message_without_path
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
+from ..training.run import load_data
 from ..training.run_folder import RUNS
 from ..training.run_record import RunRecord
 from ..training.settings_and_result import format_count
@@ -102,10 +102,7 @@ def check_experiment(
     last = experiment.make_round(experiment.repetitions - 1)
     config, *_ = [TrainConfig.from_dict({**point.config}) for point in last]
     if config.model is None:
-        data = load_images(
-            config.dataset, subset=config.subset, may_use_sample=False, announce=announce
-        )
-        images = len(data.train_images)
+        images = len(load_data(config, announce=announce, may_use_sample=False).train_images)
         largest = max(point.columns["global_batch"] for point in last)
         if images < largest and not experiment.trains:
             raise UserError(

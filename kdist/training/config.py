@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..data.dataset_choices import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.optimizer_choices import check_momentum
@@ -69,6 +70,7 @@ class TrainConfig(
                 f" (epochs={self.epochs}): lower warmup_epochs, or raise epochs"
             )
         self._check_unused()
+        check_data_dir(self.dataset, self.data_dir)
 
     def _check_own_model(self, model: str) -> None:
         """Check the settings of a user's model, and make the paths of its files absolute.

@@ -16,8 +16,9 @@ from .run_record import RunRecord, TrainResult, read_run
 from .settings import Checkpoints
 
 _DEVICE_SETTINGS = {"replicas", "shard_optimizer", "shard_weights"}
-MAY_CHANGE = field_names(Checkpoints) | _DEVICE_SETTINGS | {"epochs"}
-"""Settings that may differ when a run is resumed."""
+MAY_CHANGE = field_names(Checkpoints) | _DEVICE_SETTINGS | {"epochs", "data_dir"}
+"""Settings that may differ when a run is resumed. If `data_dir` differs, the images have to be
+the same."""
 
 
 def resume_run(
@@ -37,9 +38,9 @@ def resume_run(
     Args:
         path: The run's folder or its address, trained with `checkpoint_every`.
         changes: Settings by name. Unchanged settings may be repeated. Only `replicas`,
-            `shard_optimizer`, `shard_weights`, a larger `epochs`, `checkpoint_every`, `keep` and
-            `preemption_signal` may differ, and the location of a `model` or `data` file that has
-            moved.
+            `shard_optimizer`, `shard_weights`, a larger `epochs`, `data_dir`, `checkpoint_every`,
+            `keep` and `preemption_signal` may differ, and the location of a `model` or `data` file
+            that has moved.
         announce: Called with lines that describe the run.
         **options: `callbacks` and `verbose`, as for `train`.
 

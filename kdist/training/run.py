@@ -19,7 +19,8 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
-from ..data.image_files import load_images
+from ..data.dataset_choices import DATASETS
+from ..data.image_files import SAMPLE
 from ..errors import NonFiniteWeightsError, TrainingError, UserError
 from ..files import check_writable_folder
 from ..processes.process_exit import is_out_of_memory
@@ -111,12 +112,7 @@ def train(
             check_writable_folder(Path(config.log_dir), option="--log-dir")
         data, own_files = None, list[str]()
         if config.model is None:
-            data = load_images(
-                config.dataset,
-                subset=config.subset,
-                may_use_sample=may_use_sample,
-                announce=announce,
-            )
+            data = load_data(config, announce=announce, may_use_sample=may_use_sample)
         else:
             own_files += list_user_files(config.model, config.data or "data")
         # 2. The strategy, before the user's file makes a tensor, and the number format.
@@ -190,6 +186,33 @@ def _train(
         resume = f"; kdist train --resume {folder.path} continues the run" if checkpoint else ""
         announce(f"Interrupted by {received.first.name}: the run is saved in {folder.path}{resume}")
     return dataclasses.replace(result, signal=received.first)
+
+
+# 1. The data.
+
+
+def load_data(
+    config: TrainConfig, *, announce: Callable[[str], None] = print, may_use_sample: bool = True
+) -> ImageData:
+    """Load the images that `config` selects.
+
+    Args:
+        config: The settings.
+        announce: Called with a line that names the source of the images.
+        may_use_sample: Whether the embedded sample may replace a data set that cannot be
+            downloaded. `False` for runs that are compared, which have to train on the same data.
+
+    Raises:
+        UserError: The images cannot be found, or `subset` exceeds the number of training images.
+    """
+    dataset = DATASETS[config.dataset]
+    data = dataset.load(config.data_dir, announce)
+    if data.source == SAMPLE and not (may_use_sample or dataset.is_embedded):
+        raise UserError(
+            f"{config.dataset} was not found and could not be downloaded: pass --data-dir, the"
+            " folder with its files, or --dataset sample to train all runs on the embedded sample"
+        )
+    return data if config.subset is None else data.subset(config.subset)
 
 
 # 2. The strategy and the number format.

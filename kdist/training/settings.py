@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..fields import LocalOrRemoteFolder, field_names, folder_names
+from ..data.dataset_choices import MOST_IMAGES, DatasetName
+from ..fields import Folder, LocalOrRemoteFolder, field_names, folder_names
 from ..optimizers.optimizer_choices import OptimizerName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
@@ -31,8 +32,6 @@ Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More GPUs than a machine has. The actual number is checked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
 Shards = Annotated[int, Ge(1), Le(1024)]
-# Training images of Fashion-MNIST, the largest data set; a larger batch would never be full.
-MOST_IMAGES = 60_000
 BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # Wider than networks in the literature, and about as deep: width 14 in Zagoruyko & Komodakis 2016,
 # 1,001 layers in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion
@@ -49,6 +48,8 @@ class Data:
     Attributes:
         dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable, except
             in sweeps and searches.
+        data_dir: Folder with the files of the data set: the four files of Fashion-MNIST, or
+            the six files of CIFAR-10.
         subset: Train on the first images only, of this number, and test on at most as many.
         augment: Randomly change the training images.
         augmentation: How `augment` changes the training images, besides flips; `shift` shifts them
@@ -59,7 +60,8 @@ class Data:
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Literal["fashion_mnist", "cifar10", "sample"] = "fashion_mnist"
+    dataset: DatasetName = "fashion_mnist"
+    data_dir: Folder | None = None
     subset: Count | None = None
     augment: bool = True
     augmentation: Literal["shift", "crop", "cutout"] = "shift"

@@ -1,5 +1,6 @@
-"""How kdist/data/fashion_mnist_sample.npz was made, from the full set."""
+"""How kdist/data/fashion_mnist_sample.npz was made: make_sample.py FOLDER_OF_THE_FULL_SET."""
 
+import sys
 from pathlib import Path
 
 import kdist.data
@@ -8,7 +9,7 @@ import numpy as np
 TARGET = Path(kdist.data.__file__).with_name("fashion_mnist_sample.npz")
 
 if __name__ == "__main__":
-    full = kdist.data.fashion_mnist()
+    full = kdist.data.fashion_mnist(data_dir=sys.argv[1])
     np.savez_compressed(
         TARGET,
         train_images=full.train_images[:10_000, :, :, 0],

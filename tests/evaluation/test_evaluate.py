@@ -1,5 +1,6 @@
 """Runs of a small network, evaluated as they are saved, against NumPy and the run's own values."""
 
+import dataclasses
 import json
 import shutil
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.folder_lock import FolderLock
-from kdist.data import Standardization, fashion_mnist, image_files
+from kdist.data import Standardization, fashion_mnist
+from kdist.data.dataset_choices import DATASETS
 from kdist.errors import UserError
 from kdist.tools.evaluate import EvaluateOptions, evaluate, evaluator
 from kdist.training import model_and_data
@@ -58,7 +60,8 @@ def small():
         patch.setattr(model_and_data, "make_model", small_model)
         patch.setattr(evaluator, "make_model", small_model)
         data = fashion_mnist(sample=True, announce=[].append).subset(IMAGES)
-        patch.setattr(image_files, "read_sample", lambda: data)
+        few = dataclasses.replace(DATASETS["sample"], load=lambda *_: data)
+        patch.setitem(DATASETS, "sample", few)
         yield
 
 
@@ -235,6 +238,7 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     refused(tmp_path / "nothing", "nothing is not a folder: pass the folder that kdist train")
     refused(run[0] / "model.keras", r"for a model file, call kdist.load_model\(path, strategy")
     refused(tmp_path, "cannot evaluate .*not a run folder")
+    refused(run[0], "which comes with kdist", data_dir="here")
     plain = tmp_path / "plain"
     plain.mkdir()
     settings = {**json.loads((run[0] / "config.json").read_text()), "ema_momentum": None}

@@ -132,7 +132,7 @@ def test_nothing_is_written_before_the_data_are_there(here, monkeypatch):
     def fail(*_, **__):
         raise UserError("no data")
 
-    monkeypatch.setattr("kdist.study.search_run.load_images", fail)
+    monkeypatch.setattr("kdist.study.search_run.load_data", fail)
     with pytest.raises(UserError, match="no data"):
         run(FakeTrials())
     assert list(here.iterdir()) == []

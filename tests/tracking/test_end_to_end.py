@@ -76,7 +76,7 @@ def fitted(tmp_path_factory):
         "wandb",
         "tensorboard",
         folder=folder,
-        config={"global_batch": 8, "width": 3, "log_dir": f"/home/{FAKE}"},
+        config={"global_batch": 8, "width": 3, "data_dir": f"/home/{FAKE}"},
         group="a search",
         run_name="trial 7",
         every_batches=3,

@@ -1,10 +1,12 @@
 """The augmentations of `kdist train`, and that their runs are evaluated alike."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
-from kdist.data import fashion_mnist, image_files
+from kdist.data import fashion_mnist
+from kdist.data.dataset_choices import DATASETS
 from kdist.data.image_data import ImageData, Standardization
 from kdist.tools.evaluate import evaluate
 from kdist.training.config import TrainConfig, make_plan
@@ -17,7 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graph_optimizer
 @pytest.mark.parametrize("augmentation", ["crop", "cutout"])
 def test_a_run_is_evaluated_as_it_was_validated(augmentation, tmp_path, monkeypatch):
     images = fashion_mnist(sample=True, announce=[].append).subset(48)
-    monkeypatch.setattr(image_files, "read_sample", lambda: images)
+    few = dataclasses.replace(DATASETS["sample"], load=lambda *_: images)
+    monkeypatch.setitem(DATASETS, "sample", few)
     folder = tmp_path / "run"
     sizes = {"depth": 10, "width": 1, "batch_size": 48, "replicas": 1, "epochs": 1}
     config = TrainConfig(dataset="sample", run_dir=str(folder), augmentation=augmentation, **sizes)

@@ -46,7 +46,7 @@ def test_the_defaults_are_the_labs():
     [
         ({"depth": 17}, "6n \\+ 4.*received 17: try 16"),
         ({"depth": 4}, "depth has to be from 10 to 1000, received 4"),
-        ({"run_dir": 5}, "run_dir has to be a path, received 5"),
+        ({"data_dir": 5}, "data_dir has to be a path, received 5"),
         ({"label_smoothing": 1}, "label_smoothing has to be at least 0 and below 1"),
         ({"ema_momentum": 1.5}, "ema_momentum has to be at least 0 and below 1"),
         ({"precision": "int8"}, "precision has to be one of float32"),
@@ -79,6 +79,7 @@ def test_the_defaults_are_the_labs():
         ({"lr_rule": "cubic"}, "lr_rule has to be one of linear"),
         ({"schedule": "steps"}, "schedule has to be one of constant"),
         ({"warmup_epochs": 5, "epochs": 5}, "leaves no epoch at the full learning rate"),
+        ({"dataset": "sample", "data_dir": "/data"}, "which comes with kdist"),
         ({"replicas": 10**20}, "replicas has to be from 1 to 64, received 1" + "0" * 20),
         ({"width": 10**40}, "width has to be from 1 to 200, received 1" + "0" * 40),
         ({"batch_size": 60_001}, "batch_size has to be from 1 to 60000, received 60001"),
@@ -92,6 +93,7 @@ def test_the_defaults_are_the_labs():
         ({"run_dir": ""}, "run_dir is an empty path: leave it out"),
         ({"run_dir": "a\0b"}, r"run_dir has to be a path in UTF-8 .* received 'a\\x00b'"),
         ({"log_dir": "\udcff"}, r"log_dir has to be a path in UTF-8 .* received '\\udcff'"),
+        ({"data_dir": "\ud800"}, "data_dir has to be a path in UTF-8"),
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 has no effect if augmentation=crop"),
         ({"augmentation": "cutout", "whole_pixels": True}, "pass another augmentation"),
         (
@@ -122,5 +124,5 @@ def test_an_unknown_setting_is_named_beside_the_known_ones():
 def test_what_may_be_shared_holds_no_path():
     shared = TrainConfig(width=4).shareable_settings()
     assert shared["width"] == 4
-    assert {"run_dir", "log_dir"} == FOLDERS
+    assert {"data_dir", "run_dir", "log_dir"} == FOLDERS
     assert not FOLDERS & set(shared)

@@ -325,13 +325,13 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path, monke
             run.resume("run")
         assert list_user_files(folder) == held
 
-    def load_other_images(dataset, **options):
-        data = load_images(dataset, **options)
+    def load_other_images(config, **options):
+        data = load_data(config, **options)
         data.train_images[0, 0, 0] += 1
         return data
 
-    load_images = training_run.load_images
-    monkeypatch.setattr(training_run, "load_images", load_other_images)
+    load_data = training_run.load_data
+    monkeypatch.setattr(training_run, "load_data", load_other_images)
     with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
         run.resume("run")
     assert {**list_user_files(folder), folder / "checkpoints/.lock": b""} == {

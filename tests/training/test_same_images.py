@@ -4,16 +4,18 @@ import dataclasses
 import io
 
 import pytest
-from kdist.data import fashion_mnist, image_files
-from kdist.data.image_files import load_images
+from kdist.data import fashion_mnist
+from kdist.data.dataset_choices import DATASETS
 from kdist.errors import UserError
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
+from kdist.training.config import TrainConfig
+from kdist.training.run import load_data
 from rich.console import Console
 
 SAMPLE = fashion_mnist(sample=True, announce=lambda _: None)
 FULL = dataclasses.replace(SAMPLE.subset(6_000), source="the cache")  # fewer will do here
-MISSING = "fashion_mnist was not found and could not be downloaded: put its files"
+MISSING = "fashion_mnist was not found and could not be downloaded: pass --data-dir, the"
 
 
 @pytest.fixture
@@ -21,20 +23,21 @@ def finds(monkeypatch):
     """Has Fashion-MNIST found, or the sample instead of it."""
 
     def found(data):
-        monkeypatch.setattr(image_files, "fashion_mnist", lambda **_: data)
+        entry = dataclasses.replace(DATASETS["fashion_mnist"], load=lambda *_: data)
+        monkeypatch.setitem(DATASETS, "fashion_mnist", entry)
 
     return found
 
 
-def load(dataset="fashion_mnist", **options):
-    return load_images(dataset, announce=lambda _: None, may_use_sample=False, **options)
+def load(**settings):
+    return load_data(TrainConfig(**settings), announce=lambda _: None, may_use_sample=False)
 
 
 def test_the_sample_takes_no_other_sets_place(finds):
     finds(FULL)
     assert load() is FULL
     finds(SAMPLE)
-    assert load_images("fashion_mnist", announce=lambda _: None) is SAMPLE
+    assert load_data(TrainConfig(), announce=lambda _: None) is SAMPLE
     for settings in ({}, {"subset": 100}):
         with pytest.raises(UserError, match=MISSING):
             load(**settings)

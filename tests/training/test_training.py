@@ -8,11 +8,10 @@ import keras
 import numpy as np
 import pytest
 from kdist.data import Standardization
-from kdist.data.image_files import load_images
 from kdist.errors import UserError
 from kdist.training import model_and_data
 from kdist.training.config import TrainConfig
-from kdist.training.run import train
+from kdist.training.run import load_data, train
 from replicas import assert_close
 from small_network import small_model
 
@@ -116,7 +115,7 @@ def test_leaves_a_run_folder(run):
 
 def test_stock_keras_evaluates_the_saved_model(run):
     settings, result, _ = run
-    data = load_images(settings.dataset, subset=settings.subset, announce=silent)
+    data = load_data(settings, announce=silent)
     model = keras.models.load_model(f"{result.run_dir}/model.keras")
     assert {type(layer).__module__.split(".")[0] for layer in model.layers} == {"keras"}
     images = Standardization.of(data.train_images)(data.test_images)
@@ -285,7 +284,7 @@ def test_an_average_of_the_weights_is_validated_and_kept(tmp_path):
     result = train_small(settings)
     optimizer = result.model.optimizer
     check_averaged(result.model)
-    data = load_images(settings.dataset, subset=settings.subset, announce=silent)
+    data = load_data(settings, announce=silent)
     images = Standardization.of(data.train_images)(data.test_images)
     guesses = result.model.predict(images, verbose=0).argmax(1)
     # The last epoch was validated with the average, too.

@@ -12,12 +12,11 @@ import numpy as np
 from ...checkpoint.checkpoint_file import CheckpointFile
 from ...checkpoint.export import restore_weights
 from ...data import Standardization, evaluation_batches
-from ...data.image_files import load_images
 from ...errors import UserError, first_message_line
 from ...strategies.mirrored_strategy import MirroredStrategy
 from ...training.config import TrainConfig, make_plan
 from ...training.model_and_data import load_own_data, make_model, make_own_model
-from ...training.run import precision_scope
+from ...training.run import load_data, precision_scope
 from ...training.run_record import read_run
 from ...training.user_model.user_data import UserData
 from ...training.user_model.user_functions import explain_user_errors, load_functions
@@ -88,7 +87,7 @@ class Evaluator:
     def _make_network(self, announce: Callable[[str], None]) -> None:
         """Make a network of kdist, and take all test images, also for a run on a subset."""
         config, strategy = self._config, self._strategy
-        data = load_images(config.dataset, announce=announce)
+        data = load_data(dataclasses.replace(config, subset=None), announce=announce)
         # Test images are standardized by mean and deviation of the run's training images.
         trained = data if config.subset is None else data.subset(config.subset)
         plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
