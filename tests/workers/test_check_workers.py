@@ -35,7 +35,9 @@ def test_a_pair_of_workers_is_checked():
 def test_a_model_that_differs_fails(monkeypatch, difference):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setattr(check_workers, "_difference_from_one_replica", lambda _: difference)
-    with pytest.raises(TrainingError, match="weights differ by (0.2|nan) from those of one replica"):
+    with pytest.raises(
+        TrainingError, match="weights differ by (0.2|nan) from those of one replica"
+    ):
         check_workers.check_workers()
 
 
