@@ -294,7 +294,7 @@ def _record_iterator(
 @replaces(
     EpochIterator,
     "catch_stop_iteration",
-    why="Does not say in which epochs the data ended, on which the later iterators depend.",
+    why="Hides the epochs whose data ended early, although later iterators depend on these epochs.",
     test="test_data_that_end_limit_the_later_epochs",
 )
 @contextmanager

@@ -55,7 +55,7 @@ def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     """Return the compiled optimizer and all optimizers of custom steps.
 
-    Those are in attributes, or in lists and dictionaries in attributes.
+    The optimizers are in attributes, or in lists and dictionaries in attributes.
     """
     optimizers = {
         id(value): value

@@ -22,7 +22,12 @@ from .checkpoint_options import CheckpointOptions
 from .run_description import describe_run
 from .save_times import SaveTimes
 from .saved_training import EpochState, SavedTraining, copy_epoch_state, copy_training
-from .variable_values import copy_values, state_variables, warn_of_unsaved_state
+from .variable_values import (
+    copy_values,
+    is_of_optimizer,
+    state_variables,
+    warn_of_unsaved_state,
+)
 from .worker_checkpoints import SharedStore, SharedWriter, StepExchange
 
 
@@ -58,8 +63,8 @@ class WeightsGuard:
 
     def _find_nonfinite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
         for name, array in arrays.items():
-            is_checked = name.startswith(("model/", "optimizer-")) and name not in self._allowed
-            if is_checked and not _is_finite(array):
+            is_weight = name.startswith("model/") or is_of_optimizer(name)
+            if is_weight and name not in self._allowed and not _is_finite(array):
                 return name.split("/", 2)[2]
         return None
 

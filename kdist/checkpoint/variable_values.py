@@ -66,7 +66,7 @@ def metric_variables(model: keras.Model) -> Variables:
 
 
 def is_of_optimizer(name: str) -> bool:
-    """Whether a name of `state_variables` is that of an optimizer's variable."""
+    """Whether a variable is an optimizer's, by its name in `state_variables`."""
     return name.startswith(_OPTIMIZER)
 
 
@@ -130,7 +130,7 @@ def _name_variables(groups: Mapping[str, list[keras.Variable]]) -> Variables:
             if id(variable) not in seen:
                 seen.add(id(variable))
                 path = _remove_numbers(variable.path)
-                if group.startswith(_OPTIMIZER):
+                if is_of_optimizer(group):
                     # The path of a wrapped optimizer's variable may begin with the wrapper's name:
                     # it depends on whether the first step or `fit` built the optimizer.
                     path = "/".join(path.split("/")[-2:])

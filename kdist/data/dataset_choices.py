@@ -1,6 +1,7 @@
 """The data sets of `kdist train --dataset`. A new data set needs an entry here.
 
-The names of the setting, its help text and the largest batch follow from the entries.
+The names of the setting and the largest batch follow from the entries; its help text is in
+`kdist/training/settings.py`.
 """
 
 import dataclasses

@@ -227,12 +227,7 @@ def _read_batch(path: Path, md5: str) -> tuple[Bytes, npt.NDArray[np.int32]]:
 
 def keras_datasets_folder() -> Path:
     """Return the folder in which `keras.datasets` stores its files, without importing Keras."""
-    folder = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        folder = Path("/tmp/.keras")  # noqa: S108 - Keras's own choice
-    return folder / "datasets"
+    return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "datasets"
 
 
 class DownloadError(Exception):

@@ -9,7 +9,7 @@ from ..errors import UserError
 from . import child
 from .child import VISIBLE_GPUS, Resources
 
-_NVIDIA_SMI_SECONDS = 60.0
+NVIDIA_SMI_SECONDS = 60.0
 
 
 def assign_devices(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Resources]:
@@ -47,7 +47,7 @@ def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) ->
         valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]
     try:
-        done = child.run_child(["nvidia-smi", "--list-gpus"], seconds=_NVIDIA_SMI_SECONDS)
+        done = child.run_child(["nvidia-smi", "--list-gpus"], seconds=NVIDIA_SMI_SECONDS)
     except FileNotFoundError:
         count = len(list(dev.glob("nvidia[0-9]*")))
     except OSError:  # the driver hangs

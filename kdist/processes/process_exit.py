@@ -20,9 +20,8 @@ class ProcessExit:
     """The end of a process, and its cause.
 
     Attributes:
-        cause: `""` for success; `"memory"` if memory ran out; `"user"` for a mistake of the
-            user; `"signal"` for a signal from outside or of a crash; `"error"` for
-            any other error.
+        cause: `""` for success; `"memory"` if memory ran out; `"user"` for a mistake of the user;
+            `"signal"` for a signal from outside or of a crash; `"error"` for any other error.
         ending: The form of the end, such as `"exit code 3"` or `"signal SIGSEGV"`.
         line: The cause in a line; for `"signal"` and `"error"`, the line includes `ending`.
         error: The traceback, or the last lines; empty where `line` is enough.

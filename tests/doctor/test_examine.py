@@ -43,7 +43,7 @@ def test_a_driver_that_fails(script, text, nvidia_smi):
 
 
 def test_a_driver_that_hangs(monkeypatch, nvidia_smi):
-    monkeypatch.setattr(examine, "_NVIDIA_SMI_SECONDS", 0.1)
+    monkeypatch.setattr(examine, "NVIDIA_SMI_SECONDS", 0.1)
     nvidia_smi("sleep 60")
     (driver,) = check_gpus()
     assert (driver.state, "not ended after 0.1 seconds" in driver.text) == ("broken", True)

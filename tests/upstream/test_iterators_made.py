@@ -50,7 +50,7 @@ class Read:
 
 
 def made_by_keras(epochs, known, lengths, steps_per_epoch, steps_per_execution):
-    """What Keras reads of each iterator, whether one is read on, its length, and the ends."""
+    """Return the uses of all iterators, whether the last is read on, the length, and the ends."""
     data = Data(lengths)
     data.num_batches = known
     iterator = EpochIterator(

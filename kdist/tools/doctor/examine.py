@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from ... import __version__
 from ...processes import child
+from ...processes.device_assignment import NVIDIA_SMI_SECONDS
 
 _PROGRAM = (sys.executable, "-m", "kdist.tools.doctor.tensorflow_checks")
 _TENSORFLOW_SECONDS = 300.0  # a first import reads a gigabyte of files
@@ -19,7 +20,6 @@ _NVIDIA_SMI = (
     "--format=csv,noheader",
 )
 _NVIDIA_SMI_COLUMNS = 4
-_NVIDIA_SMI_SECONDS = 60.0
 
 
 State = Literal["good", "slow", "broken", "absent"]
@@ -54,12 +54,12 @@ def check_gpus() -> list[Finding]:
     name = "GPU driver"
     remedy = "restart the machine or the container, then run nvidia-smi"
     try:
-        done = child.run_child(_NVIDIA_SMI, seconds=_NVIDIA_SMI_SECONDS)
+        done = child.run_child(_NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS)
     except FileNotFoundError:
         remedy = "if there is a GPU, install its driver; in a container, use docker run --gpus all"
         return [Finding(name, "absent", "no nvidia-smi: the CPU is used", remedy)]
     except TimeoutError:
-        text = f"nvidia-smi has not ended after {_NVIDIA_SMI_SECONDS:g} seconds"
+        text = f"nvidia-smi has not ended after {NVIDIA_SMI_SECONDS:g} seconds"
         return [Finding(name, "broken", text, remedy)]
     rows = [line.split(", ") for line in done.output.splitlines()]
     if done.exit_code or any(len(row) != _NVIDIA_SMI_COLUMNS for row in rows):
