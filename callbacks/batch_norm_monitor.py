@@ -62,7 +62,7 @@ class BatchNormMonitor(ResumableCallback):
         UserError: When training begins: the model has no batch norm, or cannot compute its loss on
             the batch.
 
-    Example:
+    Examples:
         ```python
         monitor = BatchNormMonitor(batch=(x_train[:128], y_train[:128]))
         history = model.fit(x_train, y_train, batch_size=128, callbacks=[monitor])

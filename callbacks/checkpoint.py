@@ -59,7 +59,7 @@ class Checkpoint(ResumableCallback):
         UserError: An argument is invalid. When training begins: the folder cannot be written, is in
             use by another process, or has checkpoints of a different model, optimizer or data set.
 
-    Example:
+    Examples:
         ```python
         keras.utils.set_random_seed(1)
         checkpoint = Checkpoint("checkpoints")  # before the call of `fit`, not inside it

@@ -51,7 +51,7 @@ class PrintThroughput(ResumableCallback):
         UserError: `total_images` or `every` is not an integer of at least 1. When training begins:
             the images cannot be counted.
 
-    Example:
+    Examples:
         ```python
         history = model.fit(train, epochs=3, callbacks=[PrintThroughput()])
         history.history["images_per_sec"]
@@ -212,7 +212,7 @@ def count_images(model: Any) -> int:
     Raises:
         UserError: The model does not count its images, see `can_count_images`.
 
-    Example:
+    Examples:
         >>> model.fit(images, labels)
         >>> count_images(model) == len(images)
         True

@@ -19,7 +19,7 @@ class PrintTotalTime(TimedCallback):
     Attributes:
         seconds: Seconds from the start of training to its last step or epoch so far.
 
-    Example:
+    Examples:
         ```python
         total_time = PrintTotalTime()
         model.fit(train, epochs=3, callbacks=[total_time])

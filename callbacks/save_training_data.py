@@ -56,7 +56,7 @@ class SaveTrainingData(TimedCallback):
         UserError: The file cannot be written, before training or later; or the file that a resumed
             run finds is not from `SaveTrainingData`.
 
-    Example:
+    Examples:
         ```python
         model.fit(train, epochs=40, callbacks=[SaveTrainingData("batch_64.csv")])
         ```

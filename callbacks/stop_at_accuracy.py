@@ -44,7 +44,7 @@ class StopAtAccuracy(TimedCallback):
         UserError: An argument is out of range. At the end of an epoch: `logs` lacks a name of
             `target`, unless it is a `val_…` name and the epoch had no validation.
 
-    Example:
+    Examples:
         ```python
         stop = StopAtAccuracy(target=0.85, patience=2)
         model.fit(train, validation_data=test, epochs=40, callbacks=[stop])

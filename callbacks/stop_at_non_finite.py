@@ -53,7 +53,7 @@ class StopAtNonFinite(ResumableCallback):
         found: The `epoch` and `step` (both from 1), `name` and `value` of the loss that was not
             finite; `None` if the loss was always finite.
 
-    Example:
+    Examples:
         ```python
         stop = StopAtNonFinite()
         model.fit(train, epochs=40, callbacks=[stop])

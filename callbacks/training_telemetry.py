@@ -72,7 +72,7 @@ class TrainingTelemetry(ResumableCallback):
         UserError: An argument is invalid. When training begins: the model has no weights yet, or
             runs on several replicas of a strategy of TensorFlow.
 
-    Example:
+    Examples:
         ```python
         telemetry = TrainingTelemetry(every_steps=100)
         model.fit(train, epochs=3, callbacks=[telemetry])

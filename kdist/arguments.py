@@ -35,7 +35,7 @@ def as_real(value: object) -> float | None:
 def path_text(name: str, value: object) -> str:
     """Return the path of a file or folder as text.
 
-    Example:
+    Examples:
         >>> path_text("run_dir", Path("runs/1"))
         'runs/1'
     """
@@ -53,7 +53,7 @@ def path_text(name: str, value: object) -> str:
 def local_path(name: str, value: object) -> str:
     """Return the path of a file or folder of this machine as text; see `path_text`.
 
-    Example:
+    Examples:
         >>> local_path("run_dir", "runs/1")
         'runs/1'
     """
@@ -69,7 +69,7 @@ def local_path(name: str, value: object) -> str:
 def is_remote(path: str | None) -> bool:
     """Whether a path is the address of a remote storage.
 
-    Example:
+    Examples:
         >>> is_remote("s3://bucket/run"), is_remote("runs/1")
         (True, False)
     """
@@ -80,7 +80,7 @@ def is_remote(path: str | None) -> bool:
 def positive_integer(name: str, value: object, *, hint: str) -> int:
     """Return `value` as an `int` if it is an integer of at least 1.
 
-    Example:
+    Examples:
         >>> positive_integer("replicas", 4, hint="pass strategy.num_replicas_in_sync")
         4
     """
@@ -104,7 +104,7 @@ def number_within(
     Without `above`, the value has to be at least 0. `above` and `below` themselves are out of
     bounds. Infinity is rejected, unless `is_finite` is false.
 
-    Example:
+    Examples:
         >>> number_within("momentum", 0.9, below=1)
         0.9
     """

@@ -19,7 +19,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Readers of `path` see the old or the new file, never an incomplete one. The temporary file is in
     the same folder, and has the same suffix.
 
-    Example:
+    Examples:
         ```python
         with atomic_path(Path("model.keras")) as part:
             model.save(part)

@@ -31,7 +31,7 @@ def folder_address(name: str, value: object) -> str:
 
     `name` is the argument or option as the caller wrote it, for messages.
 
-    Example:
+    Examples:
         >>> folder_address("run_dir", "memory://runs/1")
         'memory://runs/1'
     """

@@ -80,7 +80,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     Raises:
         UserError: An argument is out of the range given above.
 
-    Example:
+    Examples:
         >>> model = WideResNet(depth=16, width=1, input_shape=(28, 28, 1), classes=10)
         >>> model.output_shape
         (None, 10)

@@ -185,7 +185,7 @@ def checkpoint_files(folder: str | os.PathLike[str]) -> list[CheckpointFile]:
     Args:
         folder: The folder; may be missing.
 
-    Example:
+    Examples:
         ```python
         for checkpoint in kdist.checkpoint.checkpoint_files("checkpoints"):
             checkpoint.verify()

@@ -49,7 +49,7 @@ def export_model(
             created from the checkpoint, `model` does not match the checkpoint, or the file cannot
             be written.
 
-    Example:
+    Examples:
         ```python
         newest = kdist.checkpoint.checkpoint_files("checkpoints")[0]
         model = kdist.checkpoint.export_model(newest, "model.keras")

@@ -27,7 +27,7 @@ class RandomFlipAndShift:
     Raises:
         UserError: `shift` is out of range.
 
-    Example:
+    Examples:
         >>> variants = RandomFlipAndShift(data.train_images)
         >>> batch = variants([17, 4], seed=(2026, 1))
 

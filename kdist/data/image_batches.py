@@ -78,7 +78,7 @@ def training_batches(
         UserError: There are no images, they lack an axis, the numbers of images and labels differ,
             or `batch_size` is not an integer of at least 1.
 
-    Example:
+    Examples:
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
         ...                          seed=1, standardization=standardization)
         >>> crops = training_batches(data.train_images, data.train_labels, batch_size=128, seed=1,
@@ -136,7 +136,7 @@ def evaluation_batches(
     Raises:
         UserError: As in `training_batches`.
 
-    Example:
+    Examples:
         >>> test = evaluation_batches(data.test_images, data.test_labels, batch_size=256,
         ...                           standardization=standardization)
     """

@@ -26,7 +26,7 @@ class ImageData:
         test_labels: Like `train_labels`.
         class_names: The name of each label.
 
-    Example:
+    Examples:
         >>> data = kdist.data.fashion_mnist(sample=True)
         >>> data.image_shape, data.classes
         ((28, 28, 1), 10)
@@ -61,7 +61,7 @@ class ImageData:
         Raises:
             UserError: `n` is less than 1 or more than the number of training images.
 
-        Example:
+        Examples:
             >>> kdist.data.fashion_mnist(sample=True).subset(512).train_images.shape
             (512, 28, 28, 1)
         """
@@ -87,7 +87,7 @@ class Standardization:
         mean: Mean per channel, float64, (channels,), in the units of the images.
         deviation: Standard deviation per channel, like `mean`; positive.
 
-    Example:
+    Examples:
         >>> standardization = Standardization.of(data.train_images)
         >>> standardization(data.test_images).dtype
         dtype('float32')

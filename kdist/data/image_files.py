@@ -88,7 +88,7 @@ def fashion_mnist(
         UserError: `data_dir` does not contain the set, or a file is unreadable or has the wrong
             checksum.
 
-    Example:
+    Examples:
         >>> data = kdist.data.fashion_mnist(sample=True)
         Fashion-MNIST: the embedded sample (10,000 training and 2,000 test images)
 
@@ -168,7 +168,7 @@ def cifar10(
         UserError: The data set is not found and cannot be downloaded, `data_dir` does not contain
             the data set, or a file is unreadable or has the wrong checksum.
 
-    Example:
+    Examples:
         ```python
         data = kdist.data.cifar10(data_dir="cifar-10-batches-py")
         data.train_images.shape  # (50000, 32, 32, 3)

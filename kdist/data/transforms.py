@@ -51,7 +51,7 @@ class RandomCrop:
     Raises:
         UserError: The images are smaller than the windows.
 
-    Example:
+    Examples:
         >>> RandomCrop(24)(tf.zeros((128, 32, 32, 3)), seed=(2026, 1)).shape
         TensorShape([128, 24, 24, 3])
     """
@@ -79,7 +79,7 @@ class RandomCrop:
 class RandomHorizontalFlip:
     """Mirrors each image with probability 1/2.
 
-    Example:
+    Examples:
         >>> RandomHorizontalFlip()(tf.zeros((128, 32, 32, 3)), seed=(2026, 1)).shape
         TensorShape([128, 32, 32, 3])
     """
@@ -106,7 +106,7 @@ class RandomCutout:
     Raises:
         UserError: The images are smaller than the windows.
 
-    Example:
+    Examples:
         >>> RandomCutout(12, fill=128)(tf.zeros((128, 32, 32, 3)), seed=(2026, 1)).shape
         TensorShape([128, 32, 32, 3])
 

@@ -44,7 +44,7 @@ def convert_batch_norm(model: keras.Model, *, to: Literal["synchronized", "stock
     Raises:
         UserError: `to` is invalid.
 
-    Example:
+    Examples:
         ```python
         model = kdist.convert_batch_norm(model, to="synchronized")
         ```

@@ -50,7 +50,7 @@ def recalibrate_batch_norm(
         UserError: The model has no batch norm to recalibrate, or `data` is empty or endless, or the
             statistics are NaN or infinite.
 
-    Example:
+    Examples:
         ```python
         kdist.recalibrate_batch_norm(model, train, steps=100)
         model.evaluate(test)

@@ -21,7 +21,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         axis: The channel axis; 1 with channels first.
         **kwargs: Arguments of `keras.layers.BatchNormalization`, except `synchronized`.
 
-    Example:
+    Examples:
         >>> layer = SyncBatchNormalization(momentum=0.9)
         >>> layer(keras.ops.ones((4, 8, 8, 3)), training=True).shape
         TensorShape([4, 8, 8, 3])

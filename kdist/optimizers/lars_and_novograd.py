@@ -77,7 +77,7 @@ class LARS(LayerwiseOptimizer):
     Raises:
         UserError: An argument is out of range.
 
-    Example:
+    Examples:
         ```python
         optimizer = kdist.optimizers.LARS(kdist.optimizers.WarmUp(10.0, steps=200))
         ```
@@ -155,7 +155,7 @@ class NovoGrad(LayerwiseOptimizer):
     Raises:
         UserError: An argument is out of range.
 
-    Example:
+    Examples:
         ```python
         optimizer = kdist.optimizers.NovoGrad(0.01, weight_decay_rate=1e-3)
         ```

@@ -64,7 +64,7 @@ def scale_learning_rate(
             1, the counts are missing or given twice, or `rule`, or the rule of the optimizer, is
             unknown.
 
-    Example:
+    Examples:
         >>> scale_learning_rate(0.01, replicas=4)
         0.04
         >>> scale_learning_rate(0.001, replicas=4, rule="sqrt")

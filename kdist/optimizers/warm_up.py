@@ -25,7 +25,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     Raises:
         UserError: `steps` is not an integer of at least 0, or the rate is negative.
 
-    Example:
+    Examples:
         ```python
         decay = keras.optimizers.schedules.CosineDecay(0.1, decay_steps=900)
         optimizer = keras.optimizers.SGD(kdist.optimizers.WarmUp(decay, steps=100))
@@ -95,7 +95,7 @@ def warm_up_ema(optimizer: Any) -> Any:
     Raises:
         UserError: The optimizer keeps no average.
 
-    Example:
+    Examples:
         ```python
         sgd = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9999)
         model.compile(kdist.optimizers.warm_up_ema(sgd), "sparse_categorical_crossentropy")

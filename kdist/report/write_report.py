@@ -188,7 +188,7 @@ def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
 def name_series(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Name each row by the columns whose values differ.
 
-    Example:
+    Examples:
         >>> name_series([{"replicas": 1, "lr_rule": "sqrt"}, {"replicas": 2, "lr_rule": "sqrt"}],
         ...     ["lr_rule", "replicas"])
         ['replicas 1', 'replicas 2']

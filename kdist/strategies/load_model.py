@@ -57,7 +57,7 @@ def load_model(
     Raises:
         UserError: There is no strategy, or Keras cannot open the file.
 
-    Example:
+    Examples:
         ```python
         strategy = kdist.MirroredStrategy(replicas=3)
         model = kdist.load_model("model.keras", strategy=strategy)

@@ -47,7 +47,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             TensorFlow's `HierarchicalCopyAllReduce` would leave out a replica, as it does for odd
             numbers of replicas.
 
-    Example:
+    Examples:
         ```python
         strategy = kdist.MirroredStrategy(replicas=2)
         model = strategy.build(lambda: WideResNet(input_shape=(28, 28, 1), classes=10))

@@ -47,7 +47,7 @@ def prepare_tensorflow() -> None:
     Raises:
         UserError: TensorFlow is imported already, and has chosen its kernels.
 
-    Example:
+    Examples:
         ```python
         import kdist
 

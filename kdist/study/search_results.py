@@ -39,7 +39,7 @@ def make_trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConf
     Raises:
         UserError: Settings are incompatible, such as Adam with a momentum.
 
-    Example:
+    Examples:
         >>> make_trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr
         0.02
     """

@@ -36,7 +36,7 @@ def tune(
     Raises:
         UserError: Settings, data or folder are invalid; nothing was run then.
 
-    Example:
+    Examples:
         ```python
         search = kdist.study.Search(max_trials=20, output="runs/tune")
         outcome = kdist.study.tune(search)

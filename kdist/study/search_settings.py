@@ -49,7 +49,7 @@ class Search:
     Raises:
         UserError: A value is out of range; the message names the field.
 
-    Example:
+    Examples:
         >>> search = Search(max_trials=20, config=TrainConfig(epochs=4, replicas=2))
         >>> search.tuner, search.config.replicas
         ('random', 2)

@@ -40,7 +40,7 @@ class SearchSpace:
     Raises:
         UserError: A setting cannot be tuned, or a value is invalid for a run.
 
-    Example:
+    Examples:
         >>> space = SearchSpace({"batch_size": [32, 64]}, base=TrainConfig())
         >>> space.ranges["batch_size"]
         [32, 64]

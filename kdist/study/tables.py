@@ -75,7 +75,7 @@ class Spread:
             values: The measurements.
             middle: Returns the median; `statistics.median_low` if values may be infinite.
 
-        Example:
+        Examples:
             >>> Spread.of([3.0, None, 1.0, 2.0])
             Spread(median=2.0, low=1.0, high=3.0)
         """
@@ -85,7 +85,7 @@ class Spread:
     def format(self, spec: str) -> str:
         """Format as `median (low-high)`; equal numbers as a single number.
 
-        Example:
+        Examples:
             >>> Spread(18.0, 17.0, math.inf).format(".1f")
             '18.0 (17.0-never)'
         """

@@ -32,7 +32,7 @@ def tracker_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         UserError: A name is unknown, or `"none"` is given with another name.
 
-    Example:
+    Examples:
         >>> tracker_names(["tensorboard,wandb", "wandb"])
         ('wandb', 'tensorboard')
     """
@@ -112,7 +112,7 @@ def tracking(
         UserError: A tracker is unknown, `every_batches` is out of range, a folder cannot be
             written, or `WANDB_MODE` is invalid.
 
-    Example:
+    Examples:
         ```python
         trackers = tracking("wandb", "tensorboard", folder="runs/1", config={"width": 10})
         model.fit(train, epochs=3, callbacks=[PrintThroughput(), *trackers])

@@ -270,7 +270,7 @@ def keep_best(best: dict[str, float], values: Mapping[str, Any]) -> None:
 
     Values whose names end in neither `accuracy` nor `loss` are ignored, and so is NaN.
 
-    Example:
+    Examples:
         >>> best = {"best_val_accuracy": 0.7}
         >>> keep_best(best, {"val_accuracy": 0.8, "learning_rate": 0.1})
         >>> best

@@ -40,7 +40,7 @@ class TrainConfig(
     Raises:
         UserError: A value is out of range; the message names the setting.
 
-    Example:
+    Examples:
         >>> TrainConfig(width=4, epochs=2).to_dict()["width"]
         4
     """
@@ -207,7 +207,7 @@ class TrainPlan:
     def steps_per_epoch(self, images: int) -> int:
         """Return the steps per epoch, including a smaller last batch.
 
-        Example:
+        Examples:
             >>> make_plan(TrainConfig(batch_size=16), replicas=2).steps_per_epoch(97)
             4
         """
@@ -217,7 +217,7 @@ class TrainPlan:
 def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
     """Compute a run's batch sizes and learning rate.
 
-    Example:
+    Examples:
         >>> make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)
         TrainPlan(replicas=2, global_batch=32, validation_batch=64, learning_rate=0.02)
     """
@@ -234,7 +234,7 @@ def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
 def make_resumed_plan(values: Mapping[str, Any], *, replicas: int) -> TrainPlan:
     """Return the plan of a resumed run: the saved batches and learning rate, for new replicas.
 
-    Example:
+    Examples:
         >>> plan = make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)
         >>> make_resumed_plan(dataclasses.asdict(plan), replicas=3)
         TrainPlan(replicas=3, global_batch=32, validation_batch=64, learning_rate=0.02)

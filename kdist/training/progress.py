@@ -40,7 +40,7 @@ class EpochLines(keras.callbacks.ProgbarLogger):
 def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
     """Format the values of an epoch in one line.
 
-    Example:
+    Examples:
         >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
         'val_accuracy 0.8521, 1,185 images/s, 9.5 seconds so far'
     """

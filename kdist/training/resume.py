@@ -52,7 +52,7 @@ def resume_run(
             is in use by another process, or a setting differs. The folder is unchanged.
         TrainingError: As for `train`.
 
-    Example:
+    Examples:
         ```python
         result = kdist.training.resume_run("runs/fast", {"epochs": 8})
         ```

@@ -92,7 +92,7 @@ def train(
         TrainingError: Out of memory, or weights that are NaN or infinite.
         KeyboardInterrupt: A signal arrived before training, or a second signal arrived later.
 
-    Example:
+    Examples:
         ```python
         result = kdist.training.train(TrainConfig(width=4, epochs=2, replicas=2))
         result.val_accuracy

@@ -64,7 +64,7 @@ class TrainResult:
 def warm_images_per_second(by_epoch: Sequence[float | None]) -> list[float]:
     """Return the images per second without the first epoch, unless only this epoch has a value.
 
-    Example:
+    Examples:
         >>> warm_images_per_second([10.0, 90.0, 110.0])
         [90.0, 110.0]
     """
@@ -85,7 +85,7 @@ _SUMMARY_COLUMNS = ("replicas", "global_batch", "learning_rate", "seconds", "val
 def summarize_epochs(epochs: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     """Return the summary of an unfinished run, without the keys that are unknown.
 
-    Example:
+    Examples:
         >>> summarize_epochs([{"epoch": 1, "seconds": 9.5, "replicas": 4}])
         {'epochs': 1, 'replicas': 4, 'seconds': 9.5}
     """

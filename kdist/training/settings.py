@@ -266,7 +266,7 @@ def model_name(settings: Mapping[str, Any]) -> str:
     Args:
         settings: Settings as in `config.json`; missing settings have their defaults.
 
-    Example:
+    Examples:
         >>> model_name({"depth": 10, "width": 1})
         'WRN-10-1'
         >>> model_name({"model": "/home/me/my_model.py:build"})

@@ -98,7 +98,7 @@ def _align_columns(rows: Mapping[str, str]) -> list[str]:
 def format_count(number: float, noun: str) -> str:
     """Return a number, rounded, with its noun.
 
-    Example:
+    Examples:
         >>> format_count(1200, "run"), format_count(1.2, "image")
         ('1,200 runs', '1 image')
     """

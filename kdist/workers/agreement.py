@@ -26,7 +26,7 @@ def first_difference(path: str, by_worker: Sequence[Any]) -> tuple[str, list[Any
     `by_worker` has the value of each worker. Numbers that are equal up to rounding are the same,
     and `ANY` is the same as every value.
 
-    Example:
+    Examples:
         >>> first_difference("layers[3]", [{"units": 2}, {"units": 4}])
         ('layers[3].units', [2, 4])
     """

@@ -177,7 +177,7 @@ def check_program(command: Sequence[str]) -> list[str]:
 def fitting_workers(available: int, *, replicas: int, shards: int | None) -> int:
     """Return the largest number of workers with replicas that divide the shards; at least 1.
 
-    Example:
+    Examples:
         >>> fitting_workers(3, replicas=1, shards=4)
         2
     """

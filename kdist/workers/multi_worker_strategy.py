@@ -102,7 +102,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         UserError: The workers differ in versions, replicas or the sending of gradients;
             `TF_CONFIG` is invalid; TensorFlow has already started; or an argument is invalid.
 
-    Example:
+    Examples:
         ```python
         strategy = kdist.MultiWorkerMirroredStrategy()  # before the first tensor
         model = strategy.build(lambda: WideResNet(input_shape=(28, 28, 1), classes=10))

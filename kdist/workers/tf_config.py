@@ -46,7 +46,7 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
 
     An invalid `TF_CONFIG` raises no error here: the strategy reports it.
 
-    Example:
+    Examples:
         >>> worker_place({})
         WorkerPlace(workers=1, is_chief=True)
     """
@@ -94,7 +94,7 @@ def slurm_port(environment: Mapping[str, str]) -> int:
     Jobs on the same node have different ports if their numbers are less than 1000 apart. Up to 61
     steps of a job that run at once have different ports, too.
 
-    Example:
+    Examples:
         >>> slurm_port({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})
         13260
     """

@@ -88,7 +88,7 @@ def check_model(
         UserError: An argument is invalid, the model does not train on one replica, or TensorFlow
             has already started with fewer logical CPUs.
 
-    Example:
+    Examples:
         ```python
         def test_that_replicas_do_not_matter():
             kdist.check_model(build, data, replicas=(2, 3)).assert_equal()

@@ -111,7 +111,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     Raises:
         UserError: The model is not compiled, has a single replica, or does not take the batch.
 
-    Example:
+    Examples:
         ```python
         strategy = kdist.MirroredStrategy(replicas=2)
         model = strategy.build(make_model)

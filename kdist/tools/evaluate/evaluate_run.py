@@ -49,7 +49,7 @@ def evaluate(
     Raises:
         UserError: The run has no model to evaluate, or the options do not fit the run.
 
-    Example:
+    Examples:
         ```python
         [result] = kdist.tools.evaluate.evaluate("runs/fast", EvaluateOptions(averaged=True))
         result.metrics["accuracy"]

@@ -117,7 +117,7 @@ def find_batch_size(
         TrainingError: Not even a single sample per replica fits, or a try fails for a different
             reason.
 
-    Example:
+    Examples:
         ```python
         found = kdist.find_batch_size("my_model.py:build", "data")
         print(found.batch_size)
@@ -167,7 +167,7 @@ def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> in
 
     If a number works, all smaller numbers have to work. No number is tried twice.
 
-    Example:
+    Examples:
         >>> search_largest(lambda number: number <= 100, start=16, most=1000)
         100
     """

@@ -64,7 +64,7 @@ def find_learning_rate(
     the rate linearly. Gugger 2018, "How Do You Find A Good Learning Rate", raises the rate by a
     factor, and uses the running average.
 
-    Example:
+    Examples:
         ```python
         curve = kdist.find_learning_rate("my_model.py:build", "data", batch_size=64)
         print(curve.suggestion, curve.doubt)

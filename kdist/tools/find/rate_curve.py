@@ -112,7 +112,7 @@ def has_diverged(averages: Sequence[float]) -> bool:
 def space_rates(least: float, most: float, steps: int) -> list[float]:
     """Return learning rates from `least` to `most` with a constant ratio.
 
-    Example:
+    Examples:
         >>> space_rates(0.01, 1.0, 3)
         [0.01, 0.1, 1.0]
     """

@@ -45,7 +45,7 @@ class UserData:
             validation_batch: Validation samples per step over all replicas; by default the
                 value of `batch`.
 
-        Example:
+        Examples:
             >>> UserData(training=([1.0], [2.0])).fit_arguments(batch=32)
             {'x': [1.0], 'y': [2.0], 'batch_size': 32}
         """

@@ -43,7 +43,7 @@ def split_data_name(model: str, data: str) -> tuple[str, str]:
     Raises:
         UserError: A name has a different form, or a file does not exist.
 
-    Example:
+    Examples:
         >>> split_data_name("my_model.py:build", "data")
         ('my_model.py', 'data')
     """
