@@ -190,7 +190,7 @@ class FitCheckpoints:
         is_last = self._steps is not None and steps >= self._steps
         is_due = not is_last and (self._worker_steps.is_due or self._times.is_due_by_steps())
         if (is_due or self._worker_steps.ending_signal) and not self._is_stopping():
-            self._save_or_exit(self._copy_epoch_state())
+            self._save_or_exit(self._copy_epoch_state(), is_stopping=False)
 
     def validation_begins(self) -> None:
         """Copy the state that validation resets, in case a signal ends the validation."""
@@ -202,7 +202,7 @@ class FitCheckpoints:
         """Save after a signal and end the process. The resumed run repeats the validation."""
         self._worker_steps.validation_step_ends()
         if self._worker_steps.ending_signal and self._before_validation is not None:
-            self._save_or_exit(self._before_validation)
+            self._save_or_exit(self._before_validation, is_stopping=self._is_stopping())
 
     def validation_ends(self) -> None:
         """Discard the copy that `validation_begins` took."""
@@ -212,16 +212,17 @@ class FitCheckpoints:
         """Save if a save is due, and always at the end of the last epoch."""
         self._worker_steps.epoch_ends()
         self._epoch, self._batch = epoch + 1, 0
-        if self._is_stopping() or self._epoch >= self._epochs:
+        is_stopping = self._is_stopping()
+        if is_stopping or self._epoch >= self._epochs:
             # Save before the optimizer's averages replace the weights.
-            self._save(None, wait=True)
+            self._save(None, is_stopping=is_stopping, wait=True)
             self._finish_averages()
         elif (
             self._worker_steps.ending_signal
             or self._worker_steps.is_due
             or self._times.is_due_by_steps()
         ):
-            self._save_or_exit(None)
+            self._save_or_exit(None, is_stopping=False)
 
     def train_ends(self) -> None:
         """End the process after a signal that came too late to end the training.
@@ -304,23 +305,23 @@ class FitCheckpoints:
         """Whether a callback of any worker ends the training with this epoch."""
         return any(self._workers.exchange("a checkpoint", bool(self._model.stop_training)))
 
-    def _save(self, epoch_state: EpochState | None, *, wait: bool = False) -> None:
+    def _save(self, epoch_state: EpochState | None, *, is_stopping: bool, wait: bool) -> None:
         began = self._options.clock()
         with self._workers.slow("saving a checkpoint"):
             self._writer.finish()
-            self._write(epoch_state)
+            self._write(epoch_state, is_stopping)
             if wait:
                 self._writer.finish()
         self._worker_steps.is_due = False
         self._times.record_save(began=began)
 
-    def _write(self, epoch_state: EpochState | None) -> None:
+    def _write(self, epoch_state: EpochState | None, is_stopping: bool) -> None:
         arrays, state = copy_training(
             self._model,
             self._callbacks,
             epoch_state,
             self._workers,
-            is_stopping=self._is_stopping(),
+            is_stopping=is_stopping,
             into=self._reused_arrays,
         )
         if not self._workers.is_chief:
@@ -343,9 +344,10 @@ class FitCheckpoints:
 
         self._writer.start(commit)
 
-    def _save_or_exit(self, epoch_state: EpochState | None) -> None:
+    def _save_or_exit(self, epoch_state: EpochState | None, *, is_stopping: bool) -> None:
         """Save; after a signal to any worker, wait for the file and end the process."""
-        self._save(epoch_state, wait=self._worker_steps.ending_signal is not None)
+        has_signal = self._worker_steps.ending_signal is not None
+        self._save(epoch_state, is_stopping=is_stopping, wait=has_signal)
         if self._worker_steps.ending_signal is not None:
             self._signals.first = self._signals.first or Signals(self._worker_steps.ending_signal)
             place = f"epoch {self._epoch + 1} after step {self._batch}"
