@@ -19,7 +19,7 @@ from .collectives import HOST
 def split_rows(value: Any, count: int) -> list[Any]:
     """Split a tensor by its rows into `count` parts, as TensorFlow's iterators do.
 
-    All parts have equally many rows, but for the last parts: they may have fewer rows or none.
+    All parts have equally many rows, but the last parts may have fewer rows or none.
     """
     known = value.shape[0]
     sizes = (
@@ -141,9 +141,9 @@ class DividedIterator(_DividedData, tf.distribute.DistributedIterator):
 def _copy_rows(rows: Any, device: str) -> Any:
     """Copy a replica's rows to its device.
 
-    The tensors of a data set may have the memory of a user's NumPy array, or of `cache`. TensorFlow
-    computes in place on a part of such a tensor (`SubBuffer` in TensorFlow 2.21's tensor.cc), and
-    the next epoch would train on the results.
+    The tensors of a data set may share the memory of a user's NumPy array, or of `cache`.
+    TensorFlow computes in place on a part of such a tensor (`SubBuffer` in TensorFlow 2.21's
+    tensor.cc), and the next epoch would train on the results.
     """
     with tf.device(device):
         return tf.raw_ops.DeepCopy(x=rows)

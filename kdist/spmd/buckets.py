@@ -1,6 +1,6 @@
 """Buckets: the tensors that replicas exchange together, as one vector.
 
-`program.py` decides the order and the moment of sums (`Program._call_stage`).
+`Program._call_stage` decides when the sums are exchanged, and in which order.
 """
 
 from __future__ import annotations

@@ -60,16 +60,16 @@ class ExchangedRows:
 class Collectives:
     """The exchanges of the replicas of one machine.
 
-    On GPUs TensorFlow's collectives compute the sums. The collectives are made by
-    `kdist._upstream.collective_launchers.Launcher`. Without `cross_device_ops`, tensors are added
-    up on the first device.
+    On GPUs TensorFlow's collectives compute the sums; the collectives are made by
+    `kdist._upstream.collective_launchers.Launcher`. Without `cross_device_ops`, the first device
+    adds up the tensors.
 
     A replica here is a part of the batch. With `shards=`, several parts share a device and its
     variables, and `devices` names that device for each of them.
 
     Attributes:
         replicas: The number of parts, over all workers.
-        places: For each device, its replica's place among all replicas' rows.
+        places: For each device, the index of its replica in the order of the batch's rows.
         bucket_bytes: Size of a bucket of gradients. A full bucket is summed while later gradients
             are computed.
     """
@@ -215,7 +215,7 @@ def device_for(tensor: Any, device: str) -> str:
 
 
 def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Run the collectives of all devices together, in a function: each waits for all devices."""
+    """Run a collective's operations of all devices in a function: each waits for all devices."""
 
     @functools.wraps(method)
     def run(self: Any, values: Any, *args: Any) -> Any:
@@ -231,9 +231,8 @@ def in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 class WorkerCollectives(Collectives):
     """The exchanges of the replicas of several workers, which all build the same program.
 
-    The exchanges use TensorFlow's collectives; `kdist._upstream.collective_launchers.Launcher`
-    makes the collectives. Large tensors are summed in buckets of `bucket_bytes`, about in the order
-    in which they are computed; 0 means a single bucket.
+    All exchanges use TensorFlow's collectives. Large tensors are summed in buckets of
+    `bucket_bytes`, about in the order in which they are computed; 0 means a single bucket.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Costs of the operations of a planned step: floating-point operations and bytes.
 
-A multiplication and an addition are two operations. For matrix products and convolutions, both are
-counted. The cost of any other operation is the size of its largest input or of its results, if they
-are larger.
+For matrix products and convolutions, a multiplication and an addition count as two operations. The
+cost of any other operation is the size of its largest input, or of its results if larger.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class Work:
 class Costs:
     """Counts the work of a planned step.
 
-    `rows` is the number of rows of a batch, where the step does not know the number; `of_batch` has
-    the tensors with rows of the whole batch, on every replica.
+    `rows` is the number of rows to assume for a batch whose number of rows is unknown; `of_batch`
+    has the tensors of which every replica has all rows of the batch.
     """
 
     def __init__(self, plan: GraphPlan, rows: int, of_batch: Iterable[Ref] = ()) -> None:

@@ -23,7 +23,7 @@ from .functions import functions_are_traced
 
 LEAST_ELEMENTS = 4096
 """Elements of the smallest variable that is divided: dividing a smaller variable saves nothing."""
-_LARGEST_UNEVENNESS = 1.05  # A replica may have at most this many times an equal share.
+_LARGEST_UNEVENNESS = 1.05  # The largest part is at most this many times an equal part.
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Division:
     sizes: tuple[int, ...]
 
     def split_value(self, value: Any, places: Sequence[int]) -> list[Any]:
-        """Return the rows of some replicas, without the memory of the whole value."""
+        """Return the rows of some replicas, which keep no memory of the whole value."""
         rows = tf.split(value, self.sizes, self.axis)
         # The results of `split` may share the memory of the whole value, and keep it.
         return [tf.raw_ops.DeepCopy(x=rows[place]) for place in places]
 
 
 def choose_division(shape: Any, parts: int) -> Division | None:
-    """Return the division of a variable with this shape into so many parts.
+    """Return the division of a variable of this shape into `parts` parts.
 
     `None` means that the variable stays whole: it is too small, or no axis divides into nearly
     equal parts.
@@ -141,7 +141,7 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
     Args:
         parts: The variables of this worker's replicas.
         division: The division of the value over the replicas of all workers.
-        places: For each part, its place among the parts of all workers.
+        places: For each part, its index among the parts of all workers.
         strategy: The strategy that gathers the value.
         shape: The shape of the whole value.
         name: As in `tf.Variable`.

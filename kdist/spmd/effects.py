@@ -43,7 +43,7 @@ def effects_of(op: tf.Operation, shared: Sequence[bool]) -> tuple[bool, set[int]
 
 
 def _draws_dropout(op: tf.Operation) -> bool:
-    """Whether an operation of cuDNN draws a dropout, from cuDNN's own generator."""
+    """Whether an operation of cuDNN drops out values, which cuDNN's own generator draws."""
     return bool(op.type.startswith("CudnnRNN") and op.get_attr("dropout") > 0)
 
 

@@ -55,8 +55,8 @@ def pad_to_one_row(
     tensor: tf.Tensor, axis: int, rank: int, count: tf.Tensor, value: int = 0
 ) -> tf.Tensor:
     """Add a row filled with `value` along an axis, if the number of rows, `count`, is 0."""
-    more = tf.stack([tf.maximum(1 - count, 0) if each == axis else 0 for each in range(rank)])
+    more = tf.stack([tf.maximum(1 - count, 0) if index == axis else 0 for index in range(rank)])
     paddings = tf.stack([tf.zeros_like(more), more], 1)
-    # `Pad` would be wrong: oneDNN makes it a part of the convolution, like a padding of images.
+    # `Pad` would be wrong: oneDNN fuses it into the convolution, like a padding of images.
     filler = tf.constant(value, tensor.dtype)
     return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=filler)

@@ -82,7 +82,7 @@ class Explanation:
 
     @property
     def most_speedup(self) -> float:
-        """The largest speed-up over one replica, if all work takes the same time."""
+        """The largest speed-up over one replica, if time is proportional to operations."""
         alone = self.work.whole + self.work.repeated
         per_replica = self.work.divided / self.replicas + alone
         return self.work.total / per_replica if per_replica else 1.0
@@ -116,8 +116,8 @@ def explain_plan(
 ) -> Explanation:
     """Explain how a planned step was divided.
 
-    `rows` is the number of rows to assume for a batch whose rows are unknown; `None` assumes
-    `NOMINAL_ROWS`, as for a step that is not explained.
+    `rows` is the number of rows to assume for a batch whose number of rows is unknown; `None`
+    assumes `NOMINAL_ROWS`.
     """
     rows = rows or NOMINAL_ROWS
     costs = Costs(plan, rows)
@@ -177,8 +177,8 @@ def describe_plan(plan: GraphPlan) -> list[str]:
 def _describe_operation(op: tf.Operation) -> str:
     """Describe an operation: its type, its numbers, and a checksum of the functions that it calls.
 
-    Text attributes with digits are left out, as processes number names; texts such as `SAME` and
-    `NHWC` are compared.
+    Texts with digits are left out, as every process numbers names in its own way; texts such as
+    `SAME` and `NHWC` are compared.
     """
     parts = [f"{output.dtype.name}{output.shape}" for output in op.outputs]
     for name, attribute in sorted(op.node_def.attr.items()):

@@ -5,9 +5,9 @@ become its arguments and results, as XLA does with all variables, and only the s
 So each operation of a body has a rule. Divided variables become arguments even where they are only
 read: bodies have no exchanges, so the values are exchanged before and after the body.
 
-`functionalize` writes an operation of the step again, as `_write_functional` does for each type: a
-call, a condition, a loop, or an operation with a counterpart (`_COUNTERPARTS`). `_State` has the
-variables' values at a point of the program. `compute_whole` does the same for `validation.py`.
+`functionalize` writes an operation of the step again, and `compute_whole` does so for
+`validation.py`. `_write_functional` writes each type: a call, a condition, a loop, or an operation
+with a counterpart (`_COUNTERPARTS`). `_State` has the variables' values at a point of the program.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class _State:
 
     Attributes:
         is_divided: Whether any variable is divided.
-        is_chosen: For a branch that is computed even if it is not chosen, whether it is chosen, a
-            boolean tensor; `None` everywhere else.
+        is_chosen: Whether the branch is chosen, a boolean tensor, in a branch that is computed in
+            any case; `None` everywhere else.
     """
 
     values: dict[Ref, tf.Tensor]
@@ -65,8 +65,8 @@ class _State:
     is_chosen: tf.Tensor | None = None
 
     def make_branch_state(self, is_chosen: tf.Tensor | None = None) -> _State:
-        """Return the state of a branch; `is_chosen` is for a branch that is computed anyway."""
-        conditions = [each for each in (self.is_chosen, is_chosen) if each is not None]
+        """Return the state of a branch; `is_chosen` as for the attribute."""
+        conditions = [test for test in (self.is_chosen, is_chosen) if test is not None]
         both = functools.reduce(tf.logical_and, conditions) if conditions else None
         return _State(dict(self.values), self.is_divided, both)
 
@@ -377,8 +377,8 @@ def _changes_variables(graph: tf.Graph) -> bool:
     return any(effects_of(op, [False] * len(op.inputs))[1] for op in graph.get_operations())
 
 
-# Counterparts of operations that take a variable, for the variable's value: functions of the
-# operation, its inputs and the state, which return the results.
+# A counterpart of an operation that takes a variable computes with the variable's value instead. It
+# is a function of the operation, its inputs and the state, and returns the results.
 
 _Counterpart = Callable[[tf.Operation, Sequence[Value], _State], list[Value]]
 

@@ -104,8 +104,8 @@ def create_like(
 def hold_back(operations: Sequence[Any], controls: Iterable[Any]) -> None:
     """Let stateful operations wait for `controls`.
 
-    TensorFlow leaves out a control input if an input already depends on it. But a branch that takes
-    the place of a condition waits for the condition's own control inputs only.
+    TensorFlow leaves out a control input on which an input already depends. But a branch in the
+    place of a condition has only the control inputs of the condition.
     """
     for op in operations:
         if op.op_def.is_stateful and op.type != "Placeholder":
@@ -197,7 +197,7 @@ def called_graphs(op: Any) -> list[Any]:
 
 
 class Bodies:
-    """The graphs of called functions: a graph for each call, as the graphs' tensors are keys."""
+    """The graphs of called functions: each call has its own graph, as the tensors are keys."""
 
     def __init__(self) -> None:
         self._graphs: dict[tuple[Any, str], Any] = {}

@@ -49,8 +49,8 @@ class BroadcastRows:
 class LocalSizes:
     """The form of a vector of sizes, with the replica's own numbers of rows at some indices.
 
-    `rows` pairs an element's index with the rows that it counts; an operation for which `rows` is
-    empty does not read the vector.
+    `rows` pairs an element's index with the rows that the element counts. If `rows` is empty, the
+    operation does not read the vector.
     """
 
     rows: tuple[tuple[int, Rows], ...]
@@ -76,12 +76,12 @@ class Decision:
         output_placements: The placements of the results.
         write: Called with the stage, the operation and its inputs; returns the results. `None`
             copies the operation.
-        reduces_input: Whether a partial result is never exchanged itself: if the result is wanted
-            whole, the first input is reduced, once for all results with its values, and the stage
-            repeats the operation on the whole input.
+        reduces_input: Whether a partial result is never exchanged. For a whole result, the replicas
+            reduce the first input instead, and repeat the operation on the whole input. So all
+            results with the same values share a reduction.
         needs: Sizes and rows that `write` computes with.
-        needs_all_rows: Whether the operation needs the rows of all replicas by its nature, so that
-            gathering them is no lack of a rule.
+        needs_all_rows: Whether the operation needs the rows of all replicas by its definition, not
+            for lack of a rule.
         on_one_replica: Whether the operation runs once, not on every replica.
         bodies: The plans of a loop's body or of a condition's branches.
     """
@@ -203,7 +203,7 @@ class Operation:
         return [forms.get(index, REPLICATE) for index in range(len(self.inputs))]
 
     def rows_form(self, index: int, wanted: Shard, *, may_broadcast: bool = False) -> Form:
-        """Return the form of an input with rows divided as wanted; merges batches as `try_align`.
+        """Return the form of an input with rows divided as wanted, after `try_align`.
 
         With `may_broadcast`, a single row is taken whole.
         """

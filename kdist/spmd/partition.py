@@ -39,7 +39,7 @@ from .tensor_facts import Ref, StepFacts
 from .trace import InputTensor, Trace, trace_step
 
 WEIGHT_BYTES = 25 * 2**20
-"""Bytes of the divided weights that are gathered for a stage; a larger weight comes alone."""
+"""Most bytes of divided weights gathered for a stage; a larger weight is gathered alone."""
 
 __all__ = ["GlobalRows", "Step", "partition", "rules", "run_eagerly"]
 
@@ -66,10 +66,10 @@ class Step:
     """A function of the global batch, and options of its division.
 
     Attributes:
-        splits: Whether whole tensors among the arguments are batches, to be divided, too.
+        splits: Whether whole tensors among the arguments are divided, too, as batches.
         keeps_rows: Whether results that are divided along their first axis stay divided.
         jit_compile: Whether XLA compiles the operations between two exchanges.
-        draws_by_xla: Whether XLA compiles the draws in any case.
+        draws_by_xla: Whether XLA compiles random draws even without `jit_compile`.
         batch_rows: The expected number of rows of a batch, where shapes do not say the number.
     """
 

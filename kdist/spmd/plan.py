@@ -218,8 +218,8 @@ class GraphPlan(TensorFacts):
         """Plan an operation's conversions of inputs, and the first stage that has all inputs."""
         op, inputs, placements = operation.op, operation.inputs, operation.placements
         runs_once = decision.on_one_replica
-        # Below, `stage` only grows: to the operations that have to run before, to the inputs in
-        # their forms, to the counts of rows, to the kind of stage, to the gathers of weights.
+        # Below, `stage` only grows: it follows the operations that have to run before, the inputs
+        # in their forms and the counts of rows, is of the right kind, and has room for its weights.
         stage = self._find_first_stage(op, earliest)
         conversions: list[Conversion] = []
         weights: dict[int, tf.Tensor] = {}
@@ -389,8 +389,12 @@ class GraphPlan(TensorFacts):
             sources[planned] = {source for source in found if source is not None}
         sums = {planned: self._sums_of(planned) for planned in self.operations}
         exchanged = {self.makers.get(ref) for ref in self.exchanges}
-        waiting = [p for p in self.operations if p in exchanged or not _may_be_delayed(p)]
-        needed = set(waiting)  # by an exchange, or where they are
+        waiting = [
+            planned
+            for planned in self.operations
+            if planned in exchanged or not _may_be_delayed(planned)
+        ]
+        needed = set(waiting)  # Operations that stay in their stages.
         while waiting:
             added = sources[waiting.pop()] - needed
             needed |= added
@@ -413,7 +417,11 @@ class GraphPlan(TensorFacts):
         """Return the exchanged sums that an operation reads."""
         found: list[Ref] = []
         inputs = zip(planned.inputs, planned.placements, planned.conversions, strict=True)
-        waiting = [t for t, p, c in inputs if isinstance(p, Partial) and not isinstance(c, Keep)]
+        waiting = [
+            tensor
+            for tensor, placement, conversion in inputs
+            if isinstance(placement, Partial) and not isinstance(conversion, Keep)
+        ]
         while waiting:
             tensor = waiting.pop()
             maker = self.makers.get(tensor.ref())
@@ -462,7 +470,7 @@ class GraphPlan(TensorFacts):
     def _gather_weights(self, weights: Sequence[tf.Tensor], stage: StageNumber) -> StageNumber:
         """Plan to gather weights for a stage, or for the next stage that has room for them.
 
-        A stage lets go of its weights. A later stage that needs a weight, such as a stage of the
+        A stage frees its weights. A later stage that needs a weight, such as a stage of the
         backward pass, gathers the weight again.
         """
         available = max(self.stage_of(tensor).next_round for tensor in weights)
@@ -478,7 +486,7 @@ class GraphPlan(TensorFacts):
     def _has_room(
         self, weights: Sequence[tf.Tensor], gathers: Mapping[Ref, PlannedExchange]
     ) -> bool:
-        """Whether weights are gathered for a stage already, or fit beside its other weights."""
+        """Whether a stage has the weights already, room for them, or no further weights."""
         added = {tensor.ref(): tensor for tensor in weights}
         together = {ref: gather.tensor for ref, gather in gathers.items()} | added
         total = sum(map(bytes_of, together.values()))
@@ -554,7 +562,7 @@ def bytes_of(tensor: tf.Tensor) -> int:
 
 
 def is_fake(tensor: tf.Tensor) -> bool:
-    """Whether a tensor is a stand-in, as a branch returns for results that the branch lacks."""
+    """Whether a tensor is a stand-in, which a branch returns for a result that it lacks."""
     return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
 
 

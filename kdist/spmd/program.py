@@ -67,7 +67,7 @@ class Program:
         collectives: The exchanges of values.
         counts: The numbers of rows of all replicas, by batch axis.
         jit_compile: Whether XLA compiles the stages, as far as it can.
-        draws_by_xla: Whether XLA compiles the draws in any case.
+        draws_by_xla: Whether XLA compiles random draws even without `jit_compile`.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Program:
     def write_step(self, results: Sequence[tuple[tf.Tensor, bool]]) -> list[Any]:
         """Write the step; return for each result the whole tensor, or the replicas' rows.
 
-        A result is a tensor of the traced step, and whether it stays divided if it is divided along
-        its first axis.
+        `results` pairs a tensor of the traced step with whether the tensor stays divided, if it is
+        divided along its first axis.
         """
         plan = self.plan
         live = live_planned(plan, [tensor for tensor, _ in results])
@@ -186,8 +186,8 @@ class Program:
 
     def _call_stage(self, stage: ProgramStage, outer: tf.Graph) -> list[list[tf.Tensor]]:
         """Call a stage for its replicas; return the results on every replica."""
-        # The sums that this stage waits for come before sums that only later stages need. These are
-        # added up while the next stages run, once they fill a bucket.
+        # First come the sums that this stage waits for. Sums that only later stages need are added
+        # up while the next stages run, once they fill a bucket.
         self._sum_in_buckets([exchange for exchange in self._sums if exchange in stage.inputs])
         collected = sum(bytes_of(parts[0]) for parts in self._sums.values())
         if collected >= self.collectives.bucket_bytes:
@@ -233,7 +233,7 @@ class Program:
 
     def all_stages(self) -> list[ProgramStage]:
         """Return all functions."""
-        return [each for stage in self.stages.values() for each in stage.with_writers()]
+        return [part for stage in self.stages.values() for part in stage.with_writers()]
 
     def _export_all_tensors(self) -> None:
         for planned in self.plan.operations:
@@ -352,7 +352,7 @@ class Program:
     def _sum_in_buckets(self, exchanges: Sequence[PlannedExchange]) -> None:
         """Write sums over replicas, in buckets, in the order of the step."""
         # Inputs of the step are not in `_order`: they come first.
-        exchanges = sorted(exchanges, key=lambda each: self._order.get(each.tensor.ref(), -1))
+        exchanges = sorted(exchanges, key=lambda sum_: self._order.get(sum_.tensor.ref(), -1))
         sums = self.collectives.sum_all([self._sums.pop(exchange) for exchange in exchanges])
         self._exchanged |= dict(zip(exchanges, sums, strict=True))
 
@@ -370,9 +370,9 @@ def stays_divided(placement: Placement) -> bool:
 class ProgramStage(Stage):
     """A stage of a program: runs on every replica, or once.
 
-    `changed` names the variables that are changed by a part of a stage, for shards of a device that
-    share variables. The part runs after the stage has run for all shards: once on each device for
-    `COPIES` of variables, for each shard for `PARTS` of divided variables. `None` is a whole stage.
+    If the shards of a device share variables, a part of the stage (`changed`) changes the variables
+    after the stage has run for all shards: the part `COPIES` runs once on each device, and the part
+    `PARTS`, for divided variables, for each shard. `None` is the stage itself.
 
     Attributes:
         writers: The parts of this stage that change variables.
@@ -543,7 +543,10 @@ class ProgramStage(Stage):
 
     def _segment_rows(self, rows: Rows) -> list[tf.Tensor]:
         """Return, for each segment of rows, the replicas' numbers of rows."""
-        return [self.row_counts(s.root()) * self.write_size(u, "int32") for s, u in rows.segments]
+        return [
+            self.row_counts(batch_axis.root()) * self.write_size(unit, "int32")
+            for batch_axis, unit in rows.segments
+        ]
 
     def _restore_order(self, gathered: tf.Tensor, placement: Shard) -> tf.Tensor:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
@@ -560,8 +563,8 @@ class ProgramStage(Stage):
         if self.changed:  # Variables are changed after all reads.
             self.after[self.program.stage_at(self.number)] = None
         # Within a function, the operation waits for operations; otherwise, call waits for call.
-        stages = self.program.stages.items()
-        before = [each for n, stage in stages if n < self.number for each in stage.with_writers()]
+        earlier = [stage for number, stage in self.program.stages.items() if number < self.number]
+        before = [part for stage in earlier for part in stage.with_writers()]
         controls = []
         for op in planned.controls:
             if op in self.written:

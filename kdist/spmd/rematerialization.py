@@ -1,9 +1,9 @@
 """Exact rematerialization: the backward pass computes operations of the forward pass again.
 
-`keras.remat` and `keras.RematScope` keep the inputs of a function for its gradient, and let go of
-all values between. TensorFlow's `tf.recompute_grad` calls the function a second time: it draws
-other random numbers, changes variables twice, and takes no keyword arguments in a graph. Here the
-function is called once, and its operations are copied:
+`keras.remat` and `keras.RematScope` keep the inputs of a function for its gradient, and free all
+values between. TensorFlow's `tf.recompute_grad` calls the function a second time: the second call
+draws other random numbers and changes variables again, and in a graph it takes no keyword
+arguments. Here the function is called once, and its operations are copied:
 
 - Operations without a state are computed again. A stateless draw gives the same numbers.
 - Values of operations with a state, such as reads of variables, are kept.
@@ -34,9 +34,9 @@ _TENSOR_ATTRIBUTES = ("_keras_logits", "_keras_mask")
 def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..., Any]:
     """Return a function with the results of `fn`, whose gradient computes `fn` again.
 
-    Inside `fn`, further functions are called as they are. So is a model as a whole, since its
-    backward pass would keep the values of all layers at once: its layers are computed again, layer
-    by layer. Outside of a graph, `fn` is called as it is.
+    Inside `fn`, and outside of a graph, functions are called as they are. So is a whole model: its
+    backward pass would keep the values of all layers at once. Instead, each of its layers is
+    computed again on its own.
 
     With `keeps_weights`, values that follow from variables alone, such as casts of weights, are
     kept for the gradient: a replica has only its part of divided weights.
@@ -149,7 +149,7 @@ def _find_weight_operations(operations: Operations) -> Operations:
 def _find_stateless(results: Iterable[tf.Tensor], operations: Operations) -> Operations:
     """Return the operations that are computed again for results, in order.
 
-    An operation with a state is not, and neither is an operation that only such an operation needs.
+    Operations with a state are left out, and operations that only an operation with a state needs.
     """
     found: set[tf.Operation] = set()
     waiting = [tensor.op for tensor in results]
@@ -175,8 +175,8 @@ def _recompute_gradient(
 ) -> list[Any]:
     """Return the gradients of inputs, from operations that are computed again.
 
-    For a gradient of this gradient, the operations are not computed again, since the outer tape has
-    recorded the first ones.
+    If an outer tape records this gradient, the operations are not computed again: the tape has
+    recorded the original operations.
     """
     copies: dict[Any, tf.Tensor] = {}
     if not record.could_possibly_record():
@@ -186,7 +186,7 @@ def _recompute_gradient(
         [copies.get(tensor.ref(), tensor) for tensor in results],
         sources,
         list(gradients),
-        stop_gradients=sources,  # An input may follow from another one outside.
+        stop_gradients=sources,  # Outside, an input may depend on another input.
     )
     return input_gradients
 
@@ -211,6 +211,6 @@ def _compute_again(
         with tf.control_dependencies([] if is_waiting else begins):
             copy = copy_operation(graph, op, given)
         for output, copied in zip(op.outputs, copy.outputs, strict=True):
-            copied.set_shape(output.shape)  # Python code may have set it.
+            copied.set_shape(output.shape)  # Python code may have set the shape.
             copies[output.ref()] = copied
     return copies

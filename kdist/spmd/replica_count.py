@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from ..errors import cut_line, format_code_line, is_of_user
 
-# Files of functions that use a number where they are called, of the patch that shows the number,
-# and of the step's graph. All further code of libraries uses settings of objects that were made
-# outside of the step, such as a schedule's rate.
+# Files of library functions that a line of the step calls with the number. Other library code uses
+# numbers that an object was made with, outside of the step, such as a schedule's rate.
 _FUNCTIONS = re.compile(
     r"/tensorflow/|/keras/src/(backend|ops|random|utils)/|/_upstream/|/spmd/functions\.py"
 )
@@ -42,7 +41,7 @@ def _reflect(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _multiply_share(self: Any, other: Any) -> Any:
-    """Multiply a share: times the number of replicas it is the whole, a plain number."""
+    """Multiply a share; a share times the number of replicas is the whole, a plain number."""
     if isinstance(other, ReplicaCount):
         return self.real * other.real
     return _recognize_result(operator.mul)(self, other)
@@ -104,8 +103,8 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
     """Return the warning about a `ReplicaNumber` in a step.
 
     `places` are the files and line numbers of the traceback that made a tensor of the number, the
-    outermost first. `None` means that no line of the user's uses the number, but an object that was
-    made with the number, such as a layer or an optimizer.
+    outermost first. `None` means that no line of the user's uses the number itself: an object that
+    was made with the number uses it, such as a layer or an optimizer.
     """
     paths = [*places]
     own = [number for number, (path, _) in enumerate(paths) if is_of_user(path)]

@@ -115,8 +115,8 @@ def _read_matrix(facts: Any, tensor: Any) -> Any:
     return None
 
 
-# Readers. Each gets the operation and the sizes in its inputs, and returns the sizes in the result;
-# for an operation with several results, a list.
+# Readers. A reader gets the operation and the sizes in its inputs, and returns the sizes in the
+# result; for an operation with several results, a list.
 
 
 def _reshape(op: Any, sizes: Any, *_: Any) -> Any:

@@ -287,7 +287,8 @@ class Stage:
         """Let XLA compile a draw, even in a stage that XLA does not compile."""
 
         def draw(*given: tf.Tensor) -> Any:
-            # With an effect, a call with constant inputs is not computed by TensorFlow's kernel.
+            # TensorFlow would fold a call without an effect, by its own kernel, if all inputs are
+            # constants.
             tf.raw_ops.Assert(condition=True, data=[0])
             return copy_operation(tf.compat.v1.get_default_graph(), op, given).outputs
 
@@ -395,7 +396,7 @@ class Stage:
         return self.make_once(("symbol", symbol, dtype), make)
 
     def unknown_number(self, number: UnknownNumber) -> tf.Tensor:
-        """Return an unknown number, of a tensor that this function makes or from outside."""
+        """Return an unknown number, from a tensor that this function makes or from outside."""
         if isinstance(number, AxisSize | Element):
             tensor = self.plan.resolve_alias(number.tensor)
             if self.makes_tensor(tensor) or tensor.op.type == "Const":
@@ -645,20 +646,20 @@ def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor
         flat = tf.reshape(tensor, [tf.reduce_prod(before), rows, tf.reduce_prod(after)])
         own = tf.slice(flat, [0, begin, 0], [-1, count, -1])
         return tf.reshape(own, tf.concat([before, [count], after], 0))
-    starts = tf.stack([begin if each == axis else 0 for each in range(rank)])
-    counts = tf.stack([count if each == axis else -1 for each in range(rank)])
+    starts = tf.stack([begin if index == axis else 0 for index in range(rank)])
+    counts = tf.stack([count if index == axis else -1 for index in range(rank)])
     return tf.slice(tensor, starts, counts)
 
 
 def _forget_size(handle: tf.Tensor, axis: int) -> None:
-    """Set the size of an axis to unknown in a handle's data: the handle is a part's."""
+    """Set the size of an axis to unknown in the data of a handle, which refers to a part."""
     data = handle_data_util.get_resource_handle_data(handle)
     data.shape_and_type[0].shape.dim[axis].size = -1
     handle_data_util.set_handle_data(handle, data)
 
 
 def local_shape(shape: tf.TensorShape, placement: Placement) -> tf.TensorShape:
-    """Return the known shape of a replica's value of a tensor of a shape."""
+    """Return the shape of a replica's value of a tensor, as far as it is known."""
     if not isinstance(placement, Shard) or shape.rank is None:
         return shape
     sizes = [None if axis == placement.axis else size for axis, size in enumerate(shape)]

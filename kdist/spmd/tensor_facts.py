@@ -70,7 +70,7 @@ class NeedsCollectiveError(Exception):
 
 @dataclass
 class Assumption:
-    """Two inputs of the step have equally many rows, as an operation demands."""
+    """Two inputs of the step have equally many rows, as an operation needs them."""
 
     batch_axis: BatchAxis
     other: BatchAxis
@@ -90,8 +90,8 @@ class StepFacts:
         variable_shards: The placements of divided variables, by their shapes.
         layouts: Divisions of several segments that the step has made.
         list_elements: For each operation that makes a list, the placement of the list's elements.
-        weight_bytes: Bytes of the divided weights that are gathered for a stage; `None` if weights
-            are not divided.
+        weight_bytes: Most bytes of divided weights gathered for a stage; `None` if weights are not
+            divided.
         batch_rows: The expected number of rows of a batch, where shapes do not say the number; for
             costs only. `None` without an expectation.
     """
@@ -110,8 +110,8 @@ class TensorFacts:
     """Facts of the tensors of a traced graph, or of the body of a loop or condition in it.
 
     `parent` has the facts of the graph that contains the body, `step` the facts of the whole step.
-    A graph that `is_conditional` is a body that may not run. With `can_check`, the graph can have
-    checks, operations that fail the step: XLA leaves them out.
+    `is_conditional` is whether the graph is a body that may not run, `can_check` whether the graph
+    can have checks, which fail the step: XLA leaves out checks.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class TensorFacts:
         return tensor.shape.merge_with(known)
 
     def expected_elements(self, tensor: tf.Tensor) -> int | None:
-        """Return the number of elements of a tensor over all replicas, if it can be expected."""
+        """Return the expected number of elements of a whole tensor; `None` if unknown."""
         dims = self.dims_of(tensor)
         return None if dims is None else expected_number(math.prod(dims), self.step.batch_rows)
 
@@ -267,9 +267,9 @@ class TensorFacts:
     def named_rows(self, tensor: tf.Tensor) -> Rows | None:
         """Return the rows that the first column of a matrix of indices names, as in `tf.where(x)`.
 
-        Each row of the matrix names a row of `x`, and is on the same replica as the named row. For
-        a vector of indices, `Shard.within` has the rows instead. For the shape that belongs to a
-        matrix of indices, the first element counts the returned rows.
+        Each row of the matrix names a row of `x`, and is on the same replica as the named row. A
+        vector of indices has `Shard.within` instead. For the dense shape of such a matrix, return
+        the rows that its first element counts.
         """
         return self._named_rows.get(tensor.ref())
 
@@ -292,8 +292,8 @@ class TensorFacts:
     def merge_rows(self, rows: Rows, others: Rows, op: tf.Operation) -> bool:
         """Assume that two inputs of the step have equally many rows; return whether they can.
 
-        An operation demands the assumption, which is checked at the beginning of each step; in a
-        branch or loop, each time that the branch or the loop's body runs.
+        `op` needs the assumption. Each step checks it at the beginning; in a branch or loop, each
+        run of the branch or of the loop's body checks it.
         """
         if self.is_conditional and not self.can_check:
             return False
@@ -327,7 +327,7 @@ class TensorFacts:
             assumption.undo()
 
     def undo_assumptions(self, since: int) -> None:
-        """Undo all assumptions but the first `since`, as a plan is given up."""
+        """Undo all assumptions but the first `since`, after a plan was given up."""
         while len(self.assumed) > since:
             self.assumed.pop().undo()
 

@@ -128,8 +128,8 @@ def _describe_difference(
 ) -> str:
     """Return a text about the first difference that rounding does not explain, or an empty text.
 
-    The replicas' terms of a sum have the absolute values `added` together, which may be larger than
-    the sum.
+    `added` is the sum of the absolute values of the replicas' terms of a sum, which may be larger
+    than the sum.
     """
     if _are_equal(whole, expected):
         return ""
@@ -253,7 +253,7 @@ class Validation:
             self._wholes[output.ref()] = self._compare_parts(
                 op, placement, parts, whole, near_whole
             )
-        # If a change of the variable could not be computed, its value is known again from a read.
+        # After a change that could not be computed, a read makes the variable's value known again.
         if op.type == "ReadVariableOp":
             key = self.plan.resolve_alias(op.inputs[0]).ref()
             if self._state.get(key, op) is None:
@@ -390,15 +390,15 @@ def _is_fake(op: tf.Operation, index: int) -> bool:
 
 
 def _is_undefined(op: tf.Operation, index: int) -> bool:
-    """Whether a result is not computed, such as the vectors of a call for singular values alone."""
+    """Whether a result is not computed, such as vectors if only singular values were asked for."""
     names = {"Svd": "compute_uv", "SelfAdjointEigV2": "compute_v"}
     return index > 0 and op.type in names and not op.get_attr(names[op.type])
 
 
 def _change_undefined(value: tf.Tensor, result: tf.Tensor) -> tf.Tensor:
-    """Change the elements of a cast whose floats the integer type does not have.
+    """Change the results of a cast for floats outside of the integer type's range.
 
-    Their results differ with the number of elements and with the processor.
+    These results depend on the number of elements and on the processor.
     """
     if not value.dtype.is_floating or not result.dtype.is_integer:
         return result

@@ -113,7 +113,7 @@ def ensure_shape(op: Operation) -> Decision | None:
 
 
 def _is_clipped(op: Operation, at: int) -> bool:
-    """Whether negative numbers become 0, as in gradients of segments; indices of rows stay."""
+    """Whether negative numbers become 0, as in gradients of segments: indices do not change."""
     return op.type == "Maximum" and op.inputs[1 - at].op.type == "ZerosLike"
 
 
@@ -213,7 +213,7 @@ def _divide_partials(op: Operation) -> Decision | None:
     if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
         return None
     if not op.in_body and sum(partial) < 2:
-        return None  # This would save nothing, and readers would have to wait for the sum.
+        return None  # A partial result would save nothing, and its readers would wait for a sum.
     if op.type in ("Add", "AddV2", "Sub", "AddN"):
         return Decision([PARTIAL] * len(partial), [PARTIAL])
     size = op.outputs[0].shape.num_elements()

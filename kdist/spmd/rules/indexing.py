@@ -131,10 +131,10 @@ def take_own_rows(op: Operation) -> Decision | None:
 def own_places(
     stage: Stage, rows: Rows, places: Any, least: int | None
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return places within a replica's rows, whether each is its own, and the number of its rows.
+    """Return indices into a replica's rows, whether it has each index, and its number of rows.
 
-    `places` are among the rows of all replicas; places below `least`, or that no replica has, are
-    an error on CPUs, as they are for TensorFlow's kernels there.
+    `places` are indices into the rows of all replicas. On CPUs, indices below `least`, and indices
+    that no replica has, are an error, as for TensorFlow's kernels.
     """
     ((count, first),) = stage.row_blocks(rows, places.dtype)
     checks = []
@@ -194,7 +194,7 @@ def gather_nd(op: Operation) -> Decision | None:
 
 @rule("Where")
 def where(op: Operation) -> Decision | None:
-    """Find the places of true values; each place is on the replica that has its row."""
+    """Find the indices of true values; the replica of a row has its indices."""
     shard, rank = op.shard(0), op.rank(0)
     if shard is None or rank is None or shard.axis or len(shard.rows.segments) != 1:
         return None
@@ -213,7 +213,7 @@ def where(op: Operation) -> Decision | None:
 
 
 def move_places(stage: Stage, rows: Rows, places: Any, sign: int = 1) -> Any:
-    """Convert places in a replica's rows to places in the whole batch; for `sign=-1`, back."""
+    """Convert indices into a replica's rows to indices into the batch; for `sign=-1`, back."""
     ((_, first),) = stage.row_blocks(rows, places.dtype)
     zero, width = tf.zeros_like(first), places.shape[1]
     return places + tf.one_hot(0, width, sign * first, zero, dtype=places.dtype)
@@ -242,7 +242,7 @@ def reduce_segments(op: Operation) -> Decision | None:
 
 
 def _named_rows(op: Operation, count: Any) -> Rows | None:
-    """Return the rows that are the segments, if each segment's values are on its row's replica."""
+    """Return the rows that the segments are, if a row's replica has all values of its segment."""
     ids = op.shard(1)
     rows = None if ids is None or op.rank(1) != 1 else ids.within
     if rows is None or count is None or len(rows.segments) != 1:

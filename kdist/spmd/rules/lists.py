@@ -71,7 +71,8 @@ def put_element(op: Operation) -> Decision | None:
     if isinstance(item, Shard):
         item = item.as_plain()
     elif item != PARTIAL or not op.in_body:
-        # Only a body keeps a sum partial: it cannot sum over replicas, and the sum may not be used.
+        # Only a body keeps a sum partial: a body cannot sum over replicas, and no operation may
+        # need the sum.
         item = REPLICATE
     sizes = _keep_batch_sizes(op.sizes_in(index)) if isinstance(item, Replicate) else None
     element = lst.element
@@ -128,7 +129,7 @@ def take_element(op: Operation) -> Decision | None:
     is_stack = op.type == "TensorListStack"
     out = element.on_axis(element.axis + is_stack) if isinstance(element, Shard) else element
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
-    # The other operations may read elements that are not set, which are zeros.
+    # All further operations may read elements that are not set: they are zeros.
     if lst.sizes is not None and op.type == "TensorListPopBack":
         op.set_sizes(output, _fill_with_elements(lst.sizes, output))
     shape_at = 2 if op.type == "TensorListGetItem" else 1

@@ -188,8 +188,8 @@ def _set_dims(op: Operation, begin: Any, size: Any) -> None:
     left = [a - b for a, b in zip(dims, begin, strict=True)]
     static = output.shape.as_list() if output.shape.rank == len(left) else [None] * len(left)
     found = [
-        known if known is not None else rest if each == -1 else each
-        for known, rest, each in zip(static, left, size, strict=True)
+        known if known is not None else rest if given == -1 else given
+        for known, rest, given in zip(static, left, size, strict=True)
     ]
     op.set_dims(output, found)
 
