@@ -2,7 +2,7 @@
 
 TensorFlow gives every collective a new key each time it runs. The key is an input of the step's
 function, which TensorFlow does not fill in inside a loop, as for `steps_per_execution`. A key that
-is fixed when the step is traced works in a loop, and costs less, but is for a single shape.
+is fixed when the step is traced works in a loop, and costs less, but serves a single shape.
 """
 
 import contextlib
@@ -122,10 +122,10 @@ class Launcher(CollectiveReplicaLauncher):
 
     @contextlib.contextmanager
     def _mark_collective(self, is_static: bool, is_bucket: bool = False) -> Iterator[None]:
-        """Inside the `with` block, tell the properties of the collective that TensorFlow creates.
+        """Set properties of the collective that TensorFlow creates inside the `with` block.
 
         TensorFlow keeps a collective for each key, so only a collective of a fixed shape
-        (`is_static`) has a fixed key. `is_bucket` stands for a bucket of gradients.
+        (`is_static`) has a fixed key. `is_bucket` is whether gradients of a bucket are summed.
         """
         self._thread.is_static, self._thread.is_bucket = is_static, is_bucket
         try:

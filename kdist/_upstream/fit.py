@@ -119,7 +119,7 @@ def start_fit_at(
     """Let a `fit` that is about to begin start at a batch of an epoch.
 
     Callbacks and the progress bar get steps that begin at `batch`. The data are the same as in an
-    uninterrupted fit. `data_ends` are those of the interrupted fit (`Fit.data_ends`).
+    uninterrupted fit. `data_ends` is the `Fit.data_ends` of the interrupted fit.
 
     - `kdist.data.training_batches`: any batch is computed directly.
     - Arrays, and a `tf.data.Dataset`: if the order depends on earlier iterators, these iterators

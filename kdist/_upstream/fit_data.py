@@ -49,7 +49,7 @@ class Fit:
         start: Epoch and batch to begin at, if `start_fit_at` has set them; `None` after the start.
         data_ends: Epochs whose data ended before Keras expected it, with the batches that Keras
             had counted in the iterator.
-        counted: `EpochBatches` that count their epochs, as an iterator covers several epochs.
+        counted: `EpochBatches` that count their epochs, because an iterator covers several epochs.
         observers: The callbacks that are called at the end of the fit, also after an error.
         resumed_logs: Logs of a resumed epoch without a step left; ignored if the epoch has a step.
     """
@@ -184,7 +184,9 @@ def find_batch_size(dataset: tf.data.Dataset) -> int | None:
     if kind not in _KEEP_BATCHES:
         return None
     # A dataset of scalars that is zipped with the batches, such as seeds, has no batch size.
-    sources = [s for s in dataset._inputs() if kind != "Zip" or not _has_scalars_only(s)]
+    sources = [
+        source for source in dataset._inputs() if kind != "Zip" or not _has_scalars_only(source)
+    ]
     sizes = {find_batch_size(source) for source in sources}
     return sizes.pop() if len(sizes) == 1 else None
 

@@ -60,13 +60,13 @@ class StrategyHooks:
       a model that was created outside the scope raises `UserError`.
     * `is_prepared(model)`: whether the model and its steps have not changed since `prepare`.
     * `model_state(model)`: the `ModelState` that the strategy stores.
-    * `reset(model)`: resets this state, as the model is about to be compiled again.
+    * `reset(model)`: resets this state, before the model is compiled again.
     * `equalize_copies(handles)`: gives the copies of variables the value of the first copy, after a
-      failed step. `handles` are the tensors that the failed function captures. A variable's handle
-      is the handle of its first copy.
+      failed step. `handles` are the tensors that the failed function captures, for a variable the
+      handle of its first copy.
     * `automatic_xla(is_supported)`: the value of `jit_compile="auto"`, Keras's default: true on one
-      GPU. On several GPUs XLA compiles only the random draws: XLA and TensorFlow draw different
-      numbers, and one GPU has XLA's.
+      GPU. On several GPUs XLA compiles only the random draws, for the same numbers as on one GPU:
+      XLA and TensorFlow draw different numbers.
     * `steps_per_execution(model, global_batch)`: the value of `steps_per_execution="auto"`.
 
     In a step:

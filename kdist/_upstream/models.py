@@ -49,7 +49,8 @@ def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
     config = getattr(model, "_compile_config", None)
     arguments = {} if config is None else config.config
     compiled = tf.nest.flatten([arguments.get("metrics"), arguments.get("weighted_metrics")])
-    return [*model.metrics, *(m for m in compiled if isinstance(m, keras.metrics.Metric))]
+    metrics = (metric for metric in compiled if isinstance(metric, keras.metrics.Metric))
+    return [*model.metrics, *metrics]
 
 
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:

@@ -78,7 +78,11 @@ def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
         if is_creating:
             return next_creator(**kwargs)
         is_creating = True
-        options = {k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
+        options = {
+            name: value
+            for name, value in kwargs.items()
+            if name in _NEW_VARIABLE and value is not None
+        }
         value = options.get("initial_value")
         if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
             options["initial_value"] = _compute_outside(value)
@@ -157,7 +161,7 @@ def _remat(original: Callable[..., Any], fn: Callable[..., Any]) -> Any:
 @replaces(
     keras.layers.BatchNormalization,
     "call",
-    why="Takes about thirty operations for a pass over a batch; each is a launch on a GPU.",
+    why="Takes about thirty operations for a pass over a batch; a GPU launches a kernel for each.",
     test="test_batch_norm_has_many_operations",
 )
 def _batch_norm(

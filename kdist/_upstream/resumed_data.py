@@ -31,7 +31,7 @@ from .fit_data import (
     walk_inputs,
 )
 
-# Kinds of data sets. Their iterators open an iterator of every input when they begin, and keep no
+# Kinds of data sets whose iterators open an iterator of every input when they begin, and keep no
 # state for the next iterator.
 _OPENS_INPUTS_AT_START = frozenset(
     (
@@ -44,8 +44,8 @@ _OPENS_INPUTS_AT_START = frozenset(
         *("TFRecord", "Unbatch", "Unique", "Window", "Zip"),
     )
 )
-# Kinds of data sets. Their iterators open the iterators of an input while the data are read:
-# several iterators, or a single iterator forever.
+# Kinds of data sets whose iterators open the iterators of an input while the data are read: several
+# iterators, or a single iterator forever.
 _OPENS_INPUTS_LATE = frozenset(("Cache", "Concatenate", "Repeat"))
 _ORDER_BY_ITERATOR = frozenset(("Random", "Shuffle"))
 _PYTHON_OPERATIONS = frozenset(("EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"))
@@ -188,8 +188,8 @@ def make_spare_iterator(epoch_iterator: Any) -> None:
     """Create the unused iterator that Keras creates at the end of an epoch.
 
     The next epoch creates another iterator, but the spare iterator changes the order of data that
-    are shuffled again for each iterator. The spare iterator is not divided over the replicas, as
-    nobody reads it.
+    are shuffled again for each iterator. The spare iterator is not divided over the replicas, as no
+    epoch reads it.
     """
     if isinstance(epoch_iterator.data_adapter, TFDatasetAdapter):
         iter(epoch_iterator.data_adapter.get_tf_dataset())
@@ -202,8 +202,8 @@ class IteratorHistory:
         iterators: All iterators, in order.
         current: The iterator that the next epoch continues to read; `None` if that epoch creates a
             new iterator.
-        num_batches: The length of the data as Keras knows it after these epochs: if the data set
-            does not tell it, Keras takes it from the first epoch that the data end in.
+        num_batches: Keras's number of batches after these epochs. If the data set does not know its
+            length, Keras takes the number from the first epoch in which the data end.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class IteratorHistory:
         read = executions * self._steps_per_execution
         use.batches = (use.batches or 0) + read
         self._steps_seen += read
-        # Keras creates an iterator here even if the next epoch creates another iterator.
+        # Keras creates an iterator here even if the next epoch will create another.
         if self.num_batches and self._steps_seen >= self.num_batches:
             self._make_iterator(epoch)
 

@@ -19,14 +19,14 @@ from .prepare_tensorflow import DEV, quiet_stderr
 
 # The least number of logical CPUs. The number is fixed once TensorFlow has started, and a later
 # strategy in the same process may have more replicas. Idle logical CPUs cost nothing. Most machines
-# have at most 8 GPUs: 8 logical CPUs can try out training on them.
+# have at most 8 GPUs: 8 logical CPUs suffice to try out a training.
 _LOGICAL_CPUS = 8
 
 
 def first_devices(replicas: int | None) -> list[str]:
     """Return the names of the first `replicas` devices; `None` means all GPUs or one CPU.
 
-    If the user has split a GPU into logical devices, each of them counts as a GPU.
+    If the user has split a GPU into logical devices, each logical device counts as a GPU.
     """
     if replicas is not None and as_integer(replicas) is None:
         raise UserError(f"replicas has to be an integer, received {replicas!r}")

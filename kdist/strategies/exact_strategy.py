@@ -1,7 +1,7 @@
 """`ExactStrategy`: the base class of kdist's strategies.
 
-`run` divides a step with `spmd/partition.py`. Patches of Keras and TensorFlow call
-the methods of `_upstream/hooks.py`, such as `prepare` before a model's first step.
+`run` divides a step with `spmd/partition.py`. Patches of Keras and TensorFlow call the methods that
+`_upstream/hooks.py` lists, such as `prepare` before a model's first step.
 """
 
 import contextlib

@@ -39,9 +39,9 @@ def load_model(
 ) -> keras.Model:
     """Open a saved model in a strategy's scope, to be trained further on any number of replicas.
 
-    The weights, the optimizer's state and the compile settings come from the file; any number of
-    replicas may have saved it. A file does not contain the state of random draws, such as
-    dropout's; `Checkpoint` saves this state, too.
+    The weights, the optimizer's state and the compile settings come from the file, which any number
+    of replicas may have saved. The file lacks the state of random draws, such as dropout's;
+    `Checkpoint` saves this state, too.
 
     Args:
         path: A path for `keras.models.load_model`: a `.keras` file or a folder with its content, or

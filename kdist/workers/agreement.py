@@ -82,8 +82,8 @@ _POLL_MS = 250  # between two polls, Python handles signals, and failures are ch
 class Agreement:
     """Exchanges values between the workers; all workers have to call the methods in the same order.
 
-    The workers share the store `keys`, as the module `worker_store`. A wait is limited, unless
-    a worker has reported slow work, such as saving.
+    The workers share the key-value store `keys`, such as the module `worker_store`. A wait is
+    limited, unless a worker has reported slow work, such as saving.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Agreement:
         if len(set(self.exchange(event, hash_json(list(values))))) == 1:
             return
         lists = self.exchange(event, list(values))
-        at = next(i for i, texts in enumerate(zip_longest(*lists)) if len(set(texts)) > 1)
+        at = next(index for index, texts in enumerate(zip_longest(*lists)) if len(set(texts)) > 1)
         items = _describe_by_worker(self.exchange(event, describe(at)))
         raise _common_error(
             f"the workers differ at {event}: {items}; all workers have to do the same"
@@ -225,7 +225,7 @@ def _shorten(values: Sequence[Any]) -> list[str]:
     if max(map(len, texts)) <= _LONGEST_TEXT:
         return texts
     same = next(
-        (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1),
+        (index for index, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1),
         min(map(len, texts)),
     )
     start = max(0, same - _LONGEST_TEXT // 2)

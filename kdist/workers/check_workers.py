@@ -90,7 +90,7 @@ def _difference_from_one_replica(strategy: MultiWorkerMirroredStrategy) -> float
     x = draw.normal(size=(2 * batch - 1, _FEATURES)).astype("float32")
     y = x.sum(axis=1, keepdims=True)
     alone, together = make(), strategy.build(make)
-    start = [draw.normal(size=w.shape).astype("float32") for w in alone.trainable_weights]
+    start = [draw.normal(size=weight.shape).astype("float32") for weight in alone.trainable_weights]
     for model in (alone, together):
         for weight, value in zip(model.trainable_weights, start, strict=True):
             weight.assign(value)

@@ -1,8 +1,8 @@
 """Hang detection: if a worker does not start, or hangs, all workers end and print the reason.
 
-Every worker ends itself. `limit_start` ends it if the workers do not find each other in time;
-`HangWatch` ends it if a step takes longer than `hang_seconds`, and prints the workers that are
-behind. `worker_end.py` ends the workers after a failure.
+Each worker detects this itself. `limit_start` kills a worker if the workers do not find each other
+in time. `HangWatch` ends a worker if a step takes longer than `hang_seconds`, and prints which
+workers are behind. `worker_end.py` ends the workers after a failure.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from . import start_timeout
 
 @contextlib.contextmanager
 def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Iterator[None]:
-    """End this process if the workers do not find each other inside the `with` block in time.
+    """Kill this process if the workers do not find each other inside the `with` block in time.
 
-    A single worker has no limit.
+    A child process, `start_timeout.py`, kills it. A single worker has no limit.
     """
     if len(addresses) == 1:
         yield
@@ -51,8 +51,8 @@ _HUNG, _IDLE = "kdist/hang", "kdist/idle"
 class HangWatch(StepWatch):
     """Counts the steps of a worker, and compares the workers when no step has ended for long.
 
-    Three things may take ten times `seconds`: the first step of a `fit`, `evaluate` or `predict`; a
-    step that is traced; and slow work, such as saving a model.
+    Ten times `seconds` are allowed for the first step of a `fit`, `evaluate` or `predict`, for a
+    step that is traced, and for slow work, such as saving a model.
 
     Args:
         keys: The key-value store that the workers share: the module `worker_store`.
@@ -205,8 +205,8 @@ class HangWatch(StepWatch):
         self._dump()
         self._is_ending = True
         self._exchange("stack", self._state())
-        # `_abort` makes every waiting collective fail, so that a waiting worker leaves its step. A
-        # worker that still does not leave is the culprit, stuck in its data or its program.
+        # `_abort` makes every waiting collective fail, so that a waiting worker leaves its step. If
+        # a worker stays in its step, its data or its program is the cause.
         self._abort()
         waits = self._has_left.wait(_LEAVE_SECONDS)
         states = self._exchange(

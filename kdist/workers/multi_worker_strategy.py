@@ -72,11 +72,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             cluster in the environment variable `TF_CONFIG`, or else the tasks of a Slurm job step.
         communication_options: A `tf.distribute.experimental.CommunicationOptions`. Gradients are
             sent in buckets of its `bytes_per_pack`, 4 MiB by default, while later gradients are
-            still being computed. If a bucket is larger than all gradients together, they are sent
-            all together after the backward pass. With a `timeout_seconds`, a worker waits that long
-            for the other workers. By default, a comparison of the workers waits `hang_seconds`
-            and a minute, at least 600 seconds, and longer while a worker is saving. Within a step a
-            worker waits without limit.
+            still being computed; a bucket that holds all gradients is sent after the backward pass.
+            With a `timeout_seconds`, a worker waits that long for the other workers. By default, a
+            comparison of the workers waits for `hang_seconds` plus a minute, or 600 seconds if that
+            is longer, and while a worker is saving. Within a step a worker waits without limit.
         replicas: Number of replicas per worker, the same on all workers: the first `replicas`
             visible GPUs, or that many logical CPUs without a GPU. `None` uses every visible GPU, or
             the CPU without a GPU.

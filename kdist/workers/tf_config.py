@@ -10,8 +10,8 @@ from ..arguments import TF_CONFIG_EXAMPLE, read_tf_config
 from ..errors import UserError
 
 TASKS = ("chief", "worker")
-# The first ports of blocks of 20 ports: a job step has a block, and each worker of a node a port of
-# the block. Linux gives these ports to no client.
+# The first ports of blocks of 20 ports: each job step has a block, and each worker on a node a port
+# of the block. Linux uses none of these ports for outgoing connections.
 _SLURM_PORTS = range(12000, 32000, 20)
 _STEPS_OF_A_JOB = 61  # not a divisor of the number of blocks
 RANK, WORLD_SIZE, RESTART_COUNT = "KDIST_RANK", "KDIST_WORLD_SIZE", "KDIST_RESTART_COUNT"

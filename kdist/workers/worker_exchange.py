@@ -89,7 +89,7 @@ class PeriodicExchange:
         return [value for value, _ in everyone]
 
     def _until_next(self) -> int:
-        """Return the steps until the next exchange, at most twice the last, as steps may slow."""
+        """Return the steps until the next exchange; at most twice as many, as steps may slow."""
         if self._workers.count == 1:
             return 1
         seconds = self._clock() - self._since

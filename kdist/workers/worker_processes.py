@@ -72,7 +72,7 @@ def run_workers(
     """Start workers, and return when all workers have ended.
 
     A signal is passed on to all workers. After the failure of a worker, the remaining workers are
-    ended. No worker outlives the call, and no process that a worker has started.
+    ended. No worker, and no process that a worker has started, outlives the call.
     """
     began = time.monotonic()
     workers: list[Worker] = []
@@ -110,7 +110,9 @@ def passed_signals(events: "queue.SimpleQueue[Any]") -> Iterator[None]:
         events.put(signal.Signals(number))
 
     handlers = {number: signal.getsignal(number) for number in _PASSED_SIGNALS}
-    handlers = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
+    handlers = {
+        number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN
+    }
     try:
         for number in handlers:
             signal.signal(number, put_signal)
