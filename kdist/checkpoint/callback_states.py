@@ -98,7 +98,7 @@ class CallbackStates:
 
     def warn_of_unsaved(self) -> None:
         """Warn about callbacks with an unknown state."""
-        unsaved = [n for n, callback in self._callbacks.items() if not _is_known(callback)]
+        unsaved = [name for name, callback in self._callbacks.items() if not _is_known(callback)]
         if unsaved:
             warnings.warn(
                 f"Checkpoint does not save the state of {', '.join(unsaved)}: a resumed run starts"

@@ -119,13 +119,14 @@ def write_checkpoint(
     """Write a safetensors file of arrays and a JSON-compatible state; return its short digest.
 
     kdist writes the format itself: of the two functions of safetensors, one returns the whole file
-    as bytes, and the other reports a full disk as text without its error number. The digest is of
-    the bytes in memory: the hash of the written file would also fit bytes that a failing disk has
-    changed.
+    as bytes, and the second reports a full disk as text without its error number. The digest is
+    computed from the bytes in memory: a hash of the written file would also match bytes that a
+    failing disk has changed.
     """
     # Arrays with large items come first, so that each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    byte_types = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
+    types = {name: arrays[name].dtype.name for name in order}
+    byte_types = {name: type_ for name, type_ in types.items() if type_ not in _TYPE_NAMES}
     metadata = {
         "format": str(FORMAT),
         "state": _compact_json(state),

@@ -110,7 +110,11 @@ def _restore_weights(
     *,
     averaged: bool,
 ) -> None:
-    variables = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
+    variables = {
+        name: variable
+        for name, variable in state_variables(model).items()
+        if name.startswith("model/")
+    }
     saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
     if difference := find_difference(variables, saved):
         raise UserError(f"{checkpoint.path} was saved from a different model: {difference}")

@@ -23,7 +23,7 @@ _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 class FolderLock:
     """Locks an existing folder until `release`, or until the process ends in any way.
 
-    A file system without locks keeps no process out.
+    On a file system without locks, no process is kept out.
 
     Raises:
         UserError: Another process, or this process, holds the folder; the message names the holder.

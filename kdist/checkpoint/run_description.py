@@ -77,9 +77,9 @@ def _drop_rates(value: Any) -> Any:
     return [_drop_rates(item) for item in value] if isinstance(value, list) else value
 
 
-def _serialize_config(thing: Any) -> dict[str, Any]:
+def _serialize_config(instance: Any) -> dict[str, Any]:
     try:
-        return dict(keras.saving.serialize_keras_object(thing).get("config") or {})
+        return dict(keras.saving.serialize_keras_object(instance).get("config") or {})
     except Exception:  # a user's own get_config may raise anything
         return {}
 
@@ -97,7 +97,7 @@ def _comparable_value(value: Any) -> Any:
     Names are not compared, because Keras numbers them by process.
     """
     if isinstance(value, Mapping):
-        kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}
+        kept = {key: entry for key, entry in value.items() if not _IRRELEVANT.fullmatch(str(key))}
         return {str(key): _comparable_value(item) for key, item in kept.items()}
     if isinstance(value, list | tuple):
         return [_comparable_value(item) for item in value]

@@ -210,7 +210,9 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(state, bytes):
         return {"$bytes": base64.b64encode(state).decode()}
     if type(state) in (list, tuple):
-        items = [to_json(v, name=f"{name}/{i}", arrays=arrays) for i, v in enumerate(state)]
+        items = [
+            to_json(item, name=f"{name}/{index}", arrays=arrays) for index, item in enumerate(state)
+        ]
         return items if isinstance(state, list) else {"$tuple": items}
     if isinstance(state, Mapping):
         return _dict_to_json(state, name, arrays)
@@ -234,16 +236,16 @@ def from_json(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return base64.b64decode(content)
     if kind == "$tuple":
         return tuple(from_json(item, arrays) for item in content)
-    return {from_json(k, arrays): from_json(v, arrays) for k, v in content}  # $dict
+    return {from_json(key, arrays): from_json(item, arrays) for key, item in content}  # $dict
 
 
 def _dict_to_json(state: Mapping[Any, Any], name: str, arrays: dict[str, np.ndarray]) -> Any:
     items = [
         (
-            to_json(k, name=f"{name}/key", arrays=arrays),
-            to_json(v, name=f"{name}/{k}", arrays=arrays),
+            to_json(key, name=f"{name}/key", arrays=arrays),
+            to_json(item, name=f"{name}/{key}", arrays=arrays),
         )
-        for k, v in state.items()
+        for key, item in state.items()
     ]
     if all(isinstance(key, str) and not key.startswith("$") for key in state):
         return dict(items)

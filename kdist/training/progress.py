@@ -45,7 +45,11 @@ def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
         'val_accuracy 0.8521, 1,185 images/s, 9.5 seconds so far'
     """
     rate = logs.get("images_per_sec", math.nan)
-    parts = [f"{name} {_format_number(v)}" for name, v in logs.items() if name != "images_per_sec"]
+    parts = [
+        f"{name} {_format_number(value)}"
+        for name, value in logs.items()
+        if name != "images_per_sec"
+    ]
     if math.isfinite(rate):
         parts.append(f"{rate:,.0f} images/s")
     return ", ".join([*parts, f"{seconds:,.1f} seconds so far"])

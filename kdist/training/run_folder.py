@@ -45,9 +45,9 @@ class RunFolder:
     """The folder of a run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
 
     Args:
-        path: The folder; `None` makes `runs/<date>-<time>`. The folder is created with its parents.
-            It must be empty, except for files of a run that was killed before its first step. A
-            remote folder is written in a local copy, which `upload` uploads.
+        path: The folder, created with its parents; `None` makes `runs/<date>-<time>`. The folder
+            must be empty, except for files of a run that was killed before its first step. A remote
+            folder is written in a local copy, which `upload` uploads.
         resumed: Whether the folder belongs to a run that is resumed, and may have files.
 
     Attributes:

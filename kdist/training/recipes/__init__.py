@@ -13,7 +13,9 @@ from ...files import read_text
 def recipe_names() -> tuple[str, ...]:
     """Return the names for `kdist train --recipe`."""
     files = resources.files(__name__).iterdir()
-    return tuple(sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
+    return tuple(
+        sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    )
 
 
 def read_recipe(name: str) -> dict[str, Any]:

@@ -55,7 +55,10 @@ def read_compiled_rate(model: keras.Model) -> float:
 
 def _optimizers_with_rate(model: keras.Model) -> list[tuple[Any, Any]]:
     """Return pairs of optimizer and inner optimizer, for optimizers without a schedule."""
-    pairs = [(o, getattr(o, "inner_optimizer", o)) for o in optimizers_of(model)]
+    pairs = [
+        (optimizer, getattr(optimizer, "inner_optimizer", optimizer))
+        for optimizer in optimizers_of(model)
+    ]
     # A schedule's configuration is a dictionary.
     return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
 

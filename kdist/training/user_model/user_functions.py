@@ -264,8 +264,8 @@ def _load_module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        # The folder lets the file import its neighbors, and comes last if a neighbor would hide
-        # another package from all code.
+        # The folder lets the file import its neighbors. The folder comes last if the file's name
+        # would hide a package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
     # An argparse call at the top of the file does not see the arguments of the command.
