@@ -136,7 +136,10 @@ def one_line(text: object) -> str:
     if len(words) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         words = f"{words[:half]} … {words[-half:]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in words
+    )
 
 
 def _drop_output() -> None:

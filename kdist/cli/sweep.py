@@ -112,10 +112,14 @@ def _train_settings(
         UserError: A setting is out of its range.
     """
     settings = read_settings(recipe, config, options, model=model)
-    settings = {n: value for n, value in settings.items() if n not in set_by_sweep or n == "model"}
+    settings = {
+        name: value
+        for name, value in settings.items()
+        if name not in set_by_sweep or name == "model"
+    }
     checked = TrainConfig.from_dict(settings).to_dict()  # rejects invalid settings
     # `checked` has absolute paths, so that runs find the user's model from any folder.
-    return settings | {n: checked[n] for n in ("model", "data") if n in settings}
+    return settings | {name: checked[name] for name in ("model", "data") if name in settings}
 
 
 def _run_sweep(experiment: Experiment, output: str | None) -> int:

@@ -108,7 +108,7 @@ class _Axis:
             powers = range(math.floor(self._low), math.ceil(self._high), math.ceil(span / 6))
             numbers = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
             numbers = numbers[:: 3 if span > 2 else 1]
-            return [n for n in numbers if self._low <= math.log10(n) <= self._high]
+            return [number for number in numbers if self._low <= math.log10(number) <= self._high]
         rough = span / 6
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= rough)

@@ -228,7 +228,9 @@ def _unique_path_ends(paths: Iterable[Path]) -> list[str]:
     ends = []
     for parts in places:
         length = 1
-        while length < len(parts) and sum(p[-length:] == parts[-length:] for p in places) > 1:
+        while (
+            length < len(parts) and sum(other[-length:] == parts[-length:] for other in places) > 1
+        ):
             length += 1
         ends.append("/".join(parts[-length:]))
     return ends

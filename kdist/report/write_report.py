@@ -169,7 +169,9 @@ def draw_sweep(sweep: SweepRecord, summary: Sequence[Row]) -> Figure:
     def make_series(name: str, column: str) -> Series:
         rows = sorted(lines[name], key=lambda row: float(row[axis]))
         spreads = [(row[axis], row[column]) for row in rows if row[column] is not None]
-        return Series(name, [Point(x, s.median, s.low, s.high) for x, s in spreads])
+        return Series(
+            name, [Point(x, spread.median, spread.low, spread.high) for x, spread in spreads]
+        )
 
     charts = [
         Chart(

@@ -167,7 +167,7 @@ class Experiment(abc.ABC):
                 "batch_size": group[0]["batch_size"],
                 "global_batch": group[0]["batch_size"] * group[0]["replicas"],
                 **cls.summarize_setting(
-                    group, bases.get(tuple(group[0][n] for n in other_settings), [])
+                    group, bases.get(tuple(group[0][name] for name in other_settings), [])
                 ),
             }
             for key, group in sorted(group_rows(rows, *cls.setting_columns).items())

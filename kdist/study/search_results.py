@@ -57,10 +57,10 @@ def make_trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConf
 def read_result(run: RunRecord, search: Search) -> Row:
     """Return the columns that are read from the run of a trial.
 
-    The score is the best value of the objective over the epochs. With `seconds_to_target`, it is
-    the time to the target; a trial that missed the target scores at least `PENALTY` times the time
-    budget, and more with a lower accuracy: the trial that came nearest to the target is the best of
-    these trials, even if another trial ended earlier.
+    The score is the best value of the objective over the epochs. With `seconds_to_target`, the
+    score is the time to the target. A trial that missed the target scores at least `PENALTY` times
+    the time budget, and more with a lower accuracy: of such trials, the trial that came nearest to
+    the target is the best, even if another trial ended earlier.
 
     Raises:
         UserError: The loss was not finite, or no epoch has a finite value of the metric.
@@ -93,7 +93,11 @@ def best_settings(trials: Sequence[Row], search: Search) -> dict[str, Any] | Non
         return None
     settings = make_trial_config(search.config, ranked[0]["values"]).to_dict()
     # Tracking and checkpoints of the search are not settings of the best run.
-    return {n: v for n, v in settings.items() if n not in field_names(Output, Checkpoints)}
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in field_names(Output, Checkpoints)
+    }
 
 
 def describe_values(values: Mapping[str, Any]) -> str:

@@ -87,7 +87,7 @@ class SearchSpace:
         for name, values in self.ranges.items():
             if not isinstance(values, Mapping):
                 is_encoded = _are_encoded(values)
-                hp.Choice(name, [json.dumps(v) if is_encoded else v for v in values])
+                hp.Choice(name, [json.dumps(value) if is_encoded else value for value in values])
                 continue
             kind = hp.Int if name in self._integers else hp.Float
             options = {key: values[key] for key in ("step", "sampling") if key in values}

@@ -35,7 +35,9 @@ class TensorBoardTracker(Tracker):
         """Write the device, the versions, the model and the hyperparameters, once for a run."""
         self._writers: dict[str, Any] = {}
         types = bool | int | float | str
-        values = {n: v for n, v in self.hyperparameters.items() if isinstance(v, types)}
+        values = {
+            name: value for name, value in self.hyperparameters.items() if isinstance(value, types)
+        }
         self._session = (
             hparams.KerasCallback(self._get_writer("."), values, self.name) if values else None
         )

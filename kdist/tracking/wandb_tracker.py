@@ -132,7 +132,9 @@ class WandbTracker(Tracker):
         else:
             self._run = wandb.run
             # The config of an active run keeps its values, such as the parameters of a sweep.
-            missing = {n: v for n, v in config.items() if n not in self._run.config}
+            missing = {
+                name: value for name, value in config.items() if name not in self._run.config
+            }
             self._run.config.update(missing)
         for axis, step in _STEP_METRICS.items():
             self._run.define_metric(step)

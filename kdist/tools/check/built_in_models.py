@@ -1,4 +1,4 @@
-"""Small models that together cover everything that devices exchange and compute."""
+"""The small models of `kdist check --devices`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -277,17 +277,23 @@ class _RecordSteps(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         model, step = self.model, self._epoch * self._steps + batch + 1
-        numbers = {k: v for k, v in (logs or {}).items() if np.asarray(v).dtype.kind in "biufc"}
-        losses = {name: v for name, v in numbers.items() if name.endswith("loss")}
+        numbers = {
+            name: value
+            for name, value in (logs or {}).items()
+            if np.asarray(value).dtype.kind in "biufc"
+        }
+        losses = {name: value for name, value in numbers.items() if name.endswith("loss")}
         self._record.add(step, "loss", losses)
-        trained = {id(v) for v in model.trainable_weights}
+        trained = {id(variable) for variable in model.trainable_weights}
         self._record.add(
-            step, "state", _read_variables(v for v in model.weights if id(v) not in trained)
+            step,
+            "state",
+            _read_variables(variable for variable in model.weights if id(variable) not in trained),
         )
         self._record.add(step, "weights", _read_variables(model.trainable_weights))
-        state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
+        state = [variable for optimizer in optimizers_of(model) for variable in optimizer.variables]
         self._record.add(step, "optimizer", _read_variables(state))
-        metrics = {name: v for name, v in numbers.items() if name not in losses}
+        metrics = {name: value for name, value in numbers.items() if name not in losses}
         self._record.add(step, "metric", metrics)
 
 

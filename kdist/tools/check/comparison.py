@@ -96,7 +96,11 @@ class Record:
 
     def values_of_kind(self, kind: Kind) -> dict[str, Any]:
         """Return the values of a kind by name; the last step replaces earlier steps."""
-        return {self.names[k, key]: v for (_, k, key), v in self.values.items() if k == kind}
+        return {
+            self.names[value_kind, key]: value
+            for (_, value_kind, key), value in self.values.items()
+            if value_kind == kind
+        }
 
 
 def _sample_values(value: Any) -> Any:

@@ -131,7 +131,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         ) from error
     finally:
         strategy.explained_rows = None
-    state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
+    state = [variable for optimizer in optimizers_of(model) for variable in optimizer.variables]
     return ModelExplanation(
         model=model.name,
         devices=strategy.devices,

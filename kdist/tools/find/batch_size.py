@@ -12,7 +12,7 @@ from ...processes import child
 
 TRY_VARIABLE = "KDIST_FINDER"
 """Environment variable in the process of a try, where `find_batch_size` refuses to start a search:
-a user's file that calls it on import would start searches without end."""
+a user's file that calls `find_batch_size` on import would start searches without end."""
 
 # Margin for fragmentation and for validation.
 _MEMORY_MARGIN = 0.05

@@ -49,7 +49,7 @@ class RateCurve:
     @property
     def at_minimum(self) -> float:
         """The learning rate at which the average is lowest."""
-        return self.rates[min(self._settled_steps, key=lambda i: self.smoothed[i])]
+        return self.rates[min(self._settled_steps, key=lambda step: self.smoothed[step])]
 
     @property
     def suggestion(self) -> float:
@@ -68,7 +68,7 @@ class RateCurve:
         The loss has risen again if it exploded, or if it rose by more than half of the fall.
         """
         first, last = self.smoothed[self._settled_steps[0]], self.smoothed[self._settled_steps[-1]]
-        lowest = min(self.smoothed[i] for i in self._settled_steps)
+        lowest = min(self.smoothed[step] for step in self._settled_steps)
         if not first - lowest > _LEAST_FALL * abs(first):
             return "the loss did not fall with any learning rate"
         if not (self.diverged or last - lowest > (first - lowest) / 2):
@@ -78,7 +78,9 @@ class RateCurve:
     @property
     def _settled_steps(self) -> range:
         """The steps between the settling of the average and the first non-finite average."""
-        end = next((i for i, y in enumerate(self.smoothed) if not math.isfinite(y)), None)
+        end = next(
+            (step for step, average in enumerate(self.smoothed) if not math.isfinite(average)), None
+        )
         last = len(self.smoothed) if end is None else max(end, 1)
         return range(min(int(_SETTLING_SHARE * len(self.smoothed)), last - 1), last)
 
