@@ -164,7 +164,7 @@ class PrintThroughput(ResumableCallback):
         """Print the line of the steps since the previous line."""
         now = (self._steps_of_epoch, *self._read_counts(), self._end_time)
         steps, counted, losses, seconds = (
-            a - b for a, b in zip(now, self._state_at_last_line, strict=True)
+            value - before for value, before in zip(now, self._state_at_last_line, strict=True)
         )
         self._state_at_last_line = now
         if self.total_images is None:
@@ -201,10 +201,10 @@ def _divide(number: float, divisor: float) -> float:
 def count_images(model: Any) -> int:
     """Return the number of images that a model has seen since its metrics were last reset.
 
-    Keras weights the average loss of an epoch by batch size. The `count` of the average is
-    therefore the number of images over all replicas. It is correct with a smaller last batch, with
-    any sample weights, and for a dataset of unknown size. Keras resets the count when an epoch or a
-    validation begins. The count is a float32: exact up to 2**24 images per epoch.
+    Keras weights the average loss of an epoch by batch size, so the `count` of the average is the
+    number of images over all replicas, also with a smaller last batch, with any sample weights, and
+    for a dataset of unknown size. Keras resets the count when an epoch or a validation begins. The
+    count is a float32: exact up to 2**24 images per epoch.
 
     Args:
         model: A compiled `keras.Model`.

@@ -44,7 +44,8 @@ class StepMeasurement:
 
 
 def _euclidean_norm(arrays: Mapping[str, np.ndarray]) -> float:
-    return float(np.linalg.norm([np.linalg.norm(a.astype("float64")) for a in arrays.values()]))
+    norms = [np.linalg.norm(array.astype("float64")) for array in arrays.values()]
+    return float(np.linalg.norm(norms))
 
 
 class TrainingTelemetry(ResumableCallback):

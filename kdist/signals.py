@@ -66,8 +66,8 @@ def raise_signals() -> AbstractContextManager[ReceivedSignals]:
     """Raise `Interrupted` in the main thread when a signal of `ENDING_SIGNALS` arrives.
 
     The exception may be lost if the signal arrives in a destructor, or while a library imports a
-    module. `first` still has the signal then, and so has a `hold_signals` that begins later inside
-    the block.
+    module. `first` still has the signal, also the `first` of a `hold_signals` that begins later
+    inside the block.
     """
     return _handle_signals(holds=False)
 
@@ -101,7 +101,7 @@ def _handle_signals(*more: signal.Signals, holds: bool) -> Iterator[ReceivedSign
 
 def _is_default(handler: Any) -> bool:
     defaults = (signal.SIG_DFL, signal.default_int_handler)
-    # Such a handler ends the process as the default does, but prints a message.
+    # A handler that `ends_the_process` does as the default does, but prints a message.
     ends_process = getattr(handler, "ends_the_process", False)
     return handler in defaults or ends_process or _receiver_of(handler) is not None
 

@@ -106,7 +106,7 @@ def training_batches(
         else:
             batch = tf.cast(tf.gather(pixels, indices), tf.float32)
         for place, transform in enumerate(transforms):
-            # The second word of the seed is the number of the batch or of the epoch.
+            # `EpochOrder` draws with a negative second word, so its draws differ.
             transform_seed = tf.constant(seed + (place << _SEED_BITS), tf.int64)
             batch = transform(batch, seed=tf.stack([transform_seed, batch_number]))
         return standardization(batch), tf.gather(targets, indices)

@@ -182,7 +182,7 @@ def cifar10(
     unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 3 unpacks here, Keras 2 into `place`
     folders = [place, place / CIFAR10_FOLDER, unpacked / CIFAR10_FOLDER]
     missing_by_folder = [
-        [n for n in CIFAR10_FILES if not os.path.isfile(folder / n)] for folder in folders
+        [name for name in CIFAR10_FILES if not os.path.isfile(folder / name)] for folder in folders
     ]
     folder, missing = min(
         zip(folders, missing_by_folder, strict=True), key=lambda pair: len(pair[1])

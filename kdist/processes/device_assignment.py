@@ -44,7 +44,7 @@ def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) ->
     if VISIBLE_GPUS in environment:
         names = [name.strip() for name in environment[VISIBLE_GPUS].split(",")]
         # As in CUDA, an invalid name hides itself and all names after it.
-        valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
+        valid = next((index for index, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]
     try:
         done = child.run_child(["nvidia-smi", "--list-gpus"], seconds=NVIDIA_SMI_SECONDS)

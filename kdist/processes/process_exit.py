@@ -102,7 +102,7 @@ ERROR_STARTS = (
     "Fatal Python error:",
 )
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-# Logs of TensorFlow as connections end. They are no part of the error before them.
+# TensorFlow's logs as connections end, which are no part of the error before them.
 _CONNECTION_LOG = re.compile(
     r"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer"
 )
