@@ -98,7 +98,7 @@ class Field:
         return self._check_values(value) if self.is_list else self._check_value(value)
 
     def _check_values(self, value: Any) -> list[Any]:
-        """Check several different values; integers from a text are sorted."""
+        """Check every value, and reject repeated values; integers from a text are sorted."""
         is_text = isinstance(value, str)
         words = [word.strip() for word in value.split(",")] if is_text else value
         example = f", such as {self.default_text}" if self.default_text else ""

@@ -129,7 +129,6 @@ def _second_gradient(dy: Any, x: Any, gamma: Any, epsilon: float) -> Any:
 
 
 def _values_per_channel(x: Any) -> Any:
-    """Return the number of values of each channel."""
     sample, dtype = x.shape[1:-1], _accumulator_dtype(x)
     if sample.is_fully_defined():
         return tf.cast(tf.shape(x)[0], dtype) * math.prod(sample)

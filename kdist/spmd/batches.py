@@ -74,8 +74,6 @@ class _DividedData(composite_tensor.CompositeTensor):
 
 
 class _DividedSpec(tf.TypeSpec):
-    """Type spec of a `_DividedData`."""
-
     def __init__(self, whole_spec: Any, devices: tuple[str, ...]) -> None:
         self._whole_spec, self._devices = whole_spec, devices
 

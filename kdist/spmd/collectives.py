@@ -272,9 +272,13 @@ class WorkerCollectives(Collectives):
         for bucket in fill_buckets(dtypes, sizes, self.bucket_bytes):
             own = [
                 tf.concat(
-                    [values[index].to_vector(values[index].parts[n], place) for index in bucket], 0
+                    [
+                        values[index].to_vector(values[index].parts[replica], place)
+                        for index in bucket
+                    ],
+                    0,
                 )
-                for n, place in enumerate(self.places)
+                for replica, place in enumerate(self.places)
             ]
             wholes = [
                 self._join_rows(rows, [values[index] for index in bucket])

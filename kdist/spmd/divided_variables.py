@@ -109,8 +109,6 @@ def _make_scatter_nd(kind: str) -> Any:
 
 
 def _make_assign(method: str) -> Any:
-    """Return the method of this name of divided variables."""
-
     def assign(
         self: Any, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
     ) -> Any:

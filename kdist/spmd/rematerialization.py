@@ -65,7 +65,7 @@ def rematerialize(fn: Callable[..., Any], *, keeps_weights: bool) -> Callable[..
 
 
 def _is_model(owner: Any) -> bool:
-    """Whether the owner of a method is a model as a whole."""
+    """Whether the owner of a method is a model of layers, or a compiled model."""
     made_of_layers = isinstance(owner, keras.Sequential | Functional)
     return made_of_layers or (isinstance(owner, keras.Model) and owner.compiled)
 

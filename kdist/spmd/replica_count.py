@@ -25,7 +25,7 @@ _OPTIMIZERS = "/keras/src/optimizers/"
 
 
 def _recognize_result(operate: Callable[[Any, Any], Any]) -> Any:
-    """Return an operator with a recognized result."""
+    """Return an operator whose result is a `ReplicaNumber`, too."""
 
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, int | float):

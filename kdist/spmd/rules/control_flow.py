@@ -225,7 +225,6 @@ def _settle_placements(
 
 
 def _returns_input(output: tf.Tensor, inner: tf.Tensor) -> bool:
-    """Whether a body returns an input unchanged."""
     while output is not inner and output.op.type == "Identity":
         output = output.op.inputs[0]
     return output is inner
