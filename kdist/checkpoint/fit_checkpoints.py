@@ -284,7 +284,7 @@ class FitCheckpoints:
         )
 
     def _finish_averages(self) -> None:
-        """After the last epoch, swap weights and averages, which `defer_average` has put off."""
+        """After the last epoch, overwrite the weights with the averages (`defer_average`)."""
         for callback in self._averages if self._epoch >= self._epochs else ():
             finish_average(callback)
 

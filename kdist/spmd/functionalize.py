@@ -65,7 +65,7 @@ class _State:
     is_chosen: tf.Tensor | None = None
 
     def make_branch_state(self, is_chosen: tf.Tensor | None = None) -> _State:
-        """Return the state of a branch; `is_chosen` as for the attribute."""
+        """Return the state of a branch: chosen if `is_chosen`, and if this state is chosen."""
         conditions = [test for test in (self.is_chosen, is_chosen) if test is not None]
         both = functools.reduce(tf.logical_and, conditions) if conditions else None
         return _State(dict(self.values), self.is_divided, both)
@@ -85,7 +85,7 @@ def functionalized_inputs(op: tf.Operation, divided: Sequence[bool]) -> list[int
 
 
 def _has_counterpart(op: tf.Operation, index: int, handle: tf.Tensor) -> bool:
-    """Whether every operation that takes a variable has a counterpart for its value."""
+    """Whether `op` has a counterpart, or all operations in its functions that take the variable."""
     if op.type not in (*FUNCTION_CALLS, *CONDITIONS, *LOOPS):
         return op.type in _COUNTERPARTS and (op.type != "RngReadAndSkip" or _is_philox(op, handle))
     return all(
@@ -172,8 +172,8 @@ def _write_functional(op: tf.Operation, inputs: Sequence[Value], state: _State) 
     if counterpart is None:
         place = find_last_user_line(traceback_lines(op)) or op.name
         raise UserError(
-            f"the operation {op.type} ({place}) does not support a divided variable of an"
-            " optimizer: leave out shard_optimizer"
+            f"the operation {op.type} ({place}) does not support a divided variable: leave out"
+            " shard_optimizer and shard_weights"
         )
     return counterpart(op, inputs, state)
 

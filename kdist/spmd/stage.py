@@ -366,7 +366,7 @@ class Stage:
         return block
 
     def _cast_row_counts(self, batch_axis: BatchAxis, dtype: tf.DType) -> tf.Tensor:
-        """Return the numbers of rows; for a float type as floats: a single copy on a GPU."""
+        """Return the numbers of rows; for a float type as floats, which a GPU copies once."""
         counts = self.row_counts(batch_axis)
         if not dtype.is_floating or dtype.size < 4:
             return counts
@@ -465,7 +465,9 @@ class Stage:
         attributes = dict(op.node_def.attr)
         references = [branch.reference for branch in branches]
         if "branches" in attributes:
-            functions = attr_value_pb2.AttrValue.ListValue(func=[r.func for r in references])
+            functions = attr_value_pb2.AttrValue.ListValue(
+                func=[function.func for function in references]
+            )
             attributes["branches"] = attr_value_pb2.AttrValue(list=functions)
         else:
             attributes.update(zip(("then_branch", "else_branch"), references, strict=True))

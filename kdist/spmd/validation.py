@@ -69,7 +69,7 @@ class _Compared:
         op: The operation that makes the tensor; the handle of a variable for its value after the
             step.
         growth: The largest allowed difference, as a multiple of the difference between `expected`
-            and `changed`.
+            and `changed` and a last digit of `expected` together.
         tensors: By name: `parts`, the replicas' values; `whole`, the parts put together;
             `expected`, the result of the operation, computed whole, unless it is trusted;
             `changed`, the value of `expected` for inputs with changed last digits; `counts`, the

@@ -161,7 +161,7 @@ class _SameVariable(values.DistributedVariableTraceType):
 
 
 class GlobalVariables(distribute_lib.StrategyExtendedV2):
-    """Gives every variable a copy on each device; copies of metrics, too, have global values.
+    """Gives each device a copy or a part of every variable; metrics, too, have global values.
 
     Args:
         shards: The number of parts of each batch, over all workers; `None` for a part on each

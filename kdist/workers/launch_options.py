@@ -29,8 +29,8 @@ class LaunchOptions:
         ray: Start the workers on a Ray cluster, in this folder, which the cluster's machines have
             to share.
         max_restarts: How many times to restart all workers after a worker has failed.
-        elastic: When workers are killed or frozen, restart the remaining workers at once; with
-            checkpoints, training continues from the newest checkpoint.
+        elastic: When workers are killed or stopped from outside, restart the remaining workers at
+            once; with checkpoints, training continues from the newest checkpoint.
         grace: Seconds after a signal until workers still running are killed.
         log_dir: Folder for the workers' log files.
 

@@ -132,7 +132,7 @@ def _selects_rows(op: Operation, at: int, main: Shard) -> bool:
 
 
 def _find_main_shard(placements: Sequence[Any]) -> tuple[int, Shard]:
-    """Return the index and division that all inputs have to fit; not a broadcast, if possible."""
+    """Return a divided input's index and division; if possible, of rows that are not all equal."""
     shards = [(index, p) for index, p in enumerate(placements) if isinstance(p, Shard)]
     return next((pair for pair in shards if not pair[1].uniform), shards[0])
 

@@ -101,7 +101,7 @@ def look_up_own_rows(op: Operation) -> Decision | None:
 
     def look_up_local_rows(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         rows, indices = inputs
-        if indices.dtype.size < 4:  # The number of a row may be larger.
+        if indices.dtype.size < 4:  # The number of rows may exceed the type.
             indices = tf.cast(indices, tf.int32)
         own, is_own, _ = own_places(stage, table.rows, indices, least=0)
         found = tf.gather(rows, tf.where(is_own, own, 0))
