@@ -50,8 +50,8 @@ def _divide_body(
 ) -> Decision | None:
     """Divide an operation; if its body needs values of other replicas, reduce partial inputs first.
 
-    An input with the shape of a divided variable is divided like the variable, all further partial
-    inputs become whole. If this is not enough, the operation is computed whole.
+    A partial input with the shape of a divided variable is divided like the variable; all other
+    partial inputs become whole. If this is not enough, the operation is computed whole.
     """
     arguments = op.placements[op.type in CONDITIONS :]  # without the predicate
     if all(isinstance(placement, Replicate) for placement in arguments):
@@ -255,7 +255,8 @@ def _plan_condition(op: Operation, given: Sequence[Placement]) -> Decision | Non
             continue
         joined = functools.reduce(_join_placements, known).as_plain() if known else REPLICATE
         if isinstance(joined, Shard) and any(is_single_row(t, joined.axis) for _, t in made):
-            return _compute_whole(op)  # A branch has a single row, a different branch the batch's.
+            # A branch has a single row, and a second branch the rows of the batch.
+            return _compute_whole(op)
         results.append(joined)
         forms.append(_result_form(joined))
     conversions = [

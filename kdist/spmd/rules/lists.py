@@ -110,11 +110,14 @@ def _fill_with_elements(sizes: Any, tensor: Any) -> Any:
     return found
 
 
-def equal_sizes(a: Any, b: Any) -> bool:
+def equal_sizes(sizes: Any, others: Any) -> bool:
     """Whether the known sizes of two elements are equal."""
-    if a is None or b is None:
-        return a is b
-    return a.shape == b.shape and all(x == y for x, y in zip(np.ravel(a), np.ravel(b), strict=True))
+    if sizes is None or others is None:
+        return sizes is others
+    if sizes.shape != others.shape:
+        return False
+    pairs = zip(np.ravel(sizes), np.ravel(others), strict=True)
+    return all(size == other for size, other in pairs)
 
 
 @rule("TensorListGetItem", "TensorListStack", "TensorListPopBack", "TensorListConcatV2")
@@ -167,7 +170,7 @@ def element_shape(op: Operation) -> Decision | None:
     def write_global_shape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
         (local,) = stage.copy_operation(op, inputs)
         total = stage.write_size(element.rows.total, local.dtype)
-        return [tf.where([i == element.axis for i in range(count)], total, local)]
+        return [tf.where([axis == element.axis for axis in range(count)], total, local)]
 
     sizes = np.empty(count, object)
     for index in range(count):
@@ -198,7 +201,7 @@ def optional_from_value(op: Operation) -> Decision | None:
     sizes = op.sizes_in(0)
     # Only symbols of the step's inputs have a meaning outside of the branch.
     symbols = [symbol for size in np.ravel(sizes) for symbol in symbols_in(size)]
-    if any(not isinstance(s, BatchAxis) or s.source is not None for s in symbols):
+    if any(not isinstance(symbol, BatchAxis) or symbol.source is not None for symbol in symbols):
         sizes = None
     return Decision([LOCAL], [ListOf(placement.as_plain(), op.op, sizes)])
 

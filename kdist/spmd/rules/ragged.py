@@ -21,7 +21,7 @@ from .shapes import may_be_minus_one
 
 @rule("StringSplit", "StringSplitV2")
 def split_texts(op: Operation) -> Decision | None:
-    """Split each text into words, with the places of all words and the shape that holds them."""
+    """Split each text into words: a sparse matrix, with a row for each text."""
     shard = op.shard(0)
     if shard is None or len(shard.rows.segments) != 1 or op.in_body:
         return None
@@ -68,7 +68,7 @@ def cross_features(op: Operation) -> Decision | None:
 
 @rule("SparseToDense")
 def to_dense(op: Operation) -> Decision | None:
-    """Put values into a matrix; each row is on the replica that has its values."""
+    """Put values into a matrix; a row is on the replica that has the row's values."""
     places, values, shape = op.shard(0), op.shard(2), op.sizes_in(1)
     rows, counted = op.named_rows(0), op.named_rows(1)
     if rows is None or places is None or values is None or not values.fits(places):

@@ -124,8 +124,8 @@ def _compute_some_rows(
         return stage.copy_operation(op, inputs)
     (made,) = stage.copy_operation(op, pad_empty_inputs(stage, op, inputs, data))
     result = made[: tf.shape(inputs[data[0]])[0]]
-    # The gradient of a pooling takes oneDNN's own form of the pooling's result, and a bias is
-    # added within the convolution.
+    # Later operations need the padded result: the gradient of a pooling takes oneDNN's own form of
+    # the result, and oneDNN adds a bias within the convolution.
     stage.make_once(padded_key(result), lambda: made)
     return [result]
 
