@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -99,47 +98,36 @@ def _rewrite_moment(op: Operation, axes: set[int]) -> Rewrite | None:
     distances from its own mean, and the moments of all replicas are merged as in Chan, Golub &
     LeVeque 1983.
     """
-    facts, x = op.facts, op.op.inputs[0]
+    x = op.op.inputs[0]
     if op.in_body or x.dtype.size < 4:
         return None
-    if _has_variance(op, axes):
-        return Rewrite(lambda: [tf.unstack(moments(x, tf.constant(sorted(axes))))[0]])
-    if x.op.type != "SquaredDifference" or not _is_mean(facts, op.op, x, axes):
+    if (mean := _find_mean_of_variance(op.facts, op.op)) is not None:
+        made = op.facts.resolve_alias(mean.outputs[0])
+        return None if made is mean.outputs[0] else Rewrite(lambda: [made.op.outputs[1]])
+    later = [op.op]
+    for _ in range(3):  # the steps from a mean to its variance
+        later = [user for each in later for t in each.outputs for user in t.consumers()]
+    if not any(_find_mean_of_variance(op.facts, user) is op.op for user in later):
         return None
-    values, distant = (facts.resolve_alias(t) for t in x.op.inputs)
-    mean = distant.op.inputs[0].op if distant.op.type == "StopGradient" else distant.op
-    if not _is_mean(facts, mean, values, axes):
-        return None
-    made = facts.resolve_alias(mean.outputs[0])
-    return None if made is mean.outputs[0] else Rewrite(lambda: [made.op.outputs[1]])
+    return Rewrite(lambda: [tf.unstack(moments(x, tf.constant(sorted(axes))))[0]])
 
 
-def _is_mean(facts: TensorFacts, op: Any, values: Any, axes: set[int]) -> bool:
-    """Whether an operation takes the mean of values over axes, and keeps the axes with size 1."""
-    if op.type != "Mean" or not op.get_attr("keep_dims"):
-        return False
-    found = facts.constant_of(op.inputs[1])
-    same = found is not None and _normalize_axes(found, values.shape.rank) == axes
-    return same and facts.resolve_alias(op.inputs[0]) is values
+def _find_mean_of_variance(facts: TensorFacts, op: Any) -> Any:
+    """Return the mean in `mean(squared_difference(x, stop_gradient(mean(x))))`, else `None`.
 
-
-def _has_variance(op: Operation, axes: set[int]) -> bool:
-    """Whether the variance of the same values is computed from a mean."""
-    facts, x = op.facts, op.inputs[0]
-    if not _is_mean(facts, op.op, x, axes):
-        return False
-    return any(
-        _is_mean(facts, variance, squares.outputs[0], axes)
-        for squares in _find_consumers(
-            _find_consumers([op.op], "StopGradient"), "SquaredDifference"
-        )
-        if facts.resolve_alias(squares.inputs[0]) is x
-        for variance in squares.outputs[0].consumers()
-    )
-
-
-def _find_consumers(operations: Sequence[Any], kind: str) -> list[Any]:
-    return [c for op in operations for c in op.outputs[0].consumers() if c.type == kind]
+    `op` is the outer mean; both are over the same axes, which they keep.
+    """
+    chain = [op]
+    for kind, index in (("Mean", 0), ("SquaredDifference", 1), ("StopGradient", 0), ("Mean", 0)):
+        if chain[-1].type != kind:
+            return None
+        chain.append(chain[-1].inputs[index].op)
+    _, squares, _, mean, _ = chain
+    axes, others = (facts.constant_of(each.inputs[1]) for each in (op, mean))
+    is_same = axes is not None and np.array_equal(axes, others)
+    keeps_axes = op.get_attr("keep_dims") and mean.get_attr("keep_dims")
+    values, squared = (facts.resolve_alias(each.inputs[0]) for each in (mean, squares))
+    return mean if is_same and keeps_axes and values is squared else None
 
 
 @tf.function(autograph=False, experimental_implements="moments")
