@@ -204,6 +204,9 @@ class GraphPlan(TensorFacts):
     def _plan_whole(self, operation: Operation, earliest: StageNumber) -> None:
         """Plan a whole operation: on every replica, or on the first replica if it must run once."""
         op = operation.op
+        lists = {p.origin for p in operation.placements if isinstance(p, ListOf | Opaque)}
+        if lists:  # The replicas' lists cannot be put together: all are computed whole, too.
+            raise ComputeWholeError(lists)
         runs_once, changed = self.find_effects(op)
         forms, results = [REPLICATE] * len(operation.inputs), [REPLICATE] * len(op.outputs)
         decision = Decision(forms, results, on_one_replica=runs_once)

@@ -226,7 +226,7 @@ def control():
             input_handle=made, element_shape=[-1, 3], leading_dims=[-1], element_dtype=x.dtype
         )
 
-    rows.add("TensorListConcatV2", concatenated, [(B, 3)], divided=NONE)
+    rows.add("TensorListReserve", concatenated, [(B, 3)], divided=NONE)
     rows.add(
         "OptionalNone OptionalFromValue OptionalGetValue",
         lambda x: tf.cond(tf.shape(x)[0] > 3, lambda: tf.square(tf.tanh(x)), lambda: 2.0 * x),

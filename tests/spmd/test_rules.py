@@ -38,7 +38,6 @@ UNDIVIDED = {
     "Placeholder": "is an input",
     "ReadVariableOp": "has no rows",
     "StatelessMultinomial": "draws the classes of all rows",
-    "TensorListConcatV2": "computes its list whole",
     "VarIsInitializedOp": "has no rows",
     "VariableShape": "has no rows",
 }

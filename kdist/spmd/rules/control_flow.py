@@ -54,10 +54,9 @@ def _divide_body(
     partial inputs become whole. If this is not enough, the operation is computed whole.
     """
     arguments = op.placements[op.type in CONDITIONS :]  # without the predicate
-    if all(isinstance(placement, Replicate) for placement in arguments):
+    is_whole = all(isinstance(placement, Replicate) for placement in arguments)
+    if is_whole or op.facts.effects_of(op.op)[0]:
         return None
-    if op.facts.effects_of(op.op)[0]:
-        return _compute_whole(op)
     assumed = len(op.facts.assumed)
     try:
         return divide(op, placements)
@@ -71,15 +70,7 @@ def _divide_body(
         ]
         if reduced != list(placements):
             return _divide_body(op, divide, reduced)
-        return _compute_whole(op)  # The body needs values of all replicas.
-
-
-def _compute_whole(op: Operation) -> Decision | None:
-    """Compute an operation whole; first plan again, with the lists among its inputs whole, too."""
-    lists = {placement.origin for placement in op.placements if isinstance(placement, ListOf)}
-    if lists:
-        raise ComputeWholeError(lists)
-    return None
+        return None  # The body needs values of all replicas.
 
 
 # Plans of bodies
@@ -167,7 +158,7 @@ def _plan_loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     sizes = [op.sizes_in(index) if is_kept else None for index, is_kept in enumerate(kept)]
     settled = _settle_placements(op, body, given, sizes, kept)
     if settled is None:
-        return _compute_whole(op)  # The placements of the variables change in each iteration.
+        return None  # The placements of the variables change in each iteration.
     plan, placements = settled
     forms = [*map(_result_form, placements)]
     for tensor, placement in zip(op.inputs, placements, strict=True):
@@ -181,7 +172,7 @@ def _plan_loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
         conversions[index] = conversion
     test_plan = _plan_body(op, test, placements, sizes, op.inputs)
     if not isinstance(test_plan.placement_of(test.outputs[0]), Replicate):
-        return _compute_whole(op)  # The replicas may end the loop at different iterations.
+        return None  # The replicas may end the loop at different iterations.
     test_conversions = _plan_result_conversions(test_plan, test.outputs, [REPLICATE])
 
     def write_loop(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
@@ -256,7 +247,7 @@ def _plan_condition(op: Operation, given: Sequence[Placement]) -> Decision | Non
         joined = functools.reduce(_join_placements, known).as_plain() if known else REPLICATE
         if isinstance(joined, Shard) and any(is_single_row(t, joined.axis) for _, t in made):
             # A branch has a single row, and a second branch the rows of the batch.
-            return _compute_whole(op)
+            return None
         results.append(joined)
         forms.append(_result_form(joined))
     conversions = [

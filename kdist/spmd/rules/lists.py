@@ -66,8 +66,6 @@ def put_element(op: Operation) -> Decision | None:
     lst = _find_list(op)
     if lst is None:
         return None
-    if isinstance(item, ListOf):
-        raise ComputeWholeError({lst.origin, item.origin})
     if isinstance(item, Shard):
         item = item.as_plain()
     elif item != PARTIAL or not op.in_body:
@@ -120,14 +118,12 @@ def equal_sizes(sizes: Any, others: Any) -> bool:
     return all(size == other for size, other in pairs)
 
 
-@rule("TensorListGetItem", "TensorListStack", "TensorListPopBack", "TensorListConcatV2")
+@rule("TensorListGetItem", "TensorListStack", "TensorListPopBack")
 def take_element(op: Operation) -> Decision | None:
     """Take an element, or stack all elements."""
     lst = _find_list(op)
     if lst is None:
         return None
-    if op.type == "TensorListConcatV2":
-        raise ComputeWholeError({lst.origin})
     element = lst.element or REPLICATE
     is_stack = op.type == "TensorListStack"
     out = element.on_axis(element.axis + is_stack) if isinstance(element, Shard) else element
