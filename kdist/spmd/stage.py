@@ -639,15 +639,8 @@ def read_symbol(symbol: AxisSize | Element, value: tf.Tensor) -> tf.Tensor:
 def rows_from(tensor: tf.Tensor, axis: int, begin: Any, count: Any) -> tf.Tensor:
     """Return `count` rows of a tensor along an axis, beginning with row `begin`."""
     rank = tensor.shape.rank
-    if rank is None:
-        is_axis = tf.equal(tf.range(tf.rank(tensor)), axis)
-        return tf.slice(tensor, tf.where(is_axis, begin, 0), tf.where(is_axis, count, -1))
-    if rank > _LARGEST_SLICED_RANK:
-        shape = tf.shape(tensor)
-        before, rows, after = shape[:axis], shape[axis], shape[axis + 1 :]
-        flat = tf.reshape(tensor, [tf.reduce_prod(before), rows, tf.reduce_prod(after)])
-        own = tf.slice(flat, [0, begin, 0], [-1, count, -1])
-        return tf.reshape(own, tf.concat([before, [count], after], 0))
+    if rank is None or rank > _LARGEST_SLICED_RANK:
+        return tf.gather(tensor, tf.range(begin, begin + count), axis=axis)
     starts = tf.stack([begin if index == axis else 0 for index in range(rank)])
     counts = tf.stack([count if index == axis else -1 for index in range(rank)])
     return tf.slice(tensor, starts, counts)

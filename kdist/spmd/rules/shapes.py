@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..empty_inputs import pad_to_one_row
 from ..operation import (
     LOCAL,
     NOT_READ,
@@ -25,7 +26,7 @@ from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..reduction import SUM
 from ..rows import Rows
 from ..sizes import AnySize, Element, Size, batch_axes_in, divide_exactly, symbols_in
-from ..stage import Stage
+from ..stage import Stage, rows_from
 
 
 @rule("Shape", "ShapeN", "Size")
@@ -323,13 +324,11 @@ def pad(op: Operation) -> Decision | None:
     rest = [REPLICATE] * (len(op.inputs) - 1)
 
     def mirror(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-        x, *others = inputs  # Without rows, the kernel fails: add a row.
-        axis, rank = shard.axis, op.inputs[0].shape.rank
-        count = tf.shape(x)[axis]
-        more = tf.one_hot(axis, rank, tf.maximum(1 - count, 0))[:, None]
-        (mirrored,) = stage.copy_operation(op, [tf.pad(x, tf.pad(more, [[0, 0], [1, 0]])), *others])
-        size = tf.where(tf.range(rank) == axis, count, -1)
-        return [tf.slice(mirrored, tf.zeros_like(size), size)]
+        x, *others = inputs  # Without rows, the kernel fails.
+        axis, count = shard.axis, tf.shape(x)[shard.axis]
+        some_rows = pad_to_one_row(x, axis, op.inputs[0].shape.rank, count)
+        (mirrored,) = stage.copy_operation(op, [some_rows, *others])
+        return [rows_from(mirrored, axis, 0, count)]
 
     write = mirror if op.type.startswith("Mirror") else None
     return Decision([LOCAL, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], write)
