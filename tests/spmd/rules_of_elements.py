@@ -166,11 +166,11 @@ def elementwise():
     rows.add(
         "Select",
         raw("Select"),
-        [bools(B), (B, 3), (B, 3)],
         [bools(B, 3), (B, 3), twin(B, 3)],
         [bools(2, B), (2, B), (2, B)],
         [bools(), (B, 3), (B, 3)],
     )
+    rows.add("Select", raw("Select"), [bools(B), (B, 3), (B, 3)], divided=NONE)
     rows.add("Bitcast", with_constants("Bitcast", type="int64"), *ONE)
     rows.add("Bitcast", with_constants("Bitcast", type="int32"), *ONE, divided=NONE)
     rows.add("IdentityN", lambda *x: tf.raw_ops.IdentityN(input=list(x)), *TWO[:3])

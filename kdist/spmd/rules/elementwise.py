@@ -43,7 +43,7 @@ BROADCASTING = types_in("""
 # All inputs have the same shape; for some types, any input may be a scalar.
 SAME_SHAPES = types_in("""
     AddN ApproximateEqual Betainc ClipByValue EluGrad InvGrad
-    LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
+    LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad Select SeluGrad SigmoidGrad
     SoftplusGrad SoftsignGrad SqrtGrad StringJoin TanhGrad
 """)
 
@@ -64,6 +64,8 @@ def elementwise(op: Operation) -> Decision | None:
     rank = max(ranks)
     if op.outputs[0].shape.rank != rank:
         return None  # `==` of tensors with incompatible shapes is a single value.
+    if op.type == "Select" and ranks[0] not in (0, rank):
+        return None  # A vector of TensorFlow 1 chooses between rows.
     at, main = _find_main_shard(op.placements)
     from_end = main.axis - ranks[at]
     forms: list[Form] = []
@@ -276,21 +278,6 @@ def _divide_scattered(op: Operation) -> Decision | None:
 def _write_filled(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
     make = tf.ones if op.type == "OnesLike" else tf.zeros
     return [make(op.outputs[0].shape, op.outputs[0].dtype)]
-
-
-@rule("Select")
-def select(op: Operation) -> Decision | None:
-    """Choose between two tensors, row by row if the condition is a vector."""
-    if not op.any_shard:
-        return None
-    _, main = _find_main_shard(op.placements)
-    condition, rank = op.rank(0), op.rank(1)
-    if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
-        return None
-    forms = [op.rows_form(index, main) for index in range(3)]
-    if condition == 0:
-        forms[0] = REPLICATE
-    return Decision(forms, [main.as_plain()])
 
 
 @rule("Bitcast")
