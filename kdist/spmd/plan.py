@@ -299,24 +299,17 @@ class GraphPlan(TensorFacts):
         """Copy the variables that an operation changed on the first replica to all replicas."""
         # The value is read in the stage of the operation, and assigned in the next stage that runs
         # on every replica. Later operations wait for the assignments (`_stage_of_op`, `_copies`).
-        later = stage.first(on_every_replica=True)
+        read = Decision([LOCAL], [REPLICATE], on_one_replica=True)
+        change = Decision([LOCAL, LOCAL], [])
         for handle in handles:
             with handle.graph.as_default():
                 value = read_variable(handle, handle)
                 assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
-            read, change = Decision([LOCAL], [REPLICATE]), Decision([LOCAL, REPLICATE], [])
-            self._add_planned(
-                PlannedOperation(value.op, read, [handle], [REPLICATE], [KEEP], stage, [op])
-            )
-            inputs, placements, conversions = [handle, value], [REPLICATE] * 2, [KEEP] * 2
-            planned = PlannedOperation(
-                assigned, change, inputs, placements, conversions, later, [op]
-            )
-            planned.changes_variables = True
-            self._add_planned(planned)
-            self._changed_at[handle.ref()] = later
+            for made, decision in ((value.op, read), (assigned, change)):
+                planned = self._plan_decision(Operation(self, made), decision, stage)
+                planned.controls = [op]
             self._copies.setdefault(op, []).append(assigned)
-            self._stage_of_op[op] = later
+            self._stage_of_op[op] = planned.stage
 
     def _find_controls(self, op: tf.Operation) -> list[tf.Operation]:
         """Return the operations that have to run before `op`."""
@@ -360,7 +353,7 @@ class GraphPlan(TensorFacts):
         if isinstance(placement, Replicate):
             return conversion, available
         if isinstance(placement, Shard | Partial):
-            return conversion, max(available, self._plan_whole_exchange(tensor, placement))
+            return conversion, max(available, self._plan_whole_exchange(tensor))
         raise TypeError(f"{tensor.name} has the placement {placement}, which cannot be exchanged")
 
     def settle_conversions(self) -> None:
@@ -434,14 +427,10 @@ class GraphPlan(TensorFacts):
                 waiting += maker.inputs
         return found
 
-    def _plan_whole_exchange(self, tensor: tf.Tensor, placement: Shard | Partial) -> StageNumber:
+    def _plan_whole_exchange(self, tensor: tf.Tensor) -> StageNumber:
         """Plan to reduce or gather a tensor; return the first stage that has the whole tensor."""
         planned = self.makers.get(tensor.ref())
-        if (
-            planned is not None
-            and planned.decision.reduces_input
-            and isinstance(placement, Partial)
-        ):
+        if planned is not None and planned.decision.reduces_input:
             available = [self.plan_conversion(source, REPLICATE)[1] for source in planned.inputs]
             return max(available).first(on_every_replica=True)
         stage = self._plan_exchange(tensor)

@@ -37,7 +37,7 @@ from .functions import (
     write_sum,
 )
 from .op_types import DRAWN_BY_XLA, READS, REMOVABLE
-from .placements import ListOf, Partial, Placement, Replicate, Shard
+from .placements import ListOf, Placement, Replicate, Shard
 from .plan import GraphPlan, PlannedOperation
 from .redistribute import Conversion, CountOnce, Keep, SliceRows, TakeWhole, WriteSizes
 from .rows import Rows
@@ -175,11 +175,7 @@ class Stage:
             return self.local_value(tensor)
         planned = self.plan.makers.get(tensor.ref())
         key = (tensor.ref(), "whole")
-        if (
-            planned is not None
-            and planned.decision.reduces_input
-            and isinstance(placement, Partial)
-        ):
+        if planned is not None and planned.decision.reduces_input:
             return self.make_once(key, lambda: self._reshape_whole(planned, tensor))
         return self.make_once(key, lambda: self.outer_whole(tensor))
 
