@@ -356,8 +356,6 @@ def to_sendable(tensor: Any) -> Any:
         return tensor
     if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:
         return tf.cast(tensor, tf.int32)
-    if dtype == tf.complex64:
-        return tf.bitcast(tensor, tf.int64)
     return tf.bitcast(tensor, _TYPE_OF_SIZE.get(dtype.size, tf.float64))
 
 

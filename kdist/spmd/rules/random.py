@@ -9,7 +9,6 @@ import tensorflow as tf
 from ..op_types import DRAWS, types_in
 from ..operation import NOT_READ, Decision, Operation, Tensors, rule
 from ..placements import Shard
-from ..sizes import batch_axes_in
 from ..stage import Stage
 from .shapes import counted_axis
 
@@ -77,8 +76,6 @@ def draw_rows(op: Operation) -> Decision | None:
         drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
         return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]
 
-    if batch_axes_in(inner):
-        return None
     return Decision(forms, [out], draw_local_rows, needs=[rows])
 
 

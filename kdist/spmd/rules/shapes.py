@@ -102,7 +102,7 @@ def reshape(op: Operation) -> Decision | None:
                     target[axis] = rows.total
                     op.set_dims(op.outputs[0], target)
                 if inferred in (None, axis):
-                    return Decision([LOCAL, local_size(axis, rows)], [out], _write_reshape)
+                    return Decision([LOCAL, local_size(axis, rows)], [out])
                 # A replica without rows cannot infer the size of an axis that is not the rows'.
                 write = functools.partial(_write_reshape_to, target, {axis: rows})
                 needs = [*target, rows]
@@ -147,10 +147,6 @@ def _write_reshape_to(
     target: list[AnySize], rows: dict[int, Rows], stage: Stage, op: tf.Operation, inputs: Tensors
 ) -> Tensors:
     return [tf.reshape(inputs[0], stage.size_vector(target, "int32", rows))]
-
-
-def _write_reshape(stage: Stage, op: tf.Operation, inputs: Tensors) -> Tensors:
-    return [tf.reshape(*inputs)]
 
 
 @rule("ExpandDims")
