@@ -1,4 +1,4 @@
-"""Options of `compile` under a strategy of kdist: XLA, and steps per execution.
+"""Options of `compile` under a strategy of kdist: XLA, steps per execution, and the loss's scale.
 
 Keras does not know `steps_per_execution="auto"`: the strategy chooses a number once the batches of
 a fit are known. `evaluate` and `predict` run a single step per execution.
@@ -9,10 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.losses import loss
 from keras.src.trainers.trainer import Trainer, model_supports_jit
 
-from .hooks import hooks_of
+from .hooks import StrategyHooks, hooks_of
+from .models import ModelStep
 from .patching import replaces
 
 
@@ -98,6 +101,35 @@ def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:
     return original(model) if hooks is None else hooks.automatic_xla(model_supports_jit(model))
 
 
+@replaces(
+    TensorFlowTrainer,
+    "_make_function",
+    why="Passes a step to `strategy.run` without the model, so that the strategy does not know the"
+    " `compile` options of a step that is a `tf.function` or decorated.",
+    test="test_a_decorated_step_does_not_say_its_model",
+)
+def _pass_model(original: Callable[..., Any], model: Any, step: Callable[..., Any]) -> Any:
+    """Pass the model with its step to a strategy of kdist."""
+    return original(model, step if hooks_of(model) is None else ModelStep(model, step))
+
+
+def _keep_scale(original: Callable[..., Any], value: Any) -> Any:
+    """Leave a loss as it is under a strategy of kdist, whose steps see the global batch."""
+    is_exact = isinstance(tf.distribute.get_strategy(), StrategyHooks)
+    return value if is_exact else original(value)
+
+
+_scale_loss, _unscale_loss = (
+    replaces(
+        loss,
+        name,
+        why="Divides a loss by the number of replicas also outside of a step, as in a callback, or"
+        " multiplies it.",
+        test="test_a_loss_outside_of_a_step_is_divided_by_the_replicas",
+    )(_keep_scale)
+    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution")
+)
+
 _evaluate = replaces(
     TensorFlowTrainer,
     "evaluate",
@@ -111,4 +143,12 @@ _predict = replaces(
     test="test_several_steps_per_execution_copy_the_model_for_prediction",
 )(_with_single_steps)
 
-PATCHES = (_compile, _automatic_xla, _evaluate, _predict)
+PATCHES = (
+    _compile,
+    _automatic_xla,
+    _pass_model,
+    _scale_loss,
+    _unscale_loss,
+    _evaluate,
+    _predict,
+)

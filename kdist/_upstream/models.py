@@ -83,19 +83,30 @@ def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Stra
                 variable._initialize(variable._value.numpy())
 
 
-def stock_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
-    """Return the model and the name of the step if `fn` is a step of Keras, otherwise `None`.
+class ModelStep:
+    """A step that Keras passes to `strategy.run`, with its model."""
 
-    The names are `"train_step"`, `"test_step"` and `"predict_step"`. Keras passes the bound method
-    to `strategy.run` for the first two, and a closure for prediction.
-    """
+    def __init__(self, model: keras.Model, fn: Callable[..., Any]) -> None:
+        self.model, self.fn = model, fn
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+
+def model_of_step(fn: Callable[..., Any]) -> keras.Model | None:
+    """Return the model if `fn` is a step that Keras, or a user's trainer, passes to `run`."""
+    if isinstance(fn, ModelStep):
+        return fn.model
+    if is_prediction(fn):
+        return model_of_prediction(fn)
     model = getattr(fn, "__self__", None)
-    for name in ("train_step", "test_step"):
-        if getattr(fn, "__func__", None) is getattr(TensorFlowTrainer, name):
-            return model, name
-    if "TensorFlowTrainer.make_predict_function" in getattr(fn, "__qualname__", ""):
-        return model_of_prediction(fn), "predict_step"
-    return None
+    is_step = getattr(fn, "__name__", "") in ("train_step", "test_step")
+    return model if is_step and isinstance(model, keras.Model) else None
+
+
+def is_prediction(fn: Callable[..., Any]) -> bool:
+    """Whether `fn` is the closure that Keras passes to `strategy.run` to predict a batch."""
+    return "TensorFlowTrainer.make_predict_function" in getattr(fn, "__qualname__", "")
 
 
 def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
@@ -106,14 +117,10 @@ def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
     return model
 
 
-def custom_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
-    """Return the model and `"custom_step"` if `fn` is its custom step, otherwise `None`."""
-    model = getattr(fn, "__self__", None)
-    name = getattr(fn, "__name__", "")
-    is_step = isinstance(model, keras.Model) and name in ("train_step", "test_step")
-    return (model, "custom_step") if is_step and stock_step(fn) is None else None
-
-
 def overridden_steps(model: keras.Model) -> list[str]:
     """Return the names of the steps that the model overrides."""
-    return [name for name in ("train_step", "test_step") if not stock_step(getattr(model, name))]
+    return [
+        name
+        for name in ("train_step", "test_step")
+        if getattr(getattr(model, name), "__func__", None) is not getattr(TensorFlowTrainer, name)
+    ]

@@ -31,9 +31,10 @@ from .divided_variables import DividedVariable, Division, choose_division
 from .fixed_order import FixedOrder
 
 _OUTSIDE = (
-    "a variable of a kdist strategy is trained by a step that does not go through the strategy: in"
-    " the tf.function, call strategy.run(step, args=(...)), and make optimizers and their variables"
-    " inside of `with strategy.scope():`"
+    "a variable of a kdist strategy is trained by a step that does not go through the strategy:"
+    " make optimizers and their variables inside of `with strategy.scope():`, and call"
+    " strategy.run(step, args=(...)) in the tf.function; a step without tf.function runs outside of"
+    " this scope"
 )
 
 

@@ -20,11 +20,12 @@ from .._upstream.device_iterators import share_functions
 from .._upstream.hooks import OUTSIDE_OF_SCOPE, StrategyHooks
 from .._upstream.iterators import copy_batches
 from .._upstream.models import (
-    custom_step,
+    ModelStep,
     distribute,
+    is_prediction,
     metrics_of,
+    model_of_step,
     optimizers_of,
-    stock_step,
     strategy_of,
 )
 from .._upstream.one_device_tracing import converted, one_device, traced_strategy, unconverted
@@ -142,7 +143,11 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         if self.extended.parts == 1:
             return dataset
         if not isinstance(dataset, tf.data.Dataset):
-            return super().experimental_distribute_dataset(dataset, options)
+            raise UserError(
+                f"experimental_distribute_dataset received {type(dataset).__name__}, expected a"
+                " tf.data.Dataset of global batches, such as"
+                " tf.data.Dataset.from_tensor_slices((x, y)).batch(128)"
+            )
         input_options = options or tf.distribute.InputOptions()
         has_host_data = _check_batches(tf.nest.flatten(dataset.element_spec))
         on_host = has_host_data or not (self.on_gpus and input_options.experimental_fetch_to_device)
@@ -190,16 +195,15 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
 
         XLA compiles the step of a model as the model's `compile` settings say.
         """
-        model_and_name = stock_step(fn) or custom_step(fn)
-        if model_and_name is None:
+        model = model_of_step(fn)
+        if model is None:
             return Step(fn)
-        model, name = model_and_name
         global_seed(self)  # in the thread that traces the step
         state = self.model_state(model)
         return Step(
-            fn,
+            fn.fn if isinstance(fn, ModelStep) else fn,
             splits=True,
-            keeps_rows=name == "predict_step",
+            keeps_rows=is_prediction(fn),
             jit_compile=state.is_jitted,
             draws_by_xla=model.jit_compile is XLA_FOR_DRAWS_ONLY,
             batch_rows=state.batch_rows,
@@ -213,7 +217,8 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         if traced_strategy() is self:  # a step within a step
             return step.fn(*args, **kwargs)
         if tf.executing_eagerly():
-            if isinstance(step.fn, tf.types.experimental.PolymorphicFunction):
+            is_function = isinstance(step.fn, tf.types.experimental.PolymorphicFunction)
+            if is_function and not step.splits:  # not the step of a model that runs eagerly
                 with self._run_lock:  # the collectives of two threads must not mix
                     return self._compiled_step(step.fn)(args, kwargs)
             return run_eagerly(self, step.fn, args, kwargs)
@@ -264,7 +269,10 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         stays as it is; only a `PerReplica` value that the user made is reduced over the replicas,
         as in TensorFlow.
         """
-        reduce = functools.partial(_reduce_value, self, reduce_op, axis)
+        name = str(getattr(reduce_op, "value", reduce_op)).upper()
+        if name not in ("SUM", "MEAN"):
+            raise UserError(f"reduce_op has to be 'SUM' or 'MEAN', received {reduce_op!r}")
+        reduce = functools.partial(_reduce_value, self, name, axis)
         return tf.nest.map_structure(reduce, value)
 
     @unconverted
@@ -358,7 +366,7 @@ def _check_batches(specs: Sequence[Any]) -> bool:
     )
 
 
-def _reduce_value(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
+def _reduce_value(strategy: Any, reduce_op: str, axis: Any, value: Any) -> Any:
     if not has_replica_values(value):
         whole = value
     else:
@@ -368,5 +376,4 @@ def _reduce_value(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
         whole = strategy.collectives().gather(parts, 0)[0]
     if axis is None:
         return whole
-    by_sum = reduce_op in (tf.distribute.ReduceOp.SUM, "SUM", "sum")
-    return (tf.reduce_sum if by_sum else tf.reduce_mean)(whole, axis)
+    return (tf.reduce_sum if reduce_op == "SUM" else tf.reduce_mean)(whole, axis)

@@ -1,11 +1,15 @@
 """Losses, metrics and types of users' own that are no parity cases."""
 
+import functools
+
 import kdist
 import keras
 import numpy as np
 import pytest
 import samples
 import small_models
+import tensorflow as tf
+from kdist.errors import UserError
 from keras import layers, ops
 from loss_cases import squared_error
 from replicas import assert_close, fit, per_replica, stock_mirrored
@@ -59,6 +63,69 @@ def test_the_history_holds_numbers_where_a_metric_gives_its_variable():
     assert model.history.history["total"] == [27, 27]
 
 
+def decorated(step):
+    """Decorate a step without `functools.wraps`."""
+    return lambda model, data: step(model, data)
+
+
+class Partial:
+    """Give a model a `functools.partial` for its step, which has neither a name nor a model."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def __get__(self, model, _=None):
+        return functools.partial(self.step, model)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("decorate", [tf.function, decorated, Partial])
+@pytest.mark.parametrize("runs_eagerly", [False, True])
+def test_a_decorated_step_is_divided_like_the_step(decorate, runs_eagerly, monkeypatch):
+    class Own(keras.Model):
+        @decorate
+        def train_step(self, data):
+            return keras.Model.train_step(self, data) | {"rows": data[0][:, :2]}
+
+    def make():
+        model = small_models.mlp()
+        return Own(model.inputs, model.output)
+
+    steps, run_step = [], kdist.MirroredStrategy.run_step
+
+    def record(strategy, step, *args):
+        steps.append(step)
+        return run_step(strategy, step, *args)
+
+    monkeypatch.setattr(kdist.MirroredStrategy, "run_step", record)
+    options = {"loss": "sparse_categorical_crossentropy", "run_eagerly": runs_eagerly}
+    options["jit_compile"] = not runs_eagerly
+    several, one = (trained(n, make, samples.classes(27), **options) for n in (2, None))
+    assert_close(several.get_weights(), one.get_weights(), rtol=0, atol=1e-9)
+    assert_close(several.history.history, one.history.history, rtol=0, atol=1e-6)
+    assert several.history.history["rows"][0].shape == (3, 2)
+    assert {(step.splits, step.jit_compile) for step in steps} == {(True, not runs_eagerly)}
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_loss_in_the_scope_is_that_of_the_batch(replicas):
+    """Such as in a callback, if `fit` is called in the scope."""
+    found = []
+
+    class Losses(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            found.append(self.model.compute_loss(x, y, self.model(x)))
+            found.append(keras.losses.MeanSquaredError()(y, self.model(x)))
+            found.append(self.model.test_on_batch(x, y))
+
+    x, y = np.ones((7, 3)), np.arange(7.0)[:, None]
+    with kdist.MirroredStrategy(replicas=replicas).scope():
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        model.fit(x, y, verbose=0, callbacks=[Losses()])
+    assert_close(found, [model.evaluate(x, y, verbose=0)] * 3, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_float8_trains_as_on_one_replica():
     """Scales and largest amounts are no gradients, though Keras hands them to the optimizer."""
@@ -79,3 +146,15 @@ def test_float8_trains_as_on_one_replica():
 def test_the_mean_over_replicas_of_whole_numbers_is_tensorflows():
     for strategy in (stock_mirrored(), kdist.MirroredStrategy(replicas=2)):
         assert int(strategy.reduce("MEAN", per_replica(strategy, [0, 2]), axis=None)) == 1
+
+
+def test_a_reduction_without_a_meaning_is_refused():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with pytest.raises(UserError, match=r"'SUM' or 'MEAN', received 'FOO'"):
+        strategy.reduce("FOO", tf.ones(2), axis=None)
+
+
+def test_data_that_are_no_dataset_are_refused():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with pytest.raises(UserError, match=r"received ndarray, expected a tf\.data\.Dataset"):
+        strategy.experimental_distribute_dataset(np.ones((4, 2)))

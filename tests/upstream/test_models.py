@@ -6,25 +6,24 @@ import kdist
 import kdist._upstream
 import keras
 import numpy as np
-from kdist._upstream.models import stock_step
+from kdist._upstream.models import model_of_step
 from stock_models import linear
 
 
-def test_keras_hands_its_own_steps_to_run(monkeypatch):
+def test_keras_passes_a_step_to_run(monkeypatch):
     strategy = kdist.MirroredStrategy(replicas=2)
     model = linear(strategy)
-    assert stock_step(model.train_step) == (model, "train_step")
-    assert stock_step(model.test_step) == (model, "test_step")
-    assert stock_step(model.predict_step) is None
-    steps, run = [], strategy.run
+    assert model_of_step(model.train_step) is model_of_step(model.test_step) is model
+    assert model_of_step(model.predict_step) is None
+    models, run = [], strategy.run
 
     def seen(fn, *args, **options):
-        steps.append(stock_step(fn))
+        models.append(model_of_step(fn))
         return run(fn, *args, **options)
 
     monkeypatch.setattr(strategy, "run", seen)
     model.predict(np.ones((2, 1)), verbose=0)
-    assert {*steps} == {(model, "predict_step")}
+    assert {*models} == {model}
 
 
 def test_versions_that_were_not_tested_are_told_in_one_line(monkeypatch, caplog):

@@ -55,6 +55,33 @@ def test_keras_forgets_what_was_automatic(stock):
     assert linear(stock)._compile_config.config["jit_compile"] is False
 
 
+def test_a_decorated_step_does_not_say_its_model(stock, monkeypatch):
+    """`TensorFlowTrainer._make_function` passes the step alone to `strategy.run`."""
+    passed, run = [], stock.run
+
+    class Decorated(keras.Sequential):
+        @tf.function
+        def train_step(self, data):
+            return keras.Sequential.train_step(self, data)
+
+    def record(fn, *args, **options):
+        passed.append(fn)
+        return run(fn, *args, **options)
+
+    monkeypatch.setattr(stock, "run", record)
+    with stock.scope():
+        model = Decorated([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+    assert passed
+    assert not any(hasattr(fn, "__self__") or hasattr(fn, "model") for fn in passed)
+
+
+def test_a_loss_outside_of_a_step_is_divided_by_the_replicas(stock):
+    with stock.scope():
+        assert float(keras.losses.MeanSquaredError()(np.ones((4, 1)), np.zeros((4, 1)))) == 0.5
+
+
 def test_a_first_batch_that_does_not_divide_crashes(stock):
     """The mean over replicas that is taken to learn a batch's shape: `MirroredStrategy.reduce`."""
     model = linear(stock)
