@@ -8,8 +8,8 @@ from typing import Any, Literal
 import keras
 
 from .._upstream import all_patches
-from .._upstream.fit_data import running_fit
 from .._upstream.hooks import is_chief
+from .._upstream.running_fits import running_fit
 from ..checkpoint.checkpoint_options import CheckpointOptions
 from ..checkpoint.fit_checkpoints import FitCheckpoints
 from ..errors import UserError

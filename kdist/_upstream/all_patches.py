@@ -7,10 +7,10 @@ import functools
 
 from . import (
     compile_options,
-    error_messages,
     fit,
     one_device_tracing,
     row_counts,
+    step_errors,
     worker_callbacks,
     worker_saving,
     worker_steps,
@@ -22,7 +22,7 @@ ONE_MACHINE: tuple[Patch, ...] = (
     *fit.DATA_PATCHES,
     *fit.PATCHES,
     *compile_options.PATCHES,
-    *error_messages.PATCHES,
+    *step_errors.PATCHES,
     *one_device_tracing.PATCHES,
     *row_counts.PATCHES,
 )

@@ -1,7 +1,7 @@
 """`fit` passes the epoch to the data, and can begin at any batch of any epoch.
 
-`fit_data.py` keeps the running fits. `start_fit_at` continues a fit; `resumed_data.py` then skips
-the trained batches. `compile_options.py` has the steps per execution.
+`running_fits.py` keeps the running fits. `start_fit_at` continues a fit; `resumed_data.py` then
+skips the trained batches. `compile_options.py` has the steps per execution.
 """
 
 import inspect
@@ -19,7 +19,12 @@ from keras.src.trainers.trainer import Trainer
 
 from ..errors import TrainingError, UserError
 from .compile_options import choose_steps_per_execution
-from .fit_data import (
+from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_model_outside_scope
+from .iterators import release_in_background
+from .models import has_call, overridden_steps
+from .patching import replaces
+from .resumed_data import DataSource, IteratorHistory, find_data_source, make_spare_iterator
+from .running_fits import (
     Fit,
     find_global_batch,
     get_fit_data,
@@ -28,11 +33,6 @@ from .fit_data import (
     replica_batch_spec,
     running_fit,
 )
-from .hooks import StrategyHooks, check_optimizer, hooks_of, warn_of_model_outside_scope
-from .iterators import release_in_background
-from .models import has_call, overridden_steps
-from .patching import replaces
-from .resumed_data import DataSource, IteratorHistory, find_data_source, make_spare_iterator
 from .worker_devices import uses_collectives
 
 

@@ -21,7 +21,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.utils.rng_utils import get_random_seed
 from tensorflow.python.framework import op_def_registry
 
-from .fit_data import (
+from .running_fits import (
     Fit,
     count_rows,
     dataset_kind,

@@ -14,9 +14,9 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.trainers import data_adapters
 
 from .collective_launchers import static_keys
-from .fit_data import count_rows
 from .hooks import StrategyHooks, hooks_of
 from .patching import Patch, replaces
+from .running_fits import count_rows
 from .seeds import seed_digest, seed_state, set_seed_state
 from .worker_devices import uses_collectives
 

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from .._upstream.callback_attributes import (
+from .._upstream.keras_callback_states import (
     STATEFUL,
     STATELESS,
     has_attributes,

@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
+from .._upstream.keras_callback_states import defer_average, finish_average
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
 from ..workers.worker_exchange import Workers

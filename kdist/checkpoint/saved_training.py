@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from .._upstream.fit_data import running_fit
 from .._upstream.models import flatten_layers
+from .._upstream.running_fits import running_fit
 from .._upstream.seeds import make_global_seed_state
 from ..errors import RefusedCheckpointsError
 from ..workers.agreement import first_difference

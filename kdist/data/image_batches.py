@@ -8,7 +8,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from .._upstream import all_patches
-from .._upstream.fit_data import attach_fit_data
+from .._upstream.running_fits import attach_fit_data
 from ..arguments import positive_integer
 from ..errors import UserError
 from .flip_and_shift import RandomFlipAndShift

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from ..spmd.reduction import merge_moments
+from ..spmd.replica_reductions import merge_moments
 
 
 class Moments(NamedTuple):

@@ -25,9 +25,9 @@ from ..study.tables import (
     format_seconds,
     format_setting,
 )
+from ..training.printed_lines import format_count
 from ..training.run_record import RunRecord, as_finite
 from ..training.settings import model_name
-from ..training.settings_and_result import format_count
 from .charts import Chart, Figure, Point, Series
 from .find_records import (
     FoundRecords,

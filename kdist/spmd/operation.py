@@ -16,7 +16,7 @@ import tensorflow as tf
 from .functions import kernel_name
 from .op_types import FUNCTION_CALLS
 from .placements import REPLICATE, Partial, Placement, Shard
-from .reduction import Reduction
+from .replica_reductions import Reduction
 from .rows import Rows
 from .sizes import AnySize
 from .tensor_facts import TensorFacts

@@ -25,8 +25,8 @@ from .._upstream.one_device_tracing import converted, one_device
 from .._upstream.row_counts import attached_counts
 from ..errors import UserError
 from . import rules, validation
-from .batches import split_rows
 from .collectives import HOST, Collectives, device_for
+from .divided_datasets import split_rows
 from .explanation import Explanation, describe_plan, explain_plan, find_user_line
 from .functions import Bodies
 from .operation import ComputeWholeError

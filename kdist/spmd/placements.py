@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .reduction import SUM, Reduction
+from .replica_reductions import SUM, Reduction
 from .rows import Rows
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from .operation import BroadcastRows, Form, LocalSizes, LocalValue
 from .placements import PARTIAL, Opaque, Partial, Placement, Replicate, Shard
-from .reduction import ONE_TERM
+from .replica_reductions import ONE_TERM
 from .rows import Rows
 
 

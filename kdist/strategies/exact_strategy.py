@@ -34,8 +34,8 @@ from .._upstream.seeds import global_seed
 from ..arguments import check_backend
 from ..errors import UserError
 from ..layers.fast_batch_norm import normalize_by_batch
-from ..spmd.batches import DividedDataset
 from ..spmd.collectives import HOST, Collectives
+from ..spmd.divided_datasets import DividedDataset
 from ..spmd.explanation import Explanation, warn_once
 from ..spmd.functions import traceback_lines
 from ..spmd.partition import GlobalRows, Step, has_replica_values, partition, run_eagerly

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 
 from ..strategies.hardware import is_on_cpu
-from ..training.settings_and_result import format_count
+from ..training.printed_lines import format_count
 from ..training.user_model.user_functions import list_user_files
 from .study_folder import Row, format_option
 from .tables import MISSING, ResultsTable, Spread

@@ -17,8 +17,8 @@ from rich.console import Console
 from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..signals import signal_of
+from ..training.printed_lines import format_count
 from ..training.run_record import RunRecord, read_run
-from ..training.settings_and_result import format_count
 from .study_folder import Row, StudyFolder
 from .tables import print_line
 from .trial import Trial

@@ -10,8 +10,8 @@ from ..errors import UserError, message_without_path
 from ..processes.child import Resources
 from ..processes.device_assignment import assign_devices, visible_cores, visible_gpus
 from ..tracking.make_trackers import check_trackers
+from ..training.printed_lines import format_count
 from ..training.run import load_data
-from ..training.settings_and_result import format_count
 from ..workers.tf_config import refuse_workers
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end
 from .search_results import best_settings, make_trials_table, sort_trials

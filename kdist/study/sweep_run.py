@@ -15,10 +15,10 @@ from ..arguments import local_path
 from ..errors import UserError, message_without_path
 from ..strategies.hardware import describe_machine
 from ..training.config import TrainConfig
+from ..training.printed_lines import format_count
 from ..training.run import load_data
 from ..training.run_folder import RUNS
 from ..training.run_record import RunRecord
-from ..training.settings_and_result import format_count
 from ..workers.tf_config import refuse_workers
 from .experiment import Experiment, describe_shared_cores
 from .run_trials import Outcome, StartTrial, TrialRunner, print_end

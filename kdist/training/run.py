@@ -5,7 +5,7 @@
 3. The plan (batches, learning rate), the model, the arguments of `fit` (`model_and_data.py`).
 4. The callbacks in calling order (`run_callbacks.py`, `progress.py`), trackers, checkpoints.
 5. `fit`, which a signal or a loss that is not finite ends early.
-6. The result: `model.keras`, `summary.json`, and printed lines (`settings_and_result.py`).
+6. The result: `model.keras`, `summary.json`, and printed lines (`printed_lines.py`).
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from ..tracking.make_trackers import check_trackers, tracking
 from ..versions import versions
 from ..workers.tf_config import WorkerPlace, worker_place
 from .config import SearchTrial, TrainConfig, TrainPlan, make_plan, make_resumed_plan
+from .printed_lines import format_result, format_settings
 from .restart import record_run_for_restart
 from .run_folder import OtherWorkersFolder, RunFolder
 from .run_record import TrainResult, median_images_per_second
 from .settings import model_name
-from .settings_and_result import format_result, format_settings
 from .user_model.user_functions import explain_user_errors, list_user_files
 
 if TYPE_CHECKING:

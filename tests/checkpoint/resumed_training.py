@@ -8,7 +8,7 @@ import weakref
 import kdist
 import keras
 import numpy as np
-from kdist._upstream.callback_attributes import STATEFUL
+from kdist._upstream.keras_callback_states import STATEFUL
 from kdist._upstream.seeds import make_global_seed_state
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint.variable_values import (

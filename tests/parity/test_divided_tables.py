@@ -11,7 +11,7 @@ import tensorflow as tf
 from harness import Case
 from kdist.spmd import partition
 from kdist.spmd.placements import Partial
-from kdist.spmd.reduction import ONE_TERM
+from kdist.spmd.replica_reductions import ONE_TERM
 from kdist.spmd.validation import validate_steps
 from keras import layers, optimizers
 from samples import WORDS

@@ -9,7 +9,7 @@ from kdist.spmd import partition, program
 from kdist.spmd.divided_variables import DividedVariable
 from kdist.spmd.placements import REPLICATE, Partial
 from kdist.spmd.plan import PlannedExchange
-from kdist.spmd.reduction import ONE_TERM
+from kdist.spmd.replica_reductions import ONE_TERM
 from kdist.spmd.tensor_facts import StageNumber
 from replicas import assert_close
 

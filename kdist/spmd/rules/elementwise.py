@@ -16,7 +16,7 @@ from tensorflow.python.framework import tensor_util
 from ..op_types import types_in
 from ..operation import LOCAL, BroadcastRows, Decision, Form, Operation, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Shard
-from ..reduction import SUM
+from ..replica_reductions import SUM
 from ..sizes import AnySize, AxisSize, as_size, divide_exactly
 from ..stage import Stage
 

@@ -18,7 +18,7 @@ from ..operation import (
     rule,
 )
 from ..placements import PARTIAL, REPLICATE, ListOf, Partial, Replicate, Shard
-from ..reduction import ONE_TERM
+from ..replica_reductions import ONE_TERM
 from ..rows import Rows
 from ..sizes import BatchAxis
 from ..stage import Stage

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ..operation import LOCAL, NOT_READ, Decision, Form, Operation, Rewrite, Tensors, rule
 from ..placements import REPLICATE, Partial, Shard
-from ..reduction import MAXIMUM
+from ..replica_reductions import MAXIMUM
 from ..rows import Rows
 from ..sizes import BatchAxis, Element, as_size
 from ..stage import Stage

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..operation import LOCAL, NOT_READ, Decision, Operation, Rewrite, Tensors, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Replicate, Shard
-from ..reduction import ALL, ANY, MAXIMUM, MINIMUM, PRODUCT, SUM, Moments
+from ..replica_reductions import ALL, ANY, MAXIMUM, MINIMUM, PRODUCT, SUM, Moments
 from ..sizes import AnySize, BatchAxis, Size, batch_axes_in, symbols_in
 from ..stage import Stage
 from ..tensor_facts import TensorFacts

@@ -23,7 +23,7 @@ from ..operation import (
     rule,
 )
 from ..placements import PARTIAL, REPLICATE, ListOf, Replicate, Shard
-from ..reduction import SUM
+from ..replica_reductions import SUM
 from ..rows import Rows
 from ..sizes import AnySize, Element, Size, batch_axes_in, divide_exactly, symbols_in
 from ..stage import Stage, rows_from

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ..operation import LOCAL, Decision, Form, LocalSizes, Operation, Tensors, local_size, rule
 from ..placements import PARTIAL, REPLICATE, Partial, Shard
-from ..reduction import SUM, Moments
+from ..replica_reductions import SUM, Moments
 from ..rows import Rows
 from ..sizes import AnySize, divide_exactly
 from ..stage import Stage

@@ -7,7 +7,7 @@ from tensorflow.python.ops import handle_data_util
 
 from ..operation import LOCAL, BroadcastRows, Decision, Form, Operation, rule
 from ..placements import REPLICATE, Partial, Replicate
-from ..reduction import ALL
+from ..replica_reductions import ALL
 
 
 @rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..._upstream.fit_data import count_samples, find_batch_size
+from ..._upstream.running_fits import count_samples, find_batch_size
 from ...errors import UserError
 
 _FIT_ARGUMENTS = ("x", "y", "sample_weight")

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 from kdist.training.config import TrainConfig, make_plan
-from kdist.training.settings_and_result import format_result, format_settings
+from kdist.training.printed_lines import format_result, format_settings
 
 
 class Folder:
