@@ -2,13 +2,15 @@
 
     python -m benchmarks.versions                                   # every pair, about half an hour
     python -m benchmarks.versions --keras 3.16 --tensorflow 2.21    # a pair that is not allowed yet
+    python -m benchmarks.versions --lowest                          # of NumPy, rich and all others
     python -m benchmarks.versions --folder environments             # keeps the environments
 
-For each pair, makes a virtual environment with kdist's other dependencies, and runs three groups of
-tests in it: all parity cases on two replicas, the rules by which operations are divided, and the
-upstream tests of private names and patches. Prints a Markdown table with the number of tests that
-passed, then the names of tests that failed. An environment takes 2.5 GB, and is removed after its
-tests unless `--folder` is passed. The exit code is 1 if anything failed.
+For each pair, makes a virtual environment with kdist's other dependencies, and runs four groups of
+tests in it: all parity cases on two replicas, the rules by which operations are divided, the
+upstream tests of private names and patches, and the command line with training and studies. Prints
+a Markdown table with the number of tests that passed, then the names of tests that failed. An
+environment takes 2.5 GB, and is removed after its tests unless `--folder` is passed. The exit code
+is 1 if anything failed.
 """
 
 import itertools
@@ -30,6 +32,7 @@ GROUPS = {
     "parity": ["tests/parity/test_parity.py", "-k", "test_two_replicas_give_what_one_gives"],
     "rules": ["tests/spmd"],
     "upstream tests": ["tests/upstream"],
+    "command line": ["tests/cli", "tests/training", "tests/study", "-m", "not slow"],
 }
 
 
@@ -39,6 +42,7 @@ def main() -> int:
     for option, name in (("--keras", "Keras"), ("--tensorflow", "TensorFlow")):
         text = f"versions of {name}, such as {TESTED[name][-1]} (default {' '.join(TESTED[name])})"
         parser.add_argument(option, nargs="+", default=TESTED[name], help=text)
+    parser.add_argument("--lowest", action="store_true", help="the other dependencies' bounds")
     parser.add_argument("--folder", type=Path, help="where environments are made, and kept")
     options = parser.parse_args()
     print("{date}, {cpu}, {cores} cores, Python {python}\n".format(**describe_host()))
@@ -47,7 +51,7 @@ def main() -> int:
     for keras, tensorflow in itertools.product(options.keras, options.tensorflow):
         with make_environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
             try:
-                versions = _install(folder, keras, tensorflow)
+                versions = _install(folder, keras, tensorflow, lowest=options.lowest)
             except RuntimeError as error:
                 table.add(keras, tensorflow, *["not installed"] * len(GROUPS))
                 failed.append(f"Keras {keras}, TensorFlow {tensorflow}: {error}")
@@ -63,8 +67,11 @@ def main() -> int:
     return int(bool(failed))
 
 
-def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
-    """Install a pair, with the requirements of kdist and its tests; return the versions."""
+def _install(folder: Path, keras: str, tensorflow: str, *, lowest: bool) -> list[str]:
+    """Install a pair, with the requirements of kdist and its tests; return the versions.
+
+    With `lowest`, the other requirements of kdist have the lowest versions that are allowed.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [
         requirement
@@ -72,6 +79,12 @@ def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
         if requirement_name(requirement) in ("pytest", "hypothesis")
     ]
     wanted += [f"keras=={keras}.*", f"tensorflow=={tensorflow}.*"]
+    if lowest:
+        wanted += [
+            re.sub(r">=([\d.]+)", r"==\1", requirement)
+            for requirement in project["dependencies"]
+            if requirement_name(requirement) not in ("keras", "tensorflow")
+        ]
     install(folder, wanted, without=("keras", "tensorflow"))
     return installed_versions(folder, "keras", "tensorflow")
 

@@ -1,4 +1,7 @@
-"""Options of `compile` under a strategy of kdist: XLA, steps per execution, and the loss's scale.
+"""Options of `compile` under a strategy of kdist: XLA and steps per execution.
+
+`strategy.run` gets a step with its model, so that these options are known. A loss is computed for
+the global batch, and has no scale.
 
 Keras does not know `steps_per_execution="auto"`: the strategy chooses a number once the batches of
 a fit are known. `evaluate` and `predict` run a single step per execution.

@@ -71,7 +71,7 @@ def _stops_in_epoch(callback: Any) -> bool:
 class _WorkerCallbackList(CallbackList):
     """A list of callbacks that counts steps for the strategy, and stops with all workers."""
 
-    # `_make_list` changes the class of a list after its construction, so no `__init__` runs.
+    # `_make_list` changes the class of a list after its construction: no `__init__` sets these.
     exchanges_after_batches = stops_after_epoch = False
     batches_before = 0
 

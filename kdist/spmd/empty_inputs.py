@@ -58,5 +58,5 @@ def pad_to_one_row(
     more = tf.stack([tf.maximum(1 - count, 0) if index == axis else 0 for index in range(rank)])
     paddings = tf.stack([tf.zeros_like(more), more], 1)
     # `Pad` would be wrong: oneDNN fuses it into the convolution, like a padding of images.
-    filler = tf.constant(value, tensor.dtype)
+    filler = tf.constant(value, tensor.dtype) if value else tf.zeros([], tensor.dtype)
     return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=filler)

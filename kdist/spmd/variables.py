@@ -33,7 +33,7 @@ from .fixed_order import FixedOrder
 _OUTSIDE = (
     "a variable of a kdist strategy is trained by a step that does not go through the strategy:"
     " make optimizers and their variables inside of `with strategy.scope():`, and call"
-    " strategy.run(step, args=(...)) in the tf.function; a step without tf.function runs outside of"
+    " strategy.run(step, args=(...)) in the tf.function; run a step without tf.function outside of"
     " this scope"
 )
 

@@ -140,14 +140,14 @@ class ExactStrategy(StrategyHooks, tf.distribute.Strategy):
         are copied to its GPU ahead of the step. Batches with strings, sparse or ragged tensors stay
         in the host's memory: iterators of GPUs do not support them.
         """
-        if self.extended.parts == 1:
-            return dataset
         if not isinstance(dataset, tf.data.Dataset):
             raise UserError(
                 f"experimental_distribute_dataset received {type(dataset).__name__}, expected a"
                 " tf.data.Dataset of global batches, such as"
                 " tf.data.Dataset.from_tensor_slices((x, y)).batch(128)"
             )
+        if self.extended.parts == 1:
+            return dataset
         input_options = options or tf.distribute.InputOptions()
         has_host_data = _check_batches(tf.nest.flatten(dataset.element_spec))
         on_host = has_host_data or not (self.on_gpus and input_options.experimental_fetch_to_device)

@@ -204,6 +204,8 @@ def shapes():
             tf.pad(x, [[0, 0], [1, 2]], constant_values=2),
             tf.pad(x, [[0, 0], [1, 2]], "REFLECT"),
             tf.pad(x, [[0, 0], [1, 2]], "SYMMETRIC"),
+            tf.pad(x > 0, [[0, 0], [1, 2]], "SYMMETRIC"),
+            tf.pad(tf.as_string(x), [[0, 0], [1, 2]], "REFLECT"),
         ],
         [(B, 3)],
         empty=False,
