@@ -50,6 +50,21 @@ def test_dense_layers_are_divided_and_their_gradients_summed(strategy):
     assert 2 < step.most_speedup < 3
 
 
+def test_a_decorated_step_is_explained_as_fit_divides_it(strategy):
+    """`fit` gathers logs that have the rows of the batch."""
+
+    class OfRows(keras.Model):
+        @tf.function
+        def train_step(self, data):
+            return keras.Model.train_step(self, data) | {"rows": data[0]}
+
+    def build():
+        inputs = keras.Input((FEATURES,))
+        return compiled(OfRows(inputs, layers.Dense(1)(inputs)))
+
+    assert explained(strategy, build).step.gathered == X.nbytes
+
+
 def recurrent():
     return sequential(layers.Reshape((3, 2)), layers.LSTM(4))
 

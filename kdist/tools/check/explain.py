@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from ..._upstream.fit import build_for_step
-from ..._upstream.models import optimizers_of, strategy_of
+from ..._upstream.models import ModelStep, optimizers_of, strategy_of
 from ..._upstream.seeds import keep_seeds
 from ...errors import UserError, cut_line
 from ...spmd.divided_variables import DividedVariable, choose_division
@@ -183,9 +183,10 @@ def _batch_dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
 def _trace_step(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> None:
     build_for_step(model, dataset.element_spec)
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    train_step = ModelStep(model, model.train_step)
 
     def step(iterator: Any) -> Any:
-        return strategy.run(model.train_step, args=(next(iterator),))
+        return strategy.run(train_step, args=(next(iterator),))
 
     tf.function(step, autograph=False).get_concrete_function(iterator)
 
