@@ -7,7 +7,7 @@
 
 For each pair, makes a virtual environment with kdist's other dependencies, and runs four groups of
 tests in it: all parity cases on two replicas, the rules by which operations are divided, the
-upstream tests of private names and patches, and the command line with training and studies. Prints
+upstream tests of private names and patches, and the command line with sweeps and searches. Prints
 a Markdown table with the number of tests that passed, then the names of tests that failed. An
 environment takes 2.5 GB, and is removed after its tests unless `--folder` is passed. The exit code
 is 1 if anything failed.
@@ -32,7 +32,7 @@ GROUPS = {
     "parity": ["tests/parity/test_parity.py", "-k", "test_two_replicas_give_what_one_gives"],
     "rules": ["tests/spmd"],
     "upstream tests": ["tests/upstream"],
-    "command line": ["tests/cli", "tests/training", "tests/study", "-m", "not slow"],
+    "command line": ["tests/cli", "tests/study", "-m", "not slow"],
 }
 
 
@@ -73,11 +73,13 @@ def _install(folder: Path, keras: str, tensorflow: str, *, lowest: bool) -> list
     With `lowest`, the other requirements of kdist have the lowest versions that are allowed.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     wanted = [
         requirement
-        for requirement in project["optional-dependencies"]["dev"]
+        for requirement in extras["dev"]
         if requirement_name(requirement) in ("pytest", "hypothesis")
     ]
+    wanted += extras["tune"]
     wanted += [f"keras=={keras}.*", f"tensorflow=={tensorflow}.*"]
     if lowest:
         wanted += [
