@@ -346,10 +346,10 @@ class FitCheckpoints:
 
     def _save_or_exit(self, epoch_state: EpochState | None, *, is_stopping: bool) -> None:
         """Save; after a signal to any worker, wait for the file and end the process."""
-        has_signal = self._worker_steps.ending_signal is not None
-        self._save(epoch_state, is_stopping=is_stopping, wait=has_signal)
-        if self._worker_steps.ending_signal is not None:
-            self._signals.first = self._signals.first or Signals(self._worker_steps.ending_signal)
+        ending_signal = self._worker_steps.ending_signal
+        self._save(epoch_state, is_stopping=is_stopping, wait=ending_signal is not None)
+        if ending_signal is not None:
+            self._signals.first = self._signals.first or Signals(ending_signal)
             place = f"epoch {self._epoch + 1} after step {self._batch}"
             result = "saved" if self._failure is None else f"not saved: {self._failure}"
             self._announce(
